@@ -11,7 +11,7 @@ use hermes_core::front_end::TranscriptEntry;
 use hermes_core::tool_traits::{CallTitle, ToolKind as Kind, tool_traits};
 use serde_json::{Map, Value};
 
-use crate::edits::{self, Change};
+use crate::edits::{self, ProposedChange};
 
 /// Longest title, in characters.
 const TITLE: usize = 120;
@@ -33,7 +33,7 @@ pub(crate) fn kind(tool: &str) -> ToolKind {
     }
 }
 
-/// A call that began.
+/// A started call.
 pub(crate) fn begun(id: &str, name: &str, arguments: &str, cwd: &Path) -> ToolCall {
     let args = read(arguments);
     ToolCall::new(id.to_owned(), title(name, &args))
@@ -44,7 +44,7 @@ pub(crate) fn begun(id: &str, name: &str, arguments: &str, cwd: &Path) -> ToolCa
         .raw_input(Value::Object(args))
 }
 
-/// What it says while it runs.
+/// Progress of a running call.
 pub(crate) fn progressed(id: &str, text: &str) -> ToolCallUpdate {
     let fields = ToolCallUpdateFields::new()
         .status(ToolCallStatus::InProgress)
@@ -58,7 +58,7 @@ pub(crate) fn ended(
     name: &str,
     result: &str,
     failed: bool,
-    changes: &[Change],
+    changes: &[ProposedChange],
 ) -> ToolCallUpdate {
     let status = if failed {
         ToolCallStatus::Failed
@@ -83,7 +83,7 @@ pub(crate) fn ended(
     ToolCallUpdate::new(id.to_owned(), fields)
 }
 
-/// A call that was cut before it had a result. The protocol has no word for cancelled.
+/// A call that was interrupted without a result. The protocol has no status for cancelled.
 pub(crate) fn cut(id: &str) -> ToolCallUpdate {
     let fields = ToolCallUpdateFields::new()
         .status(ToolCallStatus::Failed)
@@ -125,7 +125,7 @@ pub(crate) fn plan(name: &str, result: &str) -> Option<Plan> {
     let entry = |item: &Value| {
         let status = match item.get("status").and_then(Value::as_str)? {
             "in_progress" => PlanEntryStatus::InProgress,
-            // There is no word for cancelled; it will not be done any more.
+            // There is no status for cancelled; it will not be completed.
             "completed" | "cancelled" => PlanEntryStatus::Completed,
             _ => PlanEntryStatus::Pending,
         };
@@ -135,8 +135,8 @@ pub(crate) fn plan(name: &str, result: &str) -> Option<Plan> {
     Some(Plan::new(items.iter().filter_map(entry).collect()))
 }
 
-pub(crate) fn diffs(changes: &[Change]) -> Vec<ToolCallContent> {
-    let diff = |change: &Change| {
+pub(crate) fn diffs(changes: &[ProposedChange]) -> Vec<ToolCallContent> {
+    let diff = |change: &ProposedChange| {
         let diff = Diff::new(change.path.clone(), change.new.clone());
         ToolCallContent::Diff(diff.old_text(change.old.clone()))
     };
@@ -148,7 +148,7 @@ pub(crate) fn block(text: impl Into<String>) -> ToolCallContent {
     ToolCallContent::Content(Content::new(text))
 }
 
-/// The arguments object; what is no object is kept under a name.
+/// The arguments as an object; other values are wrapped in one.
 fn read(arguments: &str) -> Map<String, Value> {
     match serde_json::from_str(arguments) {
         Ok(Value::Object(map)) => map,
@@ -206,7 +206,7 @@ fn locations(name: &str, args: &Map<String, Value>, cwd: &Path) -> Vec<ToolCallL
     vec![ToolCallLocation::new(path).line(line.filter(|_| name == "read_file"))]
 }
 
-/// A result for people: what a command printed, what a file says, else as it is.
+/// A result for display: command output, file content, else unchanged.
 fn shown(name: &str, result: &str) -> String {
     let Ok(Value::Object(map)) = serde_json::from_str::<Value>(result) else {
         return fenced(result);
@@ -234,7 +234,7 @@ fn output(result: &str) -> Value {
     serde_json::from_str(result).unwrap_or_else(|_| Value::from(result))
 }
 
-/// As it is, not as markdown; from the end if it is long, where the news is.
+/// Verbatim, not as markdown; only the end if it is long.
 pub(crate) fn fenced(text: &str) -> String {
     let text = text.trim_end_matches('\n');
     let mut from = text.len().saturating_sub(RESULT);

@@ -1,7 +1,7 @@
-//! Changes of files: what a call wants to change, whether the person is asked, what it changed.
+//! File changes: what a call wants to change, whether the person is asked, what it changed.
 //!
-//! Tools know nothing of editors, so the two that change files are wrapped: the text before and
-//! after is read around the call, which alone makes a diff true.
+//! Tools do not know about editors, so the two that change files are wrapped: the text is read
+//! before and after the call, which makes the diff exact.
 
 mod proposal;
 
@@ -19,10 +19,10 @@ use hermes_core::tool::{
 use hermes_core::tool_traits::{ToolKind, tool_traits};
 use tokio::sync::watch;
 
-use crate::mode::Mode;
+use crate::mode::EditorMode;
 use crate::texts::EditorTexts;
 
-pub use proposal::Change;
+pub use proposal::ProposedChange;
 pub(crate) use proposal::{absolute, named, proposed};
 
 /// Largest file that is shown as a diff.
@@ -30,7 +30,7 @@ const LARGEST: u64 = 512 * 1024;
 /// Calls whose changes wait to be shown.
 const KEPT: usize = 64;
 
-/// How the question begins that every change is asked by.
+/// The prefix of the question about a change.
 pub(crate) const ACTION: &str = "change ";
 
 /// Tools that change files.
@@ -40,39 +40,39 @@ pub(crate) fn is_edit(tool: &str) -> bool {
 
 /// The changes of one conversation. Cheap to clone.
 #[derive(Clone)]
-pub struct Edits(Arc<Inner>);
+pub struct Edits(Arc<EditsInner>);
 
-struct Inner {
-    mode: watch::Sender<Mode>,
-    kept: Mutex<VecDeque<(String, Vec<Change>)>>,
+struct EditsInner {
+    mode: watch::Sender<EditorMode>,
+    kept: Mutex<VecDeque<(String, Vec<ProposedChange>)>>,
     /// The editor, where it shares its files.
     texts: OnceLock<Arc<EditorTexts>>,
 }
 
 impl Default for Edits {
     fn default() -> Self {
-        Self::new(Mode::default())
+        Self::new(EditorMode::default())
     }
 }
 
 impl Edits {
-    pub fn new(mode: Mode) -> Self {
-        Self(Arc::new(Inner {
+    pub fn new(mode: EditorMode) -> Self {
+        Self(Arc::new(EditsInner {
             mode: watch::Sender::new(mode),
             kept: Mutex::default(),
             texts: OnceLock::new(),
         }))
     }
 
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> EditorMode {
         *self.0.mode.borrow()
     }
 
-    pub fn set_mode(&self, mode: Mode) {
+    pub fn set_mode(&self, mode: EditorMode) {
         self.0.mode.send_replace(mode);
     }
 
-    pub(crate) fn modes(&self) -> watch::Receiver<Mode> {
+    pub(crate) fn modes(&self) -> watch::Receiver<EditorMode> {
         self.0.mode.subscribe()
     }
 
@@ -88,20 +88,20 @@ impl Edits {
         Some(texts)
     }
 
-    /// The tool, asked about and watched if it changes files. `local`: its files are on this machine.
+    /// Wraps tools that change files. `local`: its files are on this machine.
     pub fn guard(&self, tool: Arc<dyn Tool>, local: bool) -> Arc<dyn Tool> {
         if !is_edit(&tool.spec().name) {
             return tool;
         }
-        Arc::new(Guarded {
+        Arc::new(GuardedTool {
             tool,
             local,
             edits: self.clone(),
         })
     }
 
-    /// What a call wants to change, or has changed.
-    pub(crate) fn of(&self, call: &str) -> Vec<Change> {
+    /// The proposed or made changes of a call.
+    pub(crate) fn of(&self, call: &str) -> Vec<ProposedChange> {
         let kept = self.kept();
         let found = kept.iter().find(|(id, _)| id == call);
         found
@@ -109,14 +109,14 @@ impl Edits {
             .unwrap_or_default()
     }
 
-    pub(crate) fn take(&self, call: &str) -> Vec<Change> {
+    pub(crate) fn take(&self, call: &str) -> Vec<ProposedChange> {
         let mut kept = self.kept();
         let at = kept.iter().position(|(id, _)| id == call);
         let found = at.and_then(|at| kept.remove(at));
         found.map(|(_, changes)| changes).unwrap_or_default()
     }
 
-    fn keep(&self, call: &str, changes: Vec<Change>) {
+    fn keep(&self, call: &str, changes: Vec<ProposedChange>) {
         let mut kept = self.kept();
         kept.retain(|(id, _)| id != call);
         if kept.len() >= KEPT {
@@ -125,18 +125,18 @@ impl Edits {
         kept.push_back((call.to_owned(), changes));
     }
 
-    fn kept(&self) -> MutexGuard<'_, VecDeque<(String, Vec<Change>)>> {
+    fn kept(&self) -> MutexGuard<'_, VecDeque<(String, Vec<ProposedChange>)>> {
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Guarded {
+struct GuardedTool {
     tool: Arc<dyn Tool>,
     local: bool,
     edits: Edits,
 }
 
-impl Guarded {
+impl GuardedTool {
     async fn run(&self, args: ToolArgs, cx: &ToolContext) -> ToolOutcome {
         let name = self.tool.spec().name.clone();
         let paths = named(&name, &args, &cx.cwd);
@@ -145,7 +145,7 @@ impl Guarded {
             .keep(&cx.call_id, proposed(&name, &args, &cx.cwd, &before));
         // Arguments without a file are the tool's to complain about.
         if !paths.is_empty()
-            && self.edits.mode() == Mode::Default
+            && self.edits.mode() == EditorMode::Default
             && cx.approver.presence() == Presence::Person
             && let Err(refused) = self.ask(&name, &paths, cx).await
         {
@@ -191,7 +191,7 @@ impl Guarded {
         match verdict {
             Verdict::Once => Ok(()),
             Verdict::Session | Verdict::Always(_) => {
-                self.edits.set_mode(Mode::AcceptEdits);
+                self.edits.set_mode(EditorMode::AcceptEdits);
                 Ok(())
             }
             Verdict::Deny { why } => {
@@ -207,13 +207,13 @@ impl Guarded {
         }
     }
 
-    async fn read(&self, paths: &[PathBuf]) -> Vec<(PathBuf, Text)> {
+    async fn read(&self, paths: &[PathBuf]) -> Vec<(PathBuf, FileText)> {
         let mut texts = Vec::new();
         for path in paths {
             let text = if self.local {
                 self.as_open(path, read(path).await).await
             } else {
-                Text::Unknown
+                FileText::Unknown
             };
             texts.push((path.clone(), text));
         }
@@ -221,23 +221,23 @@ impl Guarded {
     }
 }
 
-impl Guarded {
-    /// What the person sees of a file that exists: the editor's text of it.
-    async fn as_open(&self, path: &Path, stored: Text) -> Text {
-        let (Text::Is(disk), Some(open)) = (&stored, self.edits.open_texts()) else {
+impl GuardedTool {
+    /// The editor's text of an existing file.
+    async fn as_open(&self, path: &Path, stored: FileText) -> FileText {
+        let (FileText::Is(disk), Some(open)) = (&stored, self.edits.open_texts()) else {
             return stored;
         };
         let real = tokio::fs::canonicalize(path).await;
         match open.text(real.as_deref().unwrap_or(path)).await {
             Some(text) if text.len() as u64 <= LARGEST && text != *disk => {
-                Text::Is(redact::known(&text).into_owned())
+                FileText::Is(redact::known(&text).into_owned())
             }
             _ => stored,
         }
     }
 }
 
-impl Tool for Guarded {
+impl Tool for GuardedTool {
     fn spec(&self) -> &ToolSpec {
         self.tool.spec()
     }
@@ -251,45 +251,50 @@ impl Tool for Guarded {
     }
 }
 
-/// A file as it can be shown.
+/// The content of a file, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Text {
+pub(crate) enum FileText {
     Is(String),
-    /// There is no such file.
+    /// The file does not exist.
     Missing,
     /// It is too large, no text, or not here.
     Unknown,
 }
 
-async fn read(path: &Path) -> Text {
+async fn read(path: &Path) -> FileText {
     match tokio::fs::metadata(path).await {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Text::Missing,
-        // Reading a pipe would wait for somebody to write.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => FileText::Missing,
+        // Reading a pipe would block.
         Ok(metadata) if metadata.is_file() && metadata.len() <= LARGEST => {
             match tokio::fs::read_to_string(path).await {
-                Ok(text) => Text::Is(redact::known(&text).into_owned()),
-                Err(_) => Text::Unknown,
+                Ok(text) => FileText::Is(redact::known(&text).into_owned()),
+                Err(_) => FileText::Unknown,
             }
         }
-        _ => Text::Unknown,
+        _ => FileText::Unknown,
     }
 }
 
-fn changed(before: Vec<(PathBuf, Text)>, after: Vec<(PathBuf, Text)>) -> Vec<Change> {
+fn changed(
+    before: Vec<(PathBuf, FileText)>,
+    after: Vec<(PathBuf, FileText)>,
+) -> Vec<ProposedChange> {
     let pairs = before.into_iter().zip(after);
-    let change = |((path, old), (_, new)): ((PathBuf, Text), (PathBuf, Text))| {
+    let change = |((path, old), (_, new)): ((PathBuf, FileText), (PathBuf, FileText))| {
         if old == new {
             return None;
         }
         let (old, new) = match (old, new) {
-            (Text::Is(old), Text::Is(new)) => (Some(old), new),
-            (Text::Is(old), Text::Missing) => (Some(old), String::new()),
-            (Text::Missing, Text::Is(new)) => (None, new),
-            (Text::Missing, Text::Missing) | (Text::Unknown, _) | (_, Text::Unknown) => {
+            (FileText::Is(old), FileText::Is(new)) => (Some(old), new),
+            (FileText::Is(old), FileText::Missing) => (Some(old), String::new()),
+            (FileText::Missing, FileText::Is(new)) => (None, new),
+            (FileText::Missing, FileText::Missing)
+            | (FileText::Unknown, _)
+            | (_, FileText::Unknown) => {
                 return None;
             }
         };
-        Some(Change { path, old, new })
+        Some(ProposedChange { path, old, new })
     };
     pairs.filter_map(change).collect()
 }

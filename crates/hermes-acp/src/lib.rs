@@ -1,7 +1,8 @@
 //! Serves editors: the Agent Client Protocol over a pair of byte streams, mapped to conversations.
 //!
-//! What a conversation is belongs to the [`ConversationHost`](hermes_app::host::ConversationHost); this crate turns its events into updates and
-//! the editor's requests into wishes. One task per conversation; nothing but JSON-RPC is written.
+//! Conversations belong to the [`ConversationHost`](hermes_app::host::ConversationHost); this crate
+//! turns its updates into protocol messages and the editor's messages into requests. One task per
+//! conversation; nothing but JSON-RPC is written.
 
 mod calls;
 mod edits;
@@ -15,6 +16,6 @@ mod texts;
 mod updates;
 mod wire;
 
-pub use edits::{Change, Edits};
-pub use mode::Mode;
+pub use edits::{Edits, ProposedChange};
+pub use mode::EditorMode;
 pub use server::serve;

@@ -1,23 +1,23 @@
-//! How much is asked: the modes that an editor offers.
+//! The approval modes that an editor offers.
 
 use agent_client_protocol::v1::schema::{SessionMode, SessionModeState};
 use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::tool_traits::{ToolKind, tool_traits};
 
-/// What a person is asked about.
+/// What needs approval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// Every change of a file, and what is dangerous.
+pub enum EditorMode {
+    /// Every file change and everything dangerous.
     #[default]
     Default,
-    /// What is dangerous; files of the workspace are changed without asking.
+    /// Everything dangerous; files of the workspace are changed without approval.
     AcceptEdits,
-    /// Nothing. Commands that would be asked about run; every other thing that would be asked about
-    /// is refused. What is forbidden never gets as far as here.
+    /// Nothing. Commands that would need approval run; everything else that would need approval is
+    /// refused. Forbidden actions never get here.
     DontAsk,
 }
 
-impl Mode {
+impl EditorMode {
     pub const ALL: [Self; 3] = [Self::Default, Self::AcceptEdits, Self::DontAsk];
 
     pub fn id(self) -> &'static str {
@@ -53,7 +53,7 @@ impl Mode {
         }
     }
 
-    /// What is answered without the person; `None`: they are asked.
+    /// The automatic decision; `None`: the person is asked.
     pub fn verdict(self, request: &ApprovalRequest) -> Option<Verdict> {
         match self {
             Self::Default | Self::AcceptEdits => None,
@@ -63,11 +63,13 @@ impl Mode {
                 Some(if confined {
                     Verdict::Once
                 } else {
-                    refused("nobody is asked in this mode, and nothing leaves the sandbox unasked")
+                    refused(
+                        "this mode asks no questions, and nothing leaves the sandbox without approval",
+                    )
                 })
             }
             Self::DontAsk => Some(refused(
-                "nobody is asked in this mode, and this needs the person; the mode can be changed \
+                "this mode asks no questions, but this needs the person; the mode can be changed \
                  in the editor",
             )),
         }
@@ -105,11 +107,11 @@ mod tests {
 
     #[test]
     fn only_the_mode_that_asks_nothing_answers_by_itself() {
-        for mode in [Mode::Default, Mode::AcceptEdits] {
+        for mode in [EditorMode::Default, EditorMode::AcceptEdits] {
             assert_eq!(mode.verdict(&request("terminal", "c1:0")), None);
             assert_eq!(mode.verdict(&request("write_file", "c1")), None);
         }
-        let mode = Mode::DontAsk;
+        let mode = EditorMode::DontAsk;
         assert_eq!(
             mode.verdict(&request("terminal", "c1:0")),
             Some(Verdict::Once)
@@ -132,9 +134,9 @@ mod tests {
 
     #[test]
     fn ids_name_modes() {
-        for mode in Mode::ALL {
-            assert_eq!(Mode::of(mode.id()), Some(mode));
+        for mode in EditorMode::ALL {
+            assert_eq!(EditorMode::of(mode.id()), Some(mode));
         }
-        assert_eq!(Mode::of("yolo"), None);
+        assert_eq!(EditorMode::of("yolo"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! A question for permission, as an editor asks it.
+//! Permission requests in editors.
 
 use agent_client_protocol::v1::schema::{
     PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
@@ -7,19 +7,19 @@ use agent_client_protocol::v1::schema::{
 use hermes_core::approval::{ApprovalRequest, Verdict};
 
 use crate::calls;
-use crate::edits::{self, Change};
+use crate::edits::{self, ProposedChange};
 
 const ONCE: &str = "allow_once";
 const SESSION: &str = "allow_session";
 const ALWAYS: &str = "allow_always";
 const REJECT: &str = "reject_once";
 
-/// What the editor shows. `call`: the call that the question belongs to.
+/// The request for the editor. `call`: the call that it belongs to.
 pub(crate) fn request(
     session: &str,
     call: &str,
     request: &ApprovalRequest,
-    changes: &[Change],
+    changes: &[ProposedChange],
 ) -> RequestPermissionRequest {
     let mut why = request.reasons.join("\n");
     if let Some(posture) = &request.posture {
@@ -30,7 +30,7 @@ pub(crate) fn request(
     let text = if edits::is_edit(&request.tool) && !changes.is_empty() {
         why
     } else {
-        // The whole of it: what is approved must be what was read.
+        // In full: what is approved must be what was read.
         format!("{}\n\n{why}", calls::fenced(&harmless(&request.action)))
     };
     content.push(calls::block(text));
@@ -90,12 +90,12 @@ fn options(request: &ApprovalRequest) -> Vec<PermissionOption> {
     options
 }
 
-/// Whether it is asked because of the mode, not because it is dangerous.
+/// Whether approval is needed because of the mode, not because of danger.
 fn is_question_of_mode(request: &ApprovalRequest) -> bool {
     edits::is_edit(&request.tool) && request.action.starts_with(edits::ACTION)
 }
 
-/// What the person's choice means. Anything unknown is a no.
+/// The decision for the person's choice. Unknown choices mean no.
 pub(crate) fn verdict(outcome: &RequestPermissionOutcome, request: &ApprovalRequest) -> Verdict {
     let denied = |why: Option<&str>| Verdict::Deny {
         why: why.map(str::to_owned),
@@ -111,7 +111,7 @@ pub(crate) fn verdict(outcome: &RequestPermissionOutcome, request: &ApprovalRequ
     }
 }
 
-/// The call that a question belongs to: its id begins with that of the call.
+/// The call of a question: its id is prefixed with that of the call.
 pub(crate) fn call_of<'a>(
     request: &str,
     running: impl Iterator<Item = &'a String>,
@@ -208,7 +208,7 @@ mod tests {
             action: "change /w/a".into(),
             ..asked(None)
         };
-        let change = Change {
+        let change = ProposedChange {
             path: "/w/a".into(),
             old: None,
             new: "x".into(),

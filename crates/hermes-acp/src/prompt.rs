@@ -1,4 +1,4 @@
-//! What an editor sends as a prompt, as what a person says.
+//! Converts an editor's prompt to user input.
 
 use agent_client_protocol::v1::schema::{ContentBlock, EmbeddedResourceResource};
 use base64::Engine as _;
@@ -11,13 +11,13 @@ use url::Url;
 /// Attached text that is sent along, in bytes.
 const ATTACHED: usize = 1024 * 1024;
 
-/// Why a prompt cannot be taken, for the person.
+/// Why a prompt is not accepted, for display.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Unreadable(String);
+pub(crate) struct PromptBlockError(String);
 
 /// Reads a prompt.
-pub(crate) fn read(blocks: &[ContentBlock]) -> Result<UserInput, Unreadable> {
+pub(crate) fn read(blocks: &[ContentBlock]) -> Result<UserInput, PromptBlockError> {
     let mut input = UserInput::default();
     let mut attached = Vec::new();
     for block in blocks {
@@ -38,7 +38,7 @@ pub(crate) fn read(blocks: &[ContentBlock]) -> Result<UserInput, Unreadable> {
                     } else {
                         let text = decoded(&blob.blob)
                             .and_then(|bytes| String::from_utf8(bytes).map_err(|_| {
-                                Unreadable(format!(
+                                PromptBlockError(format!(
                                     "{} is neither text nor an image; save it as a file and name its path",
                                     name(&blob.uri)
                                 ))
@@ -49,7 +49,7 @@ pub(crate) fn read(blocks: &[ContentBlock]) -> Result<UserInput, Unreadable> {
                 _ => return Err(unknown()),
             },
             ContentBlock::Audio(_) => {
-                return Err(Unreadable(
+                return Err(PromptBlockError(
                     "sound cannot be taken; send text, images or files".to_owned(),
                 ));
             }
@@ -58,7 +58,7 @@ pub(crate) fn read(blocks: &[ContentBlock]) -> Result<UserInput, Unreadable> {
     }
     let size: usize = attached.iter().map(String::len).sum();
     if size > ATTACHED {
-        return Err(Unreadable(format!(
+        return Err(PromptBlockError(format!(
             "the attached text has {size} bytes, at most {ATTACHED} can be sent along; \
              name the files instead, they are read when needed"
         )));
@@ -67,25 +67,26 @@ pub(crate) fn read(blocks: &[ContentBlock]) -> Result<UserInput, Unreadable> {
         input.context = Some(attached.join("\n\n"));
     }
     if input.text.trim().is_empty() && input.images.is_empty() {
-        return Err(Unreadable("the prompt is empty".to_owned()));
+        return Err(PromptBlockError("the prompt is empty".to_owned()));
     }
     Ok(input)
 }
 
-fn unknown() -> Unreadable {
-    Unreadable("the prompt has a part of an unknown kind".to_owned())
+fn unknown() -> PromptBlockError {
+    PromptBlockError("the prompt has a part of an unknown kind".to_owned())
 }
 
-fn decoded(data: &str) -> Result<Vec<u8>, Unreadable> {
+fn decoded(data: &str) -> Result<Vec<u8>, PromptBlockError> {
     STANDARD
         .decode(data.trim())
-        .map_err(|error| Unreadable(format!("an attachment is not base64: {error}")))
+        .map_err(|error| PromptBlockError(format!("an attachment is not base64: {error}")))
 }
 
-/// The bytes decide what it is, not what the editor says.
-fn picture(data: &str) -> Result<Part, Unreadable> {
+/// The bytes determine the type, not the editor's claim.
+fn picture(data: &str) -> Result<Part, PromptBlockError> {
     let bytes = decoded(data)?;
-    image::part(&bytes).map_err(|error| Unreadable(format!("an image cannot be taken: {error}")))
+    image::part(&bytes)
+        .map_err(|error| PromptBlockError(format!("an image cannot be taken: {error}")))
 }
 
 /// A file of the machine as its path, anything else as its address.

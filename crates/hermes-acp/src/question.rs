@@ -1,5 +1,5 @@
-//! Questions that want an answer: a form where the editor has forms, a choice of buttons where the
-//! answer is one of a few, else nothing, which the model is told.
+//! Questions: a form if the editor supports forms, buttons if the answer is one of a few choices,
+//! otherwise none, which the model is told.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use agent_client_protocol::v1::schema::{
 use hermes_core::ask::{Answer, Choice, Field, FieldKind, Question, Want};
 use serde_json::{Map, Value};
 
-/// The only field of a question that wants one answer.
+/// The only field of a question with a single answer.
 const ANSWER: &str = "answer";
 const NONE: &str = "none";
-/// Buttons that can be told apart.
+/// Maximum number of buttons.
 const MOST: usize = 8;
 
 /// How a question is asked.
 #[derive(Debug)]
-pub(crate) enum Asking {
+pub(crate) enum QuestionForm {
     Form(Box<CreateElicitationRequest>),
     Buttons(Box<RequestPermissionRequest>),
     /// It cannot be shown.
@@ -33,14 +33,14 @@ pub(crate) fn asking(
     session: &str,
     question: &Question,
     can: Option<&ElicitationCapabilities>,
-) -> Asking {
+) -> QuestionForm {
     let forms = can.is_some_and(|can| can.form.is_some());
     let pages = can.is_some_and(|can| can.url.is_some());
     let message = format!("{}: {}", question.from, question.text);
     let scope = ElicitationSessionScope::new(session.to_owned());
     let form = |schema| {
         let mode = ElicitationFormMode::new(scope.clone(), schema);
-        Asking::Form(Box::new(CreateElicitationRequest::new(
+        QuestionForm::Form(Box::new(CreateElicitationRequest::new(
             mode,
             message.clone(),
         )))
@@ -51,7 +51,7 @@ pub(crate) fn asking(
             options,
             other: false,
         } if forms => form(single(one_of(options).into())),
-        // Free words are possible, so the choices are told and not enforced.
+        // Free text is possible, so the choices are listed but not enforced.
         Want::Choice { options, .. } if forms => {
             let titles: Vec<&str> = options.iter().map(|option| option.title.as_str()).collect();
             let about = format!("one of: {}; or something else", titles.join(" · "));
@@ -62,12 +62,12 @@ pub(crate) fn asking(
         Want::Form { fields } if forms => form(schema(fields)),
         Want::Visit { url } if pages => {
             let mode = ElicitationUrlMode::new(scope, question.id.clone(), url.clone());
-            Asking::Form(Box::new(CreateElicitationRequest::new(mode, message)))
+            QuestionForm::Form(Box::new(CreateElicitationRequest::new(mode, message)))
         }
         Want::Choice { options, .. } if options.len() <= MOST => {
-            Asking::Buttons(Box::new(buttons(session, question, options)))
+            QuestionForm::Buttons(Box::new(buttons(session, question, options)))
         }
-        _ => Asking::Not(Answer::Unanswered {
+        _ => QuestionForm::Not(Answer::Unanswered {
             why: "this editor cannot show the question; put it into your answer and end the turn, \
                   the person will reply"
                 .to_owned(),
@@ -209,7 +209,7 @@ pub(crate) fn pressed(outcome: &RequestPermissionOutcome, question: &Question) -
     }
 }
 
-/// What a form came back with. Values are checked against the fields again: editors differ.
+/// The values of a submitted form, validated again because editors differ.
 pub(crate) fn filled(action: ElicitationAction, question: &Question) -> Answer {
     let content = match action {
         ElicitationAction::Accept(ElicitationAcceptAction { content, .. }) => {

@@ -20,7 +20,7 @@ use agent_client_protocol::v1::schema::{
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, Client, Error, ErrorCode, JsonRpcResponse};
 use futures_util::future::join_all;
-use hermes_app::host::{ConversationHost, ListQuery, Opening, OwnServer, ServerAddress};
+use hermes_app::host::{ConversationHost, ListQuery, OpeningRequest, OwnServer, ServerAddress};
 use hermes_core::event::NoticeLevel;
 use hermes_core::front_end::TranscriptEntry;
 use hermes_core::task;
@@ -31,25 +31,26 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::edits::Edits;
-use crate::mode::Mode;
+use crate::mode::EditorMode;
 use crate::session::{
-    self, ORDERS, Order, Outlet, Parts, Prompt, Replies, Session, SetModelRequest, SetModelResponse,
+    self, EditorRequest, EditorSession, ORDERS, PendingPrompt, PromptResponder, SessionParts,
+    SetModelRequest, SetModelResponse, UpdateSink,
 };
 use crate::texts::EditorTexts;
 use crate::updates;
-use crate::wire::{self, Gauge};
+use crate::wire::{self, OutputBacklog};
 
 /// Conversations that may be open at once.
 const SESSIONS: usize = 64;
-/// Stored conversations in one answer.
+/// Stored conversations per page.
 const PAGE: usize = 50;
-/// What may be left to be written when the editor has closed its end.
+/// How long output may still be written after the editor has closed its side.
 const DRAINING: Duration = Duration::from_secs(2);
 
 /// The one way to log in: choosing a model in a terminal.
 const SETUP: &str = "setup";
 
-/// How long a request may still take when the editor has gone.
+/// How long a request may still take after the editor has disconnected.
 const OPENING: Duration = Duration::from_secs(10);
 
 /// Serves one editor until it closes its end, or `stop` is cancelled. When this returns, every
@@ -64,7 +65,7 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(AcpState {
         host,
         about: (name, version),
         gauge: Arc::default(),
@@ -78,7 +79,7 @@ where
     let gauge = Arc::clone(&shared.gauge);
     let transport = wire::lines(input, output, gauge, ended.clone());
     let served = serve_lines(Arc::clone(&shared), transport);
-    // An editor that reads no more cannot hold us.
+    // An editor that no longer reads must not block us.
     let leaving = async {
         ended.cancelled().await;
         shared.stop.cancel();
@@ -94,7 +95,7 @@ where
 }
 
 async fn serve_lines(
-    shared: Arc<Shared>,
+    shared: Arc<AcpState>,
     transport: impl agent_client_protocol::ConnectTo<Agent> + 'static,
 ) -> Result<(), Error> {
     let [greeted, checked, begun, loaded, resumed] = [(); 5].map(|()| Arc::clone(&shared));
@@ -176,39 +177,39 @@ async fn serve_lines(
         .await
 }
 
-struct Shared {
+struct AcpState {
     host: Arc<dyn ConversationHost>,
     about: (&'static str, &'static str),
-    gauge: Arc<Gauge>,
+    gauge: Arc<OutputBacklog>,
     client: Mutex<Arc<ClientCapabilities>>,
-    /// The editor knows kinds of updates that came later.
+    /// The editor supports newer kinds of updates.
     newer: AtomicBool,
-    open: Mutex<HashMap<String, Open>>,
+    open: Mutex<HashMap<String, OpenEditorSession>>,
     /// Requests that are being answered.
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 /// A conversation that is open.
-struct Open {
-    orders: mpsc::Sender<Order>,
+struct OpenEditorSession {
+    orders: mpsc::Sender<EditorRequest>,
     edits: Edits,
     stop: CancellationToken,
     done: JoinHandle<Result<(), task::Panicked>>,
 }
 
-/// What was opened.
-struct Begun {
+/// An opened session.
+struct StartedSession {
     id: String,
-    mode: Mode,
-    outlet: Outlet,
+    mode: EditorMode,
+    outlet: UpdateSink,
     past: Vec<TranscriptEntry>,
     title: Option<String>,
     remarks: Vec<String>,
 }
 
-impl Shared {
-    fn open(&self) -> MutexGuard<'_, HashMap<String, Open>> {
+impl AcpState {
+    fn open(&self) -> MutexGuard<'_, HashMap<String, OpenEditorSession>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -244,7 +245,7 @@ impl Shared {
             .agent_info(Implementation::new(name, version).title("Hermes".to_owned()))
     }
 
-    /// Succeeds for a method that was offered, once there is something to answer with.
+    /// Succeeds for an offered method once a model is configured.
     fn authenticate(&self, request: &AuthenticateRequest) -> Result<AuthenticateResponse, Error> {
         let offered = self.client().auth.terminal;
         if !offered || &*request.method_id.0 != SETUP {
@@ -274,7 +275,7 @@ impl Shared {
                 .map(|begun| NewSessionResponse::new(begun.id.clone()).modes(begun.mode.state()));
             respond(responder, response.map_err(Clone::clone));
             if let Ok(begun) = begun {
-                this.greet(&begun).await;
+                this.send_initial_updates(&begun).await;
             }
         });
     }
@@ -291,7 +292,7 @@ impl Shared {
             let opening = this.opening(request.cwd.clone(), Some(id), request.mcp_servers);
             let begun = this.begin(opening, cx).await;
             if let Ok(begun) = &begun {
-                // All of it before the answer: then the editor knows where the past ends.
+                // Everything before the response, so that the editor knows where the history ends.
                 for update in updates::past(&begun.past, &request.cwd) {
                     begun.outlet.update(update).await;
                 }
@@ -301,7 +302,7 @@ impl Shared {
                 .map(|begun| LoadSessionResponse::new().modes(begun.mode.state()));
             respond(responder, response.map_err(Clone::clone));
             if let Ok(begun) = begun {
-                this.greet(&begun).await;
+                this.send_initial_updates(&begun).await;
             }
         });
     }
@@ -322,7 +323,7 @@ impl Shared {
                 .map(|begun| ResumeSessionResponse::new().modes(begun.mode.state()));
             respond(responder, response.map_err(Clone::clone));
             if let Ok(begun) = begun {
-                this.greet(&begun).await;
+                this.send_initial_updates(&begun).await;
             }
         });
     }
@@ -332,7 +333,7 @@ impl Shared {
         cwd: PathBuf,
         resume: Option<String>,
         servers: Vec<McpServer>,
-    ) -> Result<Opening, Error> {
+    ) -> Result<OpeningRequest, Error> {
         self.host.ready().map_err(|why| session::error(&why))?;
         if !cwd.is_absolute() || !cwd.is_dir() {
             let text = format!(
@@ -341,23 +342,23 @@ impl Shared {
             );
             return Err(session::invalid(text));
         }
-        Ok(Opening {
+        Ok(OpeningRequest {
             cwd: Some(cwd),
             resume,
             servers: servers.into_iter().map(server).collect::<Result<_, _>>()?,
-            ..Opening::default()
+            ..OpeningRequest::default()
         })
     }
 
     /// Opens a conversation and starts its task.
     async fn begin(
         self: &Arc<Self>,
-        opening: Result<Opening, Error>,
+        opening: Result<OpeningRequest, Error>,
         connection: ConnectionTo<Client>,
-    ) -> Result<Begun, Error> {
+    ) -> Result<StartedSession, Error> {
         let mut opening = opening?;
         if let Some(id) = &opening.resume {
-            // An editor that opens it once more has forgotten that it is open.
+            // An editor that opens it again has forgotten that it is open.
             self.end(id).await;
         }
         if self.open().len() >= SESSIONS {
@@ -378,14 +379,14 @@ impl Shared {
         let opened = self.host.open(opening).await;
         let opened = opened.map_err(|why| session::error(&why))?;
         if opened.approvals_off {
-            edits.set_mode(Mode::DontAsk);
+            edits.set_mode(EditorMode::DontAsk);
         }
-        // The editor goes on to use the id that it knows.
+        // The editor keeps using the id that it knows.
         let id = asked_for.unwrap_or(opened.id);
         if let Some(texts) = &texts {
             texts.opened(&id);
         }
-        let outlet = Outlet {
+        let outlet = UpdateSink {
             session: id.clone(),
             connection,
             gauge: Arc::clone(&self.gauge),
@@ -394,25 +395,25 @@ impl Shared {
         };
         let (orders, receiver) = mpsc::channel(ORDERS);
         let stop = self.stop.child_token();
-        let session = Session::new(Parts {
+        let session = EditorSession::new(SessionParts {
             outlet: outlet.clone(),
             cwd,
             edits: edits.clone(),
             spent: opened.cost,
             orders: receiver,
-            wishes: opened.wishes,
-            news: opened.news,
+            requests: opened.requests,
+            updates: opened.updates,
             stop: stop.clone(),
         });
         let mode = edits.mode();
-        let open = Open {
+        let open = OpenEditorSession {
             orders,
             edits,
             stop,
             done: task::spawn("acp session", session.run()),
         };
         self.open().insert(id.clone(), open);
-        Ok(Begun {
+        Ok(StartedSession {
             id,
             mode,
             outlet,
@@ -422,8 +423,8 @@ impl Shared {
         })
     }
 
-    /// What an editor is told of a conversation once it knows its id.
-    async fn greet(&self, begun: &Begun) {
+    /// The initial updates once the editor knows the session id.
+    async fn send_initial_updates(&self, begun: &StartedSession) {
         let outlet = &begun.outlet;
         let commands = self.host.commands();
         outlet.update(updates::commands(commands)).await;
@@ -451,12 +452,12 @@ impl Shared {
             None => 0,
             Some(cursor) => cursor
                 .parse()
-                .map_err(|_| session::invalid("the cursor is none of ours"))?,
+                .map_err(|_| session::invalid("invalid cursor"))?,
         };
         let query = ListQuery {
             cwd: request.cwd,
             offset,
-            // One more, to know whether there are more.
+            // One more, to find out whether there are more.
             limit: PAGE + 1,
         };
         let listed = self.host.list(query).await;
@@ -484,23 +485,23 @@ impl Shared {
         let cancelled = responder.cancellation();
         let over = CancellationToken::new();
         let watched = over.clone();
-        let prompt = Box::new(Prompt {
-            responder: Replies::Prompt(responder),
+        let prompt = Box::new(PendingPrompt {
+            responder: PromptResponder::Prompt(responder),
             over: over.drop_guard(),
         });
         let blocks = request.prompt;
-        match orders.try_send(Order::Prompt { blocks, prompt }) {
+        match orders.try_send(EditorRequest::Prompt { blocks, prompt }) {
             Ok(()) => {
                 // `$/cancel_request` for a prompt means what `session/cancel` means.
                 task::spawn("acp cancel", async move {
                     tokio::select! {
                         () = watched.cancelled() => {}
-                        () = cancelled.cancelled() => drop(orders.try_send(Order::Cancel)),
+                        () = cancelled.cancelled() => drop(orders.try_send(EditorRequest::Cancel)),
                     }
                 });
             }
             Err(refused) => {
-                if let Order::Prompt { prompt, .. } = refused.into_inner() {
+                if let EditorRequest::Prompt { prompt, .. } = refused.into_inner() {
                     prompt.answer(Err(session::busy()));
                 }
             }
@@ -522,12 +523,12 @@ impl Shared {
             let text = format!("{:?} is not a model name", request.model_id);
             return responder.respond_with_error(session::invalid(text));
         }
-        let prompt = Box::new(Prompt {
-            responder: Replies::Model(responder),
+        let prompt = Box::new(PendingPrompt {
+            responder: PromptResponder::Model(responder),
             over: CancellationToken::new().drop_guard(),
         });
-        if let Err(refused) = orders.try_send(Order::SetModel { model, prompt })
-            && let Order::SetModel { prompt, .. } = refused.into_inner()
+        if let Err(refused) = orders.try_send(EditorRequest::SetModel { model, prompt })
+            && let EditorRequest::SetModel { prompt, .. } = refused.into_inner()
         {
             prompt.answer(Err(session::busy()));
         }
@@ -536,8 +537,8 @@ impl Shared {
 
     fn set_mode(&self, request: &SetSessionModeRequest) -> Result<SetSessionModeResponse, Error> {
         let id = &request.session_id.0;
-        let Some(mode) = Mode::of(&request.mode_id.0) else {
-            let known = Mode::ALL.map(Mode::id).join(", ");
+        let Some(mode) = EditorMode::of(&request.mode_id.0) else {
+            let known = EditorMode::ALL.map(EditorMode::id).join(", ");
             let text = format!("no mode {:?}; there are: {known}", request.mode_id.0);
             return Err(session::invalid(text));
         };
@@ -567,13 +568,13 @@ impl Shared {
     fn cancel(&self, request: &CancelNotification) {
         // A session that is not open has nothing to cancel.
         if let Ok(orders) = self.orders(&request.session_id.0) {
-            let _ = orders.try_send(Order::Cancel);
+            let _ = orders.try_send(EditorRequest::Cancel);
         }
     }
 
-    fn orders(&self, id: &str) -> Result<mpsc::Sender<Order>, Error> {
+    fn orders(&self, id: &str) -> Result<mpsc::Sender<EditorRequest>, Error> {
         let open = self.open();
-        // One that broke is in the list until it is opened anew.
+        // A broken one stays in the list until it is opened again.
         let session = open.get(id).filter(|open| !open.orders.is_closed());
         let session = session.ok_or_else(|| not_open(id))?;
         Ok(session.orders.clone())
@@ -596,7 +597,7 @@ impl Shared {
 
     async fn close(&self) {
         self.stop.cancel();
-        // A conversation that is being opened comes into the list first.
+        // A conversation that is being opened is added to the list first.
         self.tasks.close();
         if tokio::time::timeout(OPENING, self.tasks.wait())
             .await

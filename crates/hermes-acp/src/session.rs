@@ -1,4 +1,4 @@
-//! One conversation with an editor: its prompts, its questions, what is told of it.
+//! One conversation with an editor: prompts, questions, updates.
 
 mod questions;
 mod turns;
@@ -14,7 +14,9 @@ use agent_client_protocol::v1::schema::{
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Client, Error, ErrorCode, JsonRpcRequest, JsonRpcResponse};
-use hermes_app::front::{Follows, News, Refusal, RefusalKind, Wish};
+use hermes_app::front::{
+    CommandFollowUp, ConversationRequest, ConversationUpdate, HostError, HostErrorKind,
+};
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, UserInput};
 use hermes_core::model::Route;
 use hermes_core::slash::{self, Parsed};
@@ -23,26 +25,29 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::edits::Edits;
-use crate::mode::Mode;
-use crate::wire::Gauge;
+use crate::mode::EditorMode;
+use crate::wire::OutputBacklog;
 use crate::{calls, prompt, updates};
 
 /// Orders of the editor that may wait.
 pub(crate) const ORDERS: usize = 64;
-/// How long a conversation may take to end.
+/// Timeout for the end of a conversation.
 const ENDING: Duration = Duration::from_secs(10);
-/// What is kept of a call's progress, in bytes.
+/// Maximum size of a call's progress, in bytes.
 const PROGRESS: usize = 16 * 1024;
 
-/// What the editor wants of a conversation.
-pub(crate) enum Order {
+/// A request of the editor.
+pub(crate) enum EditorRequest {
     Prompt {
         blocks: Vec<ContentBlock>,
-        prompt: Box<Prompt>,
+        prompt: Box<PendingPrompt>,
     },
     /// Another model answers from here on.
-    SetModel { model: String, prompt: Box<Prompt> },
-    /// Stop what is being done.
+    SetModel {
+        model: String,
+        prompt: Box<PendingPrompt>,
+    },
+    /// Stops the current work.
     Cancel,
 }
 
@@ -58,27 +63,27 @@ pub(crate) struct SetModelRequest {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonRpcResponse)]
 pub(crate) struct SetModelResponse {}
 
-/// Whom an answer goes to.
-pub(crate) enum Replies {
+/// The receiver of an answer.
+pub(crate) enum PromptResponder {
     Prompt(Responder<PromptResponse>),
     Model(Responder<SetModelResponse>),
 }
 
-/// A prompt that wants its answer.
-pub(crate) struct Prompt {
-    pub(crate) responder: Replies,
-    /// Tells whoever watches for its cancellation that it is over.
+/// A prompt without an answer yet.
+pub(crate) struct PendingPrompt {
+    pub(crate) responder: PromptResponder,
+    /// Ends the watch for its cancellation.
     pub(crate) over: DropGuard,
 }
 
-impl Prompt {
-    /// An editor that is gone needs no answer.
+impl PendingPrompt {
+    /// A disconnected editor needs no answer.
     pub(crate) fn answer(self, outcome: Result<StopReason, Error>) {
         let answered = match self.responder {
-            Replies::Prompt(responder) => {
+            PromptResponder::Prompt(responder) => {
                 responder.respond_with_result(outcome.map(PromptResponse::new))
             }
-            Replies::Model(responder) => {
+            PromptResponder::Model(responder) => {
                 responder.respond_with_result(outcome.map(|_| SetModelResponse {}))
             }
         };
@@ -89,20 +94,20 @@ impl Prompt {
     }
 }
 
-/// Where updates go.
+/// The sink for updates.
 #[derive(Clone)]
-pub(crate) struct Outlet {
+pub(crate) struct UpdateSink {
     pub(crate) session: String,
     pub(crate) connection: ConnectionTo<Client>,
-    pub(crate) gauge: Arc<Gauge>,
+    pub(crate) gauge: Arc<OutputBacklog>,
     pub(crate) client: Arc<ClientCapabilities>,
-    /// It knows kinds of updates that came later.
+    /// The editor supports newer kinds of updates.
     pub(crate) newer: bool,
 }
 
-impl Outlet {
+impl UpdateSink {
     pub(crate) async fn update(&self, update: SessionUpdate) {
-        // One that does not know a kind takes the whole message for an error.
+        // Editors treat messages of unknown kinds as errors.
         if updates::came_later(&update) && !self.newer {
             return;
         }
@@ -123,31 +128,31 @@ impl Outlet {
     }
 }
 
-/// What a conversation is made of.
-pub(crate) struct Parts {
-    pub(crate) outlet: Outlet,
+/// The parts of a conversation.
+pub(crate) struct SessionParts {
+    pub(crate) outlet: UpdateSink,
     pub(crate) cwd: PathBuf,
     pub(crate) edits: Edits,
     /// Dollars that it has cost before.
     pub(crate) spent: Option<f64>,
-    pub(crate) orders: mpsc::Receiver<Order>,
-    pub(crate) wishes: mpsc::Sender<Wish>,
-    pub(crate) news: mpsc::Receiver<News>,
+    pub(crate) orders: mpsc::Receiver<EditorRequest>,
+    pub(crate) requests: mpsc::Sender<ConversationRequest>,
+    pub(crate) updates: mpsc::Receiver<ConversationUpdate>,
     pub(crate) stop: CancellationToken,
 }
 
-pub(crate) struct Session {
-    outlet: Outlet,
+pub(crate) struct EditorSession {
+    outlet: UpdateSink,
     cwd: PathBuf,
     edits: Edits,
-    modes: watch::Receiver<Mode>,
-    orders: mpsc::Receiver<Order>,
-    wishes: mpsc::Sender<Wish>,
-    news: mpsc::Receiver<News>,
+    modes: watch::Receiver<EditorMode>,
+    orders: mpsc::Receiver<EditorRequest>,
+    requests: mpsc::Sender<ConversationRequest>,
+    updates: mpsc::Receiver<ConversationUpdate>,
     stop: CancellationToken,
     /// Prompts that the end of the turn answers.
-    waiting: Vec<Prompt>,
-    command: Option<Command>,
+    waiting: Vec<PendingPrompt>,
+    command: Option<RunningSlashCommand>,
     /// A turn runs.
     turn: bool,
     /// Messages that wait for it.
@@ -155,54 +160,55 @@ pub(crate) struct Session {
     route: Option<Route>,
     /// Dollars of the turns that ended.
     spent: Option<f64>,
-    /// Calls that run, with what they said.
-    running: HashMap<String, Running>,
+    /// Running calls with their progress.
+    running: HashMap<String, RunningTool>,
     /// Questions that the editor shows.
     asked: HashMap<String, CancellationToken>,
     /// The editor cancelled the turn that runs.
     cancelled: bool,
 }
 
-struct Running {
-    /// Its reports are the end of what it printed so far, each in place of the last.
+struct RunningTool {
+    /// Its reports contain the end of the output so far; each replaces the last one.
     prints: bool,
     progress: String,
 }
 
 /// A slash command that runs.
-struct Command {
-    prompt: Prompt,
-    /// It has ended, and the session is to say something.
+struct RunningSlashCommand {
+    prompt: PendingPrompt,
+    /// It has ended, and a report of the session is expected.
     reports: bool,
-    /// The session said something since it began.
+    /// The session has sent a report since it started.
     reported: bool,
-    /// A turn ended since it began.
+    /// A turn has ended since it started.
     turned: bool,
-    /// What it complained about.
+    /// Its error, if any.
     failed: Option<String>,
 }
 
-impl Command {
-    /// It is over. Whoever asked for a model wants to know whether they have it; others read it.
+impl RunningSlashCommand {
+    /// It is over. A model request needs to know whether it succeeded; for others the text is
+    /// enough.
     fn answer(self) {
         let outcome = match (&self.prompt.responder, self.failed) {
-            (Replies::Model(_), Some(why)) => Err(invalid(why)),
+            (PromptResponder::Model(_), Some(why)) => Err(invalid(why)),
             _ => Ok(StopReason::EndTurn),
         };
         self.prompt.answer(outcome);
     }
 }
 
-impl Session {
-    pub(crate) fn new(parts: Parts) -> Self {
+impl EditorSession {
+    pub(crate) fn new(parts: SessionParts) -> Self {
         Self {
             modes: parts.edits.modes(),
             outlet: parts.outlet,
             cwd: parts.cwd,
             edits: parts.edits,
             orders: parts.orders,
-            wishes: parts.wishes,
-            news: parts.news,
+            requests: parts.requests,
+            updates: parts.updates,
             stop: parts.stop,
             waiting: Vec::new(),
             command: None,
@@ -219,7 +225,7 @@ impl Session {
     /// Until it is closed, the editor leaves, or the conversation breaks.
     pub(crate) async fn run(mut self) {
         let stop = self.stop.clone();
-        // What is being told may wait for an editor that reads no more.
+        // Sending may block if the editor no longer reads.
         tokio::select! {
             () = stop.cancelled() => {}
             () = self.attend() => {}
@@ -232,11 +238,11 @@ impl Session {
             tokio::select! {
                 biased;
                 Some(order) = self.orders.recv() => self.order(order),
-                news = self.news.recv() => {
-                    let Some(news) = news else {
+                update = self.updates.recv() => {
+                    let Some(update) = update else {
                         return self.fail(&broken());
                     };
-                    self.told(news).await;
+                    self.on_update(update).await;
                 }
                 Ok(()) = self.modes.changed() => {
                     let mode = *self.modes.borrow_and_update();
@@ -255,61 +261,63 @@ impl Session {
         {
             prompt.answer(Ok(StopReason::Cancelled));
         }
-        drop(self.wishes);
-        let mut news = self.news;
-        let ended = tokio::time::timeout(ENDING, async { while news.recv().await.is_some() {} });
+        drop(self.requests);
+        let mut updates = self.updates;
+        let ended = tokio::time::timeout(ENDING, async { while updates.recv().await.is_some() {} });
         if ended.await.is_err() {
             tracing::warn!("a conversation takes long to end");
         }
     }
 
-    fn order(&mut self, order: Order) {
+    fn order(&mut self, order: EditorRequest) {
         match order {
-            Order::Prompt {
+            EditorRequest::Prompt {
                 blocks,
                 prompt: asked,
             } => match prompt::read(&blocks) {
                 Err(error) => asked.answer(Err(invalid(error.to_string()))),
                 Ok(input) => self.prompt(input, *asked),
             },
-            Order::SetModel { model, prompt } => self.slash(format!("/model {model}"), *prompt),
-            Order::Cancel => {
+            EditorRequest::SetModel { model, prompt } => {
+                self.slash(format!("/model {model}"), *prompt)
+            }
+            EditorRequest::Cancel => {
                 if self.command.is_some() {
-                    self.wish(Wish::Stop);
+                    self.send_request(ConversationRequest::Stop);
                 }
                 self.cancelled |= self.turn;
                 if self.turn || !self.waiting.is_empty() || self.command.is_some() {
-                    self.wish(Wish::Order(AgentCommand::Interrupt));
+                    self.send_request(ConversationRequest::Agent(AgentCommand::Interrupt));
                 }
             }
         }
     }
 
-    fn prompt(&mut self, input: UserInput, prompt: Prompt) {
+    fn prompt(&mut self, input: UserInput, prompt: PendingPrompt) {
         if let Some(line) = command_line(&input) {
             return self.slash(line, prompt);
         }
-        let wish = if self.waiting.is_empty() || !input.images.is_empty() {
-            Wish::Say(input)
+        let request = if self.waiting.is_empty() || !input.images.is_empty() {
+            ConversationRequest::Input(input)
         } else {
-            // One prompt at a time: a second one is a word in between.
+            // One prompt at a time: a second one steers the turn.
             let context = input.context.map(|text| format!("\n\n{text}"));
             let text = input.text + context.as_deref().unwrap_or_default();
-            Wish::Order(AgentCommand::Steer(text))
+            ConversationRequest::Agent(AgentCommand::Steer(text))
         };
-        match self.wishes.try_send(wish) {
+        match self.requests.try_send(request) {
             Ok(()) => self.waiting.push(prompt),
             Err(_) => prompt.answer(Err(busy())),
         }
     }
 
-    fn slash(&mut self, line: String, prompt: Prompt) {
+    fn slash(&mut self, line: String, prompt: PendingPrompt) {
         if self.command.is_some() {
             return prompt.answer(Err(busy()));
         }
-        match self.wishes.try_send(Wish::Slash(line)) {
+        match self.requests.try_send(ConversationRequest::Slash(line)) {
             Ok(()) => {
-                self.command = Some(Command {
+                self.command = Some(RunningSlashCommand {
                     prompt,
                     reports: false,
                     reported: false,
@@ -321,17 +329,17 @@ impl Session {
         }
     }
 
-    /// Never waits: whoever takes wishes may be waiting for us.
-    fn wish(&self, wish: Wish) {
-        if let Err(error) = self.wishes.try_send(wish) {
-            tracing::warn!("a wish was lost: {error}");
+    /// Never blocks: the receiver may be waiting for us.
+    fn send_request(&self, request: ConversationRequest) {
+        if let Err(error) = self.requests.try_send(request) {
+            tracing::warn!("a request was lost: {error}");
         }
     }
 
-    async fn told(&mut self, news: News) {
-        match news {
-            News::Event(event) => self.event(event).await,
-            News::Said {
+    async fn on_update(&mut self, update: ConversationUpdate) {
+        match update {
+            ConversationUpdate::Event(event) => self.event(event).await,
+            ConversationUpdate::Text {
                 level,
                 text,
                 columns,
@@ -348,7 +356,7 @@ impl Session {
                 };
                 self.outlet.update(update).await;
             }
-            News::Moved { id, past } => {
+            ConversationUpdate::Moved { id, past } => {
                 self.running.clear();
                 let text = if past.is_empty() {
                     format!(
@@ -359,24 +367,27 @@ impl Session {
                 };
                 self.outlet.notice(NoticeLevel::Info, &text).await;
             }
-            News::Unsaid(refusal) => self.fail(&refusal),
-            News::Ran(follows) => self.ran(follows),
+            ConversationUpdate::Rejected(refusal) => self.fail(&refusal),
+            ConversationUpdate::CommandEnded(follows) => self.ran(follows),
         }
     }
 
-    fn ran(&mut self, follows: Follows) {
+    fn ran(&mut self, follows: CommandFollowUp) {
         let Some(command) = &mut self.command else {
             return;
         };
         let over = match follows {
-            Follows::Nothing => true,
-            Follows::Report => {
+            CommandFollowUp::Nothing => true,
+            CommandFollowUp::Report => {
                 command.reports = true;
                 command.reported
             }
-            Follows::Turn => command.turned && !self.turn,
+            CommandFollowUp::Turn => command.turned && !self.turn,
         };
-        let Some(command) = self.command.take_if(|_| over || follows == Follows::Turn) else {
+        let Some(command) = self
+            .command
+            .take_if(|_| over || follows == CommandFollowUp::Turn)
+        else {
             return;
         };
         if over {
@@ -386,8 +397,8 @@ impl Session {
         }
     }
 
-    /// Whoever waits is told that nothing will come.
-    fn fail(&mut self, refusal: &Refusal) {
+    /// Answers all pending prompts: nothing more will follow.
+    fn fail(&mut self, refusal: &HostError) {
         let command = self.command.take().map(|command| command.prompt);
         for prompt in std::mem::take(&mut self.waiting).into_iter().chain(command) {
             prompt.answer(Err(error(refusal)));
@@ -401,7 +412,7 @@ fn command_line(input: &UserInput) -> Option<String> {
         return None;
     }
     let line = input.text.trim();
-    // The name by which it is known in editors.
+    // The session id known to the editor.
     let line = match line.strip_prefix("/context") {
         Some(rest) if rest.is_empty() || rest.starts_with(' ') => format!("/usage{rest}"),
         _ => line.to_owned(),
@@ -418,22 +429,22 @@ pub(crate) fn busy() -> Error {
     Error::new(ErrorCode::INVALID_REQUEST, text)
 }
 
-fn broken() -> Refusal {
+fn broken() -> HostError {
     let text = "the conversation ended unexpectedly; see logs/errors.log";
-    Refusal::new(RefusalKind::Failed, text)
+    HostError::new(HostErrorKind::Failed, text)
 }
 
-pub(crate) fn error(refusal: &Refusal) -> Error {
+pub(crate) fn error(refusal: &HostError) -> Error {
     let code = match refusal.kind {
-        RefusalKind::NotConfigured => ErrorCode::AUTH_REQUIRED,
-        RefusalKind::NotFound => ErrorCode::RESOURCE_NOT_FOUND,
-        RefusalKind::Invalid => ErrorCode::INVALID_PARAMS,
-        RefusalKind::Failed => ErrorCode::INTERNAL_ERROR,
+        HostErrorKind::NotConfigured => ErrorCode::AUTH_REQUIRED,
+        HostErrorKind::NotFound => ErrorCode::RESOURCE_NOT_FOUND,
+        HostErrorKind::Invalid => ErrorCode::INVALID_PARAMS,
+        HostErrorKind::Failed => ErrorCode::INTERNAL_ERROR,
     };
     Error::new(code, refusal.message.clone())
 }
 
-/// What a session reports to whoever gave an order.
+/// Reports of the session about a command.
 fn is_report(event: &AgentEvent) -> bool {
     matches!(
         event,

@@ -1,4 +1,4 @@
-//! Files as the editor has them: unsaved texts are read, and changes go through its buffers.
+//! Files in the editor: reads unsaved texts and writes through its buffers.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -12,28 +12,28 @@ use agent_client_protocol::v1::schema::{
 use hermes_core::BoxFuture;
 use hermes_core::open_texts::{OpenTexts, SaveOutcome};
 
-use crate::wire::Gauge;
+use crate::wire::OutputBacklog;
 
-/// How long an editor may take for a file.
+/// Timeout for one file operation of the editor.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// The editor's side of a conversation's files.
 pub(crate) struct EditorTexts {
     connection: ConnectionTo<Client>,
-    gauge: Arc<Gauge>,
+    gauge: Arc<OutputBacklog>,
     reads: bool,
     writes: bool,
     /// The workspace as the editor names it, and where that really is.
     cwd: PathBuf,
     real: PathBuf,
-    /// Known once the conversation is open.
+    /// Set once the conversation is open.
     session: OnceLock<String>,
 }
 
 impl EditorTexts {
     /// `None`: the editor offers neither.
     pub(crate) fn new(
-        (connection, gauge): (ConnectionTo<Client>, Arc<Gauge>),
+        (connection, gauge): (ConnectionTo<Client>, Arc<OutputBacklog>),
         client: &ClientCapabilities,
         cwd: &Path,
     ) -> Option<Arc<Self>> {
@@ -52,11 +52,11 @@ impl EditorTexts {
     }
 
     pub(crate) fn opened(&self, session: &str) {
-        // Set once: a conversation keeps the id that its editor knows.
+        // Set once: a conversation keeps the id known to its editor.
         let _ = self.session.set(session.to_owned());
     }
 
-    /// The path by which the editor knows the file. Files outside of its workspace are none of its.
+    /// The editor's path of the file. Files outside of its workspace are excluded.
     fn known_as(&self, path: &Path) -> Option<PathBuf> {
         let below = path.strip_prefix(&self.real).ok()?;
         Some(self.cwd.join(below))

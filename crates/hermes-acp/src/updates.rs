@@ -1,4 +1,4 @@
-//! What happens in a conversation, as updates.
+//! Converts events of a conversation to updates.
 
 use std::path::Path;
 
@@ -12,13 +12,13 @@ use hermes_core::event::NoticeLevel;
 use hermes_core::front_end::TranscriptEntry;
 
 use crate::calls;
-use crate::mode::Mode;
+use crate::mode::EditorMode;
 
-/// Editors whose versions in use know every kind of update, whatever they announce.
+/// Editors that support every kind of update, whatever they announce.
 const KNOWN: [&str; 1] = ["zed"];
 
-/// Whether an editor shows that it is made with a version of the protocol that has the kinds of
-/// [`came_later`]: it announces something that came with them or after them.
+/// Whether an editor supports the kinds of [`came_later`]: it announces something that was
+/// introduced with them or after them.
 pub(crate) fn is_newer(request: &InitializeRequest) -> bool {
     let client = &request.client_capabilities;
     let name = request
@@ -55,7 +55,7 @@ fn user(text: impl Into<String>) -> SessionUpdate {
     SessionUpdate::UserMessageChunk(chunk(text))
 }
 
-/// Something that is no part of an answer. Editors that know no notices get it as a quotation.
+/// A notice besides the answer. Editors without support for notices get it as a quotation.
 pub(crate) fn notice(level: NoticeLevel, text: &str, client: &ClientCapabilities) -> SessionUpdate {
     let knows = client
         .session
@@ -82,13 +82,13 @@ pub(crate) fn title(title: &str) -> SessionUpdate {
     SessionUpdate::SessionInfoUpdate(SessionInfoUpdate::new().title(title.to_owned()))
 }
 
-/// Tokens in the window, its size, dollars of the session as far as they are known.
+/// Tokens in the window, its size, and the known cost of the session.
 pub(crate) fn usage(used: u64, size: u32, usd: Option<f64>) -> SessionUpdate {
     let cost = usd.map(|usd| Cost::new(usd, "USD"));
     SessionUpdate::UsageUpdate(UsageUpdate::new(used, u64::from(size)).cost(cost))
 }
 
-pub(crate) fn mode(mode: Mode) -> SessionUpdate {
+pub(crate) fn mode(mode: EditorMode) -> SessionUpdate {
     SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode.id()))
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn commands(commands: Vec<CommandInfo>) -> SessionUpdate {
     SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(all))
 }
 
-/// A stored conversation, told again.
+/// Replays a stored conversation.
 pub(crate) fn past(entries: &[TranscriptEntry], cwd: &Path) -> Vec<SessionUpdate> {
     let mut updates = Vec::new();
     for (at, entry) in entries.iter().enumerate() {

@@ -9,21 +9,21 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Longest message. Images come as text within one.
+/// Maximum message size. Images are encoded as text in messages.
 const LONGEST: u64 = 64 * 1024 * 1024;
 /// Messages that may wait to be written before conversations wait too.
 const WAITING: usize = 1024;
 
-/// How much waits to be written. The protocol's own queue has no bound, so that whoever fills it asks
-/// here first.
+/// The amount of unwritten output. The protocol's own queue is unbounded, so senders wait here
+/// first.
 #[derive(Default)]
-pub(crate) struct Gauge {
+pub(crate) struct OutputBacklog {
     waiting: AtomicUsize,
     drained: Notify,
 }
 
-impl Gauge {
-    /// Waits for room and takes some.
+impl OutputBacklog {
+    /// Waits for capacity and reserves some.
     pub(crate) async fn room(&self) {
         loop {
             let drained = self.drained.notified();
@@ -39,7 +39,7 @@ impl Gauge {
     }
 
     fn written(&self) {
-        // Answers are written too and never asked for room.
+        // Responses are written, too, without a reservation.
         let _ = self
             .waiting
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |waiting| {
@@ -53,7 +53,7 @@ impl Gauge {
 pub(crate) fn lines<R, W>(
     input: R,
     output: W,
-    gauge: Arc<Gauge>,
+    gauge: Arc<OutputBacklog>,
     ended: CancellationToken,
 ) -> Lines<
     impl Sink<String, Error = std::io::Error> + Send + 'static,
@@ -81,7 +81,7 @@ where
     });
     let outgoing = sink::unfold(
         (output, gauge),
-        async |(mut output, gauge): (W, Arc<Gauge>), line: String| {
+        async |(mut output, gauge): (W, Arc<OutputBacklog>), line: String| {
             output.write_all(line.as_bytes()).await?;
             output.write_all(b"\n").await?;
             output.flush().await?;
@@ -92,8 +92,8 @@ where
     Lines::new(Box::pin(outgoing), Box::pin(incoming))
 }
 
-/// The next line that says something. Bytes that are no text and lines without end come as
-/// something that is no JSON, so that they are answered like any other nonsense.
+/// The next non-empty line. Invalid UTF-8 and overlong lines are passed on as invalid JSON, so that
+/// they are answered like any other invalid input.
 async fn line<R: AsyncRead + Unpin>(reader: &mut BufReader<R>) -> std::io::Result<Option<String>> {
     loop {
         let mut bytes = Vec::new();
@@ -151,7 +151,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_fills_the_queue_waits_for_the_reader() {
-        let gauge = Arc::new(Gauge::default());
+        let gauge = Arc::new(OutputBacklog::default());
         for _ in 0..WAITING {
             gauge.room().await;
         }

@@ -1,4 +1,4 @@
-//! What there is: models, abilities, skills, toolsets.
+//! Lists models, capabilities, skills and toolsets.
 
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
@@ -7,9 +7,9 @@ use hermes_store::skills::SkillLibrary;
 use serde_json::{Map, Value, json};
 
 use super::error::ApiError;
-use super::{SOURCE, Shared, State, reply};
+use super::{ApiState, SOURCE, SharedApiState, reply};
 
-/// Every path, by the name that clients know it by.
+/// All paths, by their public names.
 const ENDPOINTS: [(&str, &str, &str); 32] = [
     ("health", "GET", "/health"),
     ("health_detailed", "GET", "/health/detailed"),
@@ -54,7 +54,7 @@ const ENDPOINTS: [(&str, &str, &str); 32] = [
 ];
 
 /// `GET /v1/models`.
-pub(super) async fn models(Extract(state): Shared) -> Response {
+pub(super) async fn models(Extract(state): SharedApiState) -> Response {
     let data: Vec<Value> = all_models(&state);
     let body = json!({"object": "list", "data": data});
     reply::json(StatusCode::OK, &body)
@@ -62,7 +62,7 @@ pub(super) async fn models(Extract(state): Shared) -> Response {
 
 /// `GET /v1/models/{id}`.
 pub(super) async fn model(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     axum::extract::Path(id): axum::extract::Path<String>,
 ) -> Result<Response, ApiError> {
     let mut all = all_models(&state).into_iter();
@@ -73,7 +73,7 @@ pub(super) async fn model(
     Ok(reply::json(StatusCode::OK, &found))
 }
 
-fn all_models(state: &State) -> Vec<Value> {
+fn all_models(state: &ApiState) -> Vec<Value> {
     let created = state.deps.clock.now().timestamp();
     let own = state.settings.model_name.as_str();
     let entry = |id: &str, root: &str, parent: Option<&str>| {
@@ -97,7 +97,7 @@ fn all_models(state: &State) -> Vec<Value> {
 }
 
 /// `GET /v1/capabilities`.
-pub(super) async fn capabilities(Extract(state): Shared) -> Response {
+pub(super) async fn capabilities(Extract(state): SharedApiState) -> Response {
     let endpoints: Map<String, Value> = ENDPOINTS
         .iter()
         .map(|(name, method, path)| ((*name).to_owned(), json!({"method": method, "path": path})))
@@ -148,7 +148,7 @@ pub(super) async fn capabilities(Extract(state): Shared) -> Response {
 }
 
 /// `GET /v1/skills`.
-pub(super) async fn skills(Extract(state): Shared) -> Result<Response, ApiError> {
+pub(super) async fn skills(Extract(state): SharedApiState) -> Result<Response, ApiError> {
     let library = SkillLibrary::of_home(&state.deps.home, &state.deps.config, Some(SOURCE));
     let listing = tokio::task::spawn_blocking(move || library.list(None, None));
     let listed = listing
@@ -159,7 +159,7 @@ pub(super) async fn skills(Extract(state): Shared) -> Result<Response, ApiError>
 }
 
 /// `GET /v1/toolsets`.
-pub(super) async fn toolsets(Extract(state): Shared) -> Response {
+pub(super) async fn toolsets(Extract(state): SharedApiState) -> Response {
     let data = state.deps.facts.toolsets();
     let body = json!({"object": "list", "platform": SOURCE, "data": data});
     reply::json(StatusCode::OK, &body)

@@ -8,28 +8,28 @@ use tokio::sync::Notify;
 
 use super::error::ApiError;
 
-/// The turns that run for clients.
+/// The running turns of clients.
 #[derive(Clone, Debug)]
-pub struct Work(Arc<Counts>);
+pub struct ActiveTurns(Arc<TurnCounts>);
 
 #[derive(Debug)]
-struct Counts {
+struct TurnCounts {
     running: AtomicUsize,
     /// 0: no bound.
     max: usize,
-    /// Told when one ends.
+    /// Notified when a turn ends.
     ended: Notify,
 }
 
-/// A turn's place. Dropping it makes room for another.
+/// The permit of a turn. Dropping it admits another one.
 #[derive(Debug)]
-pub(super) struct Ticket(Arc<Counts>);
+pub(super) struct TurnPermit(Arc<TurnCounts>);
 
-impl Work {
+impl ActiveTurns {
     pub(super) fn new(max: usize) -> Self {
         let running = AtomicUsize::new(0);
         let ended = Notify::new();
-        Self(Arc::new(Counts {
+        Self(Arc::new(TurnCounts {
             running,
             max,
             ended,
@@ -51,13 +51,13 @@ impl Work {
         }
     }
 
-    pub(super) fn admit(&self, draining: bool) -> Result<Ticket, ApiError> {
+    pub(super) fn admit(&self, draining: bool) -> Result<TurnPermit, ApiError> {
         if draining {
             let message = "the gateway finishes what it has begun and takes nothing new; try again";
             let refused = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message);
             return Err(refused.code("gateway_draining").retry_after(1));
         }
-        let ticket = Ticket(Arc::clone(&self.0));
+        let ticket = TurnPermit(Arc::clone(&self.0));
         let before = self.0.running.fetch_add(1, Ordering::SeqCst);
         let max = self.0.max;
         if max > 0 && before >= max {
@@ -66,14 +66,14 @@ impl Work {
                  allows; try again"
             );
             let refused = ApiError::new(StatusCode::TOO_MANY_REQUESTS, message);
-            // The ticket goes with this return, and with it the count.
+            // The permit is dropped on this return, which restores the count.
             return Err(refused.code("rate_limit_exceeded").retry_after(1));
         }
         Ok(ticket)
     }
 }
 
-impl Drop for Ticket {
+impl Drop for TurnPermit {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::SeqCst);
         self.0.ended.notify_waiters();
@@ -86,7 +86,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waits_for_quiet_waits_for_the_last_one() {
-        let work = Work::new(0);
+        let work = ActiveTurns::new(0);
         work.quiet().await;
         let (one, two) = (work.admit(false).unwrap(), work.admit(false).unwrap());
         let mut quiet = std::pin::pin!(work.quiet());
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_bound_holds_and_a_place_that_is_given_back_counts() {
-        let work = Work::new(2);
+        let work = ActiveTurns::new(2);
         let first = work.admit(false).unwrap();
         let _second = work.admit(false).unwrap();
         let refused = work.admit(false).unwrap_err();
@@ -111,8 +111,8 @@ mod tests {
             work.admit(true).unwrap_err().status(),
             StatusCode::SERVICE_UNAVAILABLE
         );
-        let open = Work::new(0);
-        let many: Vec<Ticket> = (0..100).map(|_| open.admit(false).unwrap()).collect();
+        let open = ActiveTurns::new(0);
+        let many: Vec<TurnPermit> = (0..100).map(|_| open.admit(false).unwrap()).collect();
         assert_eq!(open.running(), many.len());
     }
 }

@@ -9,38 +9,38 @@ use hermes_core::tool_traits::tool_traits;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::admit::Ticket;
+use super::admit::TurnPermit;
 use super::error::ApiError;
 use super::fields::ApiEndpoint;
-use super::input::{self, Body};
+use super::idempotency::{self, IdempotencyKey};
+use super::input::{self, JsonObjectBody};
 use super::label;
-use super::names::{self, Named};
-use super::once::{self, Asked};
-use super::outcome::{Verdict, chat_usage};
-use super::place::Place;
-use super::reply::Told;
-use super::sse::{self, Frames};
-use super::tape::{self, Ending, Recorded};
-use super::threads::Mark;
-use super::turn::{Outcome, Step, Turn};
-use super::{Shared, State, reply};
+use super::names::{self, RequestedSession};
+use super::outcome::{OutcomeReport, chat_usage};
+use super::recording::{self, RecordedSource, StreamEnding};
+use super::reply::StoredReply;
+use super::sse::{self, SseFrames};
+use super::threads::HistoryDigest;
+use super::turn::{ApiTurn, TurnResult, TurnStep};
+use super::turn_request::TurnRequest;
+use super::{ApiState, SharedApiState, reply};
 
-/// Frames that go out together: more of them than this wait for the next write.
+/// Maximum number of frames per write.
 const WRITE: usize = 32 * 1024;
 
-/// What is the same for everything told about one completion.
-pub(super) struct Completion {
+/// The fields common to all messages about one completion.
+pub(super) struct ChatCompletion {
     id: String,
     created: i64,
     model: String,
     key: Option<String>,
-    mark: Option<Mark>,
+    mark: Option<HistoryDigest>,
 }
 
 pub(super) async fn create(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     headers: HeaderMap,
-    body: Body,
+    body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
     let ticket = state.work.admit(state.deps.facts.draining())?;
     let hints = ApiEndpoint::Chat.check(&body, &state.settings.ignore_fields)?;
@@ -49,26 +49,26 @@ pub(super) async fn create(
 }
 
 async fn answer(
-    state: Arc<State>,
-    ticket: Ticket,
+    state: Arc<ApiState>,
+    ticket: TurnPermit,
     headers: HeaderMap,
-    body: Body,
+    body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
     let stream = body.flag("stream", false)?;
     let usage = stream_usage(&body)?;
-    let named = Named::read(&headers, &body)?;
+    let named = RequestedSession::read(&headers, &body)?;
     let model = body.text("model")?;
     let said = input::messages(body.0.get("messages"))?;
-    let place = async |state: &State| Place::find(state, &named, model, said).await;
-    let completion = |state: &State, mark| Completion {
+    let place = async |state: &ApiState| TurnRequest::find(state, &named, model, said).await;
+    let completion = |state: &ApiState, mark| ChatCompletion {
         id: names::fresh("chatcmpl-", 29),
         created: state.deps.clock.now().timestamp(),
         model: model.unwrap_or(&state.settings.model_name).to_owned(),
         key: named.key.clone(),
         mark,
     };
-    let asked = Asked::read(&headers, "chat", &body.0)?;
-    let Place {
+    let asked = IdempotencyKey::read(&headers, "chat", &body.0)?;
+    let TurnRequest {
         opening,
         input,
         mark,
@@ -78,40 +78,46 @@ async fn answer(
     if stream {
         let session = opening.id.clone();
         let begin = async move {
-            let turn = Turn::begin(&shared, ticket, opening, input).await?;
+            let turn = ApiTurn::begin(&shared, ticket, opening, input).await?;
             Ok(streamed(shared, completion, turn, usage))
         };
         return match asked {
-            Some(asked) => tape::answer(&state, asked, &session, begin).await,
+            Some(asked) => recording::answer(&state, asked, &session, begin).await,
             None => begin.await.map(sse::with_headers),
         };
     }
     let Some(asked) = asked else {
-        let turn = Turn::begin(&state, ticket, opening, input).await?;
+        let turn = ApiTurn::begin(&state, ticket, opening, input).await?;
         let told = whole(&state, &completion, &turn.finish().await)?;
         return Ok(told.response());
     };
     let session = opening.id.clone();
     let work = async move {
-        let turn = Turn::begin(&shared, ticket, opening, input).await?;
+        let turn = ApiTurn::begin(&shared, ticket, opening, input).await?;
         whole(&shared, &completion, &turn.finish().await)
     };
-    let told = once::answer(&state, asked, &session, work).await?;
+    let told = idempotency::answer(&state, asked, &session, work).await?;
     Ok(told.response())
 }
 
 /// `stream_options.include_usage`.
-fn stream_usage(body: &Body) -> Result<bool, ApiError> {
+fn stream_usage(body: &JsonObjectBody) -> Result<bool, ApiError> {
     match body.0.get("stream_options") {
         None | Some(Value::Null) => Ok(false),
-        Some(Value::Object(options)) => Body(options.clone()).flag("include_usage", false),
+        Some(Value::Object(options)) => {
+            JsonObjectBody(options.clone()).flag("include_usage", false)
+        }
         Some(_) => Err(ApiError::bad("'stream_options' must be an object").param("stream_options")),
     }
 }
 
-/// The answer in one piece.
-fn whole(state: &State, completion: &Completion, outcome: &Outcome) -> Result<Told, ApiError> {
-    let verdict = Verdict::of(outcome);
+/// The complete answer.
+fn whole(
+    state: &ApiState,
+    completion: &ChatCompletion,
+    outcome: &TurnResult,
+) -> Result<StoredReply, ApiError> {
+    let verdict = OutcomeReport::new(outcome);
     if outcome.text.trim().is_empty() && !verdict.complete() {
         return Err(verdict.error(&outcome.session));
     }
@@ -132,7 +138,7 @@ fn whole(state: &State, completion: &Completion, outcome: &Outcome) -> Result<To
     if !verdict.complete() {
         body["hermes"] = verdict.block();
     }
-    let mut told = Told::new(StatusCode::OK, body);
+    let mut told = StoredReply::new(StatusCode::OK, body);
     told.header(&reply::SESSION_ID, &outcome.session);
     told.verdict(&verdict);
     if let Some(key) = &completion.key {
@@ -141,60 +147,60 @@ fn whole(state: &State, completion: &Completion, outcome: &Outcome) -> Result<To
     Ok(told)
 }
 
-impl Completion {
-    /// What the client has now, so that its next request finds the session.
-    fn remember(&self, state: &State, outcome: &Outcome, told: &str) {
+impl ChatCompletion {
+    /// Records what the client has now, so that its next request finds the session.
+    fn remember(&self, state: &ApiState, outcome: &TurnResult, told: &str) {
         if let Some(mark) = self.mark {
             let mark = mark.after_text("assistant", told);
-            state.threads.leave(mark, &outcome.session);
+            state.threads.register(mark, &outcome.session);
         }
     }
 }
 
 /// The answer as it is written.
 fn streamed(
-    state: Arc<State>,
-    completion: Completion,
-    turn: Turn,
+    state: Arc<ApiState>,
+    completion: ChatCompletion,
+    turn: ApiTurn,
     usage: bool,
-) -> (Stream, tape::Headers) {
+) -> (CompletionStream, recording::HeaderList) {
     let headers = reply::session_headers(turn.session(), completion.key.as_deref());
-    let stream = Stream {
+    let stream = CompletionStream {
         state,
         completion,
         turn: Some(turn),
         usage,
         begun: false,
         told: String::new(),
-        ending: Ending::default(),
+        ending: StreamEnding::default(),
     };
     (stream, headers)
 }
 
-struct Stream {
-    state: Arc<State>,
-    completion: Completion,
-    /// `None`: all is told.
-    turn: Option<Turn>,
+struct CompletionStream {
+    state: Arc<ApiState>,
+    completion: ChatCompletion,
+    /// `None`: everything was sent.
+    turn: Option<ApiTurn>,
     usage: bool,
     begun: bool,
     told: String,
-    ending: Ending,
+    ending: StreamEnding,
 }
 
-impl Recorded for Stream {
-    fn ending(&self) -> Ending {
+impl RecordedSource for CompletionStream {
+    fn ending(&self) -> StreamEnding {
         self.ending
     }
 }
 
 #[derive(Serialize)]
-struct Chunk<'a> {
+struct CompletionChunk<'a> {
     id: &'a str,
     object: &'static str,
     created: i64,
     model: &'a str,
-    choices: &'a [Choice<'a>],
+    choices: &'a [CompletionChoice<'a>],
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Value>,
     #[serde(flatten)]
@@ -202,25 +208,25 @@ struct Chunk<'a> {
 }
 
 #[derive(Serialize)]
-struct Choice<'a> {
+struct CompletionChoice<'a> {
     index: u32,
-    delta: Delta<'a>,
+    delta: CompletionDelta<'a>,
     finish_reason: Option<&'a str>,
 }
 
 #[derive(Default, Serialize)]
-struct Delta<'a> {
+struct CompletionDelta<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'a str>,
 }
 
-impl sse::Source for Stream {
-    async fn fill(&mut self, frames: &mut Frames) -> bool {
+impl sse::EventSource for CompletionStream {
+    async fn fill(&mut self, frames: &mut SseFrames) -> bool {
         if !self.begun {
             self.begun = true;
-            let delta = Delta {
+            let delta = CompletionDelta {
                 role: Some("assistant"),
                 content: Some(""),
             };
@@ -231,7 +237,7 @@ impl sse::Source for Stream {
             return false;
         };
         let mut next = turn.next().await;
-        // What is there already goes out in the same write.
+        // Available steps are sent in the same write.
         while let Some(step) = next {
             self.step(frames, step);
             next = match &mut self.turn {
@@ -243,12 +249,12 @@ impl sse::Source for Stream {
     }
 }
 
-impl Stream {
-    fn step(&mut self, frames: &mut Frames, step: Step) {
+impl CompletionStream {
+    fn step(&mut self, frames: &mut SseFrames, step: TurnStep) {
         match step {
-            Step::Text(text) => self.text(frames, &text),
+            TurnStep::Text(text) => self.text(frames, &text),
             // Tools with an underscore are the program's own business.
-            Step::ToolStarted {
+            TurnStep::ToolStarted {
                 call_id,
                 name,
                 arguments,
@@ -262,41 +268,41 @@ impl Stream {
                 });
                 self.progress(frames, more);
             }
-            Step::ToolFinished { call_id, name, .. } if !name.starts_with('_') => {
+            TurnStep::ToolFinished { call_id, name, .. } if !name.starts_with('_') => {
                 let more = json!({"tool": name, "toolCallId": call_id, "status": "completed"});
                 self.progress(frames, more);
             }
-            Step::Done(outcome) => self.done(frames, &outcome),
-            Step::Reasoning(_)
-            | Step::Approval(_)
-            | Step::ToolStarted { .. }
-            | Step::ToolFinished { .. } => {}
+            TurnStep::Done(outcome) => self.done(frames, &outcome),
+            TurnStep::Reasoning(_)
+            | TurnStep::Approval(_)
+            | TurnStep::ToolStarted { .. }
+            | TurnStep::ToolFinished { .. } => {}
         }
     }
 
-    fn text(&mut self, frames: &mut Frames, text: &str) {
-        let delta = Delta {
+    fn text(&mut self, frames: &mut SseFrames, text: &str) {
+        let delta = CompletionDelta {
             content: Some(text),
-            ..Delta::default()
+            ..CompletionDelta::default()
         };
         self.chunk(frames, delta);
         self.told.push_str(text);
     }
 
-    /// A chunk like the others, without choices, for clients that read every event as one.
-    fn progress(&self, frames: &mut Frames, more: Value) {
+    /// A chunk without choices, for clients that parse every event as a chunk.
+    fn progress(&self, frames: &mut SseFrames, more: Value) {
         let Value::Object(more) = more else { return };
         let chunk = self.bare(&[], None, more);
         frames.event("hermes.tool.progress", &chunk);
     }
 
-    fn done(&mut self, frames: &mut Frames, outcome: &Outcome) {
+    fn done(&mut self, frames: &mut SseFrames, outcome: &TurnResult) {
         self.turn = None;
         if !outcome.untold.is_empty() {
             self.text(frames, &outcome.untold);
         }
-        let verdict = Verdict::of(outcome);
-        self.ending = Ending::of(&verdict, !self.told.trim().is_empty());
+        let verdict = OutcomeReport::new(outcome);
+        self.ending = StreamEnding::of(&verdict, !self.told.trim().is_empty());
         if verdict.complete() || !self.told.trim().is_empty() {
             let told = std::mem::take(&mut self.told);
             self.completion.remember(&self.state, outcome, &told);
@@ -321,9 +327,9 @@ impl Stream {
                 ("hermes".to_owned(), verdict.block()),
             ])
         };
-        let choice = Choice {
+        let choice = CompletionChoice {
             index: 0,
-            delta: Delta::default(),
+            delta: CompletionDelta::default(),
             finish_reason: Some(verdict.finish),
         };
         frames.data(&self.bare(&[choice], Some(inline), more));
@@ -333,24 +339,24 @@ impl Stream {
         frames.raw("data: [DONE]\n\n");
     }
 
-    fn chunk(&self, frames: &mut Frames, delta: Delta<'_>) {
-        let choice = Choice {
+    fn chunk(&self, frames: &mut SseFrames, delta: CompletionDelta<'_>) {
+        let choice = CompletionChoice {
             index: 0,
             delta,
             finish_reason: None,
         };
-        // Whoever wants usage at the end finds null before it.
+        // If usage is requested at the end, earlier chunks have null.
         let usage = self.usage.then_some(Value::Null);
         frames.data(&self.bare(&[choice], usage, Map::new()));
     }
 
     fn bare<'a>(
         &'a self,
-        choices: &'a [Choice<'a>],
+        choices: &'a [CompletionChoice<'a>],
         usage: Option<Value>,
         more: Map<String, Value>,
-    ) -> Chunk<'a> {
-        Chunk {
+    ) -> CompletionChunk<'a> {
+        CompletionChunk {
             id: &self.completion.id,
             object: "chat.completion.chunk",
             created: self.completion.created,

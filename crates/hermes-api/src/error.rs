@@ -1,21 +1,21 @@
-//! What a client is told when something cannot be done: OpenAI's error object.
+//! Error responses: OpenAI's error object.
 
 use axum::http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use hermes_app::front::{Refusal, RefusalKind};
+use hermes_app::front::{HostError, HostErrorKind};
 use hermes_core::redact;
 use hermes_core::store::StoreError;
 use serde_json::{Value, json};
 
 use super::reply;
 
-/// An answer that is no success.
+/// An error response.
 #[derive(Clone, Debug)]
-pub(crate) struct ApiError(Box<Parts>);
+pub(crate) struct ApiError(Box<ErrorParts>);
 
 #[derive(Clone, Debug)]
-struct Parts {
+struct ErrorParts {
     status: StatusCode,
     message: String,
     kind: &'static str,
@@ -33,7 +33,7 @@ impl ApiError {
             status if status.is_server_error() => "server_error",
             _ => "invalid_request_error",
         };
-        Self(Box::new(Parts {
+        Self(Box::new(ErrorParts {
             status,
             message: message.into(),
             kind,
@@ -49,7 +49,7 @@ impl ApiError {
         self.0.status
     }
 
-    /// What the client sent is wrong.
+    /// The request is invalid.
     pub(super) fn bad(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
@@ -113,13 +113,13 @@ impl IntoResponse for ApiError {
     }
 }
 
-impl From<Refusal> for ApiError {
-    fn from(refusal: Refusal) -> Self {
+impl From<HostError> for ApiError {
+    fn from(refusal: HostError) -> Self {
         let (status, code) = match refusal.kind {
-            RefusalKind::NotConfigured => (StatusCode::SERVICE_UNAVAILABLE, "not_configured"),
-            RefusalKind::NotFound => (StatusCode::NOT_FOUND, "not_found"),
-            RefusalKind::Invalid => (StatusCode::BAD_REQUEST, "invalid_request"),
-            RefusalKind::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "agent_error"),
+            HostErrorKind::NotConfigured => (StatusCode::SERVICE_UNAVAILABLE, "not_configured"),
+            HostErrorKind::NotFound => (StatusCode::NOT_FOUND, "not_found"),
+            HostErrorKind::Invalid => (StatusCode::BAD_REQUEST, "invalid_request"),
+            HostErrorKind::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "agent_error"),
         };
         Self::new(status, refusal.message).code(code)
     }

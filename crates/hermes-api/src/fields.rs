@@ -1,139 +1,147 @@
-//! Which fields a request may have. A field that is accepted means what OpenAI says it means, or cannot
-//! change the answer; everything else is refused by name, so that no client believes in a setting that
-//! nobody reads.
+//! The accepted request fields. An accepted field has OpenAI's meaning or cannot change the answer;
+//! all others are refused by name, so that no client relies on an ignored setting.
 
 use axum::http::HeaderValue;
 use axum::response::Response;
 use serde_json::Value;
 
 use super::error::ApiError;
-use super::input::Body;
+use super::input::JsonObjectBody;
 
-/// What becomes of a field.
+/// How a field is treated.
 #[derive(Clone, Copy)]
-enum Rule {
+enum RequestFieldRule {
     /// It is read.
     Read,
     /// It is about bookkeeping at OpenAI: the answer is the same without it.
     Inert,
-    /// A taste in wording that most clients always send. The agent has its own; the answer says so in
-    /// a header.
+    /// A sampling preference that most clients always send. The agent has its own; a response
+    /// header reports it.
     Hint,
-    /// Only what the agent does anyway can be asked for; the text says what to do instead.
+    /// Only the agent's fixed behaviour can be requested; the text names the alternative.
     Only(fn(&Value) -> bool, &'static str),
 }
 
-type Table = &'static [(&'static str, Rule)];
+type FieldTable = &'static [(&'static str, RequestFieldRule)];
 
 const SETTINGS: &str =
     "the agent makes several model calls per answer, with the settings of config.yaml";
 const TOOLS: &str = "tools run on the server and are those of its configuration";
 const PLAIN: &str = "answers are plain text";
 
-/// Of everything that makes the agent say something.
-const COMMON: Table = &[
-    ("model", Rule::Read),
-    ("session_id", Rule::Read),
-    ("session_key", Rule::Read),
-    ("metadata", Rule::Inert),
-    ("user", Rule::Inert),
-    ("safety_identifier", Rule::Inert),
-    ("prompt_cache_key", Rule::Inert),
-    ("prompt_cache_retention", Rule::Inert),
-    ("service_tier", Rule::Inert),
-    ("temperature", Rule::Only(is_one, SETTINGS)),
-    ("top_p", Rule::Only(is_one, SETTINGS)),
-    ("top_logprobs", Rule::Only(is_zero, SETTINGS)),
-    ("parallel_tool_calls", Rule::Only(is_true, TOOLS)),
-    ("tools", Rule::Only(is_empty, TOOLS)),
-    ("tool_choice", Rule::Only(is_auto, TOOLS)),
+/// Fields of all endpoints that start a turn.
+const COMMON: FieldTable = &[
+    ("model", RequestFieldRule::Read),
+    ("session_id", RequestFieldRule::Read),
+    ("session_key", RequestFieldRule::Read),
+    ("metadata", RequestFieldRule::Inert),
+    ("user", RequestFieldRule::Inert),
+    ("safety_identifier", RequestFieldRule::Inert),
+    ("prompt_cache_key", RequestFieldRule::Inert),
+    ("prompt_cache_retention", RequestFieldRule::Inert),
+    ("service_tier", RequestFieldRule::Inert),
+    ("temperature", RequestFieldRule::Only(is_one, SETTINGS)),
+    ("top_p", RequestFieldRule::Only(is_one, SETTINGS)),
+    ("top_logprobs", RequestFieldRule::Only(is_zero, SETTINGS)),
+    (
+        "parallel_tool_calls",
+        RequestFieldRule::Only(is_true, TOOLS),
+    ),
+    ("tools", RequestFieldRule::Only(is_empty, TOOLS)),
+    ("tool_choice", RequestFieldRule::Only(is_auto, TOOLS)),
     (
         "background",
-        Rule::Only(
+        RequestFieldRule::Only(
             is_false,
             "use POST /v1/runs for a turn that continues without a client",
         ),
     ),
 ];
 
-const CHAT: Table = &[
-    ("temperature", Rule::Hint),
-    ("top_p", Rule::Hint),
-    ("seed", Rule::Hint),
-    ("frequency_penalty", Rule::Hint),
-    ("presence_penalty", Rule::Hint),
-    ("messages", Rule::Read),
-    ("stream", Rule::Read),
-    ("stream_options", Rule::Read),
-    ("store", Rule::Inert),
-    ("prediction", Rule::Inert),
+const CHAT: FieldTable = &[
+    ("temperature", RequestFieldRule::Hint),
+    ("top_p", RequestFieldRule::Hint),
+    ("seed", RequestFieldRule::Hint),
+    ("frequency_penalty", RequestFieldRule::Hint),
+    ("presence_penalty", RequestFieldRule::Hint),
+    ("messages", RequestFieldRule::Read),
+    ("stream", RequestFieldRule::Read),
+    ("stream_options", RequestFieldRule::Read),
+    ("store", RequestFieldRule::Inert),
+    ("prediction", RequestFieldRule::Inert),
     (
         "n",
-        Rule::Only(is_one, "send the request again for another answer"),
+        RequestFieldRule::Only(is_one, "send the request again for another answer"),
     ),
-    ("logprobs", Rule::Only(is_false, SETTINGS)),
-    ("logit_bias", Rule::Only(is_empty, SETTINGS)),
-    ("functions", Rule::Only(is_empty, TOOLS)),
-    ("function_call", Rule::Only(is_auto, TOOLS)),
-    ("modalities", Rule::Only(is_text_only, PLAIN)),
-    ("response_format", Rule::Only(is_text_format, PLAIN)),
-    ("stop", Rule::Only(is_empty, SETTINGS)),
+    ("logprobs", RequestFieldRule::Only(is_false, SETTINGS)),
+    ("logit_bias", RequestFieldRule::Only(is_empty, SETTINGS)),
+    ("functions", RequestFieldRule::Only(is_empty, TOOLS)),
+    ("function_call", RequestFieldRule::Only(is_auto, TOOLS)),
+    ("modalities", RequestFieldRule::Only(is_text_only, PLAIN)),
+    (
+        "response_format",
+        RequestFieldRule::Only(is_text_format, PLAIN),
+    ),
+    ("stop", RequestFieldRule::Only(is_empty, SETTINGS)),
 ];
 
-const RESPONSES: Table = &[
-    ("temperature", Rule::Hint),
-    ("top_p", Rule::Hint),
-    ("input", Rule::Read),
-    ("instructions", Rule::Read),
-    ("previous_response_id", Rule::Read),
-    ("conversation", Rule::Read),
-    ("conversation_history", Rule::Read),
-    ("stream", Rule::Read),
-    ("store", Rule::Read),
+const RESPONSES: FieldTable = &[
+    ("temperature", RequestFieldRule::Hint),
+    ("top_p", RequestFieldRule::Hint),
+    ("input", RequestFieldRule::Read),
+    ("instructions", RequestFieldRule::Read),
+    ("previous_response_id", RequestFieldRule::Read),
+    ("conversation", RequestFieldRule::Read),
+    ("conversation_history", RequestFieldRule::Read),
+    ("stream", RequestFieldRule::Read),
+    ("store", RequestFieldRule::Read),
     (
         "truncation",
-        Rule::Only(is_truncation, "it is \"auto\" or \"disabled\""),
+        RequestFieldRule::Only(is_truncation, "it is \"auto\" or \"disabled\""),
     ),
-    ("stream_options", Rule::Inert),
-    ("include", Rule::Only(is_empty, PLAIN)),
-    ("text", Rule::Only(is_text_settings, PLAIN)),
+    ("stream_options", RequestFieldRule::Inert),
+    ("include", RequestFieldRule::Only(is_empty, PLAIN)),
+    ("text", RequestFieldRule::Only(is_text_settings, PLAIN)),
 ];
 
 /// Like responses, but nothing is streamed or stored by choice.
-const RUNS: Table = &[
-    ("input", Rule::Read),
-    ("instructions", Rule::Read),
-    ("previous_response_id", Rule::Read),
-    ("conversation", Rule::Read),
-    ("conversation_history", Rule::Read),
+const RUNS: FieldTable = &[
+    ("input", RequestFieldRule::Read),
+    ("instructions", RequestFieldRule::Read),
+    ("previous_response_id", RequestFieldRule::Read),
+    ("conversation", RequestFieldRule::Read),
+    ("conversation_history", RequestFieldRule::Read),
     (
         "truncation",
-        Rule::Only(is_truncation, "it is \"auto\" or \"disabled\""),
+        RequestFieldRule::Only(is_truncation, "it is \"auto\" or \"disabled\""),
     ),
-    ("store", Rule::Inert),
+    ("store", RequestFieldRule::Inert),
     (
         "stream",
-        Rule::Only(is_false, "follow GET /v1/runs/{id}/events"),
+        RequestFieldRule::Only(is_false, "follow GET /v1/runs/{id}/events"),
     ),
 ];
 
-const TALK: Table = &[
-    ("message", Rule::Read),
-    ("input", Rule::Read),
-    ("system_message", Rule::Read),
-    ("instructions", Rule::Read),
-    ("stream", Rule::Only(is_false, "use …/chat/stream")),
+const TALK: FieldTable = &[
+    ("message", RequestFieldRule::Read),
+    ("input", RequestFieldRule::Read),
+    ("system_message", RequestFieldRule::Read),
+    ("instructions", RequestFieldRule::Read),
+    (
+        "stream",
+        RequestFieldRule::Only(is_false, "use …/chat/stream"),
+    ),
 ];
 
-const TALK_STREAM: Table = &[
-    ("message", Rule::Read),
-    ("input", Rule::Read),
-    ("system_message", Rule::Read),
-    ("instructions", Rule::Read),
-    ("stream", Rule::Only(is_true, "use …/chat")),
+const TALK_STREAM: FieldTable = &[
+    ("message", RequestFieldRule::Read),
+    ("input", RequestFieldRule::Read),
+    ("system_message", RequestFieldRule::Read),
+    ("instructions", RequestFieldRule::Read),
+    ("stream", RequestFieldRule::Only(is_true, "use …/chat")),
 ];
 
-/// What is asked for.
+/// The endpoint of a request.
 #[derive(Clone, Copy)]
 pub(super) enum ApiEndpoint {
     Chat,
@@ -146,7 +154,7 @@ pub(super) enum ApiEndpoint {
 }
 
 impl ApiEndpoint {
-    fn own(self) -> Table {
+    fn own(self) -> FieldTable {
         match self {
             Self::Chat => CHAT,
             Self::Responses => RESPONSES,
@@ -156,26 +164,31 @@ impl ApiEndpoint {
         }
     }
 
-    fn rule(self, field: &str) -> Option<Rule> {
-        let find = |table: Table| table.iter().find(|(name, _)| *name == field);
+    fn rule(self, field: &str) -> Option<RequestFieldRule> {
+        let find = |table: FieldTable| table.iter().find(|(name, _)| *name == field);
         find(self.own())
             .or_else(|| find(COMMON))
             .map(|(_, rule)| *rule)
     }
 
-    /// Refuses a body with a field that would be ignored. `ignored`: those that the person wants ignored.
-    pub(super) fn check(self, body: &Body, ignored: &[String]) -> Result<IgnoredFields, ApiError> {
+    /// Refuses a body with a field that would be ignored. `ignored`: fields that are configured to
+    /// be ignored.
+    pub(super) fn check(
+        self,
+        body: &JsonObjectBody,
+        ignored: &[String],
+    ) -> Result<IgnoredFields, ApiError> {
         let mut hints = Vec::new();
         for (field, value) in &body.0 {
-            // Null means that nothing is wanted, everywhere.
+            // Null means not set, for all fields.
             if value.is_null() || ignored.iter().any(|name| name == field || name == "*") {
                 continue;
             }
             match self.rule(field) {
-                Some(Rule::Read | Rule::Inert) => {}
-                Some(Rule::Hint) => hints.push(field.as_str()),
-                Some(Rule::Only(is_usual, _)) if is_usual(value) => {}
-                Some(Rule::Only(_, instead)) => {
+                Some(RequestFieldRule::Read | RequestFieldRule::Inert) => {}
+                Some(RequestFieldRule::Hint) => hints.push(field.as_str()),
+                Some(RequestFieldRule::Only(is_usual, _)) if is_usual(value) => {}
+                Some(RequestFieldRule::Only(_, instead)) => {
                     return Err(refused(
                         field,
                         "unsupported_parameter",
@@ -192,7 +205,7 @@ impl ApiEndpoint {
     }
 }
 
-/// Fields that were taken and not followed.
+/// Accepted fields without effect.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct IgnoredFields(String);
@@ -260,7 +273,7 @@ fn is_text_format(value: &Value) -> bool {
     value.get("type").is_some_and(|kind| kind == "text")
 }
 
-/// `text` of the responses format: a format and how much is said.
+/// `text` of the responses format: format and verbosity.
 fn is_text_settings(value: &Value) -> bool {
     let Value::Object(settings) = value else {
         return false;
@@ -281,7 +294,7 @@ mod tests {
     use super::*;
 
     fn check(endpoint: ApiEndpoint, body: &Value) -> Result<String, Value> {
-        let body = Body(body.as_object().unwrap().clone());
+        let body = JsonObjectBody(body.as_object().unwrap().clone());
         endpoint
             .check(&body, &["tolerated".to_owned()])
             .map(|hints| hints.0)
@@ -362,13 +375,13 @@ mod tests {
     }
 
     proptest! {
-        /// No name that is not in a table passes, whatever it is set to.
+        /// Names that are in no table are refused, whatever their value.
         #[test]
         fn unknown_names_never_pass(name in "[a-z_]{1,20}", value in 0_i32..3) {
             for endpoint in [ApiEndpoint::Chat, ApiEndpoint::Responses, ApiEndpoint::Runs, ApiEndpoint::Talk] {
                 let known = endpoint.rule(&name).is_some();
                 let body = Map::from_iter([(name.clone(), json!(value))]);
-                let passed = endpoint.check(&Body(body), &[]).is_ok();
+                let passed = endpoint.check(&JsonObjectBody(body), &[]).is_ok();
                 prop_assert!(known || !passed);
             }
         }

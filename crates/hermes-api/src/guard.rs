@@ -1,4 +1,4 @@
-//! Who may ask: the key, browser origins, sizes; and the headers that every answer carries.
+//! Access control: key, browser origins, body sizes; and the headers of every response.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use hermes_core::bytes::same;
 
-use super::State;
+use super::ApiState;
 use super::error::ApiError;
 
 /// The largest request.
@@ -40,9 +40,9 @@ const SECURITY: [(&str, &str); 7] = [
     ("referrer-policy", "no-referrer"),
 ];
 
-pub(super) struct Key(String);
+pub(super) struct ServerKey(String);
 
-impl Key {
+impl ServerKey {
     pub(super) fn new(key: &str) -> Self {
         Self(key.to_owned())
     }
@@ -60,11 +60,11 @@ fn bearer(value: &HeaderValue) -> Option<&[u8]> {
         .then(|| token.trim_ascii())
 }
 
-/// Puts everything together. `open` needs no key.
+/// Combines the routes. `open` needs no key.
 pub(super) fn around(
-    open: Router<Arc<State>>,
-    closed: Router<Arc<State>>,
-    state: Arc<State>,
+    open: Router<Arc<ApiState>>,
+    closed: Router<Arc<ApiState>>,
+    state: Arc<ApiState>,
 ) -> Router {
     closed
         .route_layer(from_fn_with_state(Arc::clone(&state), authorize))
@@ -86,7 +86,11 @@ async fn not_this_way() -> ApiError {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message).code("method_not_allowed")
 }
 
-async fn authorize(Extract(state): Extract<Arc<State>>, request: Request, next: Next) -> Response {
+async fn authorize(
+    Extract(state): Extract<Arc<ApiState>>,
+    request: Request,
+    next: Next,
+) -> Response {
     if state.key.fits(request.headers()) {
         return next.run(request).await;
     }
@@ -102,14 +106,14 @@ async fn authorize(Extract(state): Extract<Arc<State>>, request: Request, next: 
 }
 
 async fn every_answer(
-    Extract(state): Extract<Arc<State>>,
+    Extract(state): Extract<Arc<ApiState>>,
     request: Request,
     next: Next,
 ) -> Response {
     let origin = request.headers().get(ORIGIN).cloned();
     let allowed = origin.as_ref().map(|origin| allow(&state, origin));
     let mut response = match (&allowed, request.method()) {
-        // A browser on a page that nobody named.
+        // A browser on a page of an unknown origin.
         (Some(None), _) => {
             let message = "this origin is not in API_SERVER_CORS_ORIGINS";
             ApiError::new(StatusCode::FORBIDDEN, message)
@@ -133,8 +137,8 @@ async fn every_answer(
     response
 }
 
-/// What the browser is told about an origin; `None`: it may not ask.
-fn allow(state: &State, origin: &HeaderValue) -> Option<HeaderValue> {
+/// The CORS headers for an origin; `None`: not allowed.
+fn allow(state: &ApiState, origin: &HeaderValue) -> Option<HeaderValue> {
     let origins = &state.settings.cors_origins;
     if origins.iter().any(|known| known == "*") {
         return Some(HeaderValue::from_static("*"));
@@ -171,7 +175,7 @@ fn cross_origin(headers: &mut HeaderMap, origin: HeaderValue) {
     }
 }
 
-/// A body that says beforehand that it is too large is not read; others are stopped on the way.
+/// A body with a too large content length is not read; others are aborted while reading.
 fn too_large(headers: &HeaderMap) -> bool {
     let length = headers
         .get(CONTENT_LENGTH)

@@ -1,11 +1,11 @@
-//! Whether the server lives, and how the rest is.
+//! Health of the server and the gateway.
 
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::{Shared, State, reply};
+use super::{ApiState, SharedApiState, reply};
 
 const PLATFORM: &str = "hermes-agent";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -17,8 +17,8 @@ pub(super) async fn plain() -> Response {
     reply::json(StatusCode::OK, &body)
 }
 
-/// Counts and words only: no values of the configuration, no paths, no error texts.
-pub(super) async fn detailed(Extract(state): Shared) -> Response {
+/// Counts and states only: no configuration values, paths or error texts.
+pub(super) async fn detailed(Extract(state): SharedApiState) -> Response {
     let status = state.deps.facts.status();
     let checks = checks(&state, &status).await;
     let fine = |check: &Value| check["status"] == "ok";
@@ -45,7 +45,7 @@ pub(super) async fn detailed(Extract(state): Shared) -> Response {
     reply::json(StatusCode::OK, &body)
 }
 
-async fn checks(state: &State, status: &Value) -> Value {
+async fn checks(state: &ApiState, status: &Value) -> Value {
     let is = |fine: bool| if fine { "ok" } else { "degraded" };
     let gateway = status["gateway_state"].as_str().unwrap_or("unknown");
     let platforms = status["platforms"].as_object();
@@ -54,7 +54,7 @@ async fn checks(state: &State, status: &Value) -> Value {
     json!({
         "state_db": {"status": is(state.deps.store.stats().await.is_ok())},
         "config": {"status": is(config_reads(state))},
-        "model": {"status": is(state.deps.seats.program().ready().is_ok())},
+        "model": {"status": is(state.deps.pool.host().ready().is_ok())},
         "disk": disk(state.deps.home.root()),
         "gateway": {
             "status": is(matches!(gateway, "running" | "draining")),
@@ -66,7 +66,7 @@ async fn checks(state: &State, status: &Value) -> Value {
     })
 }
 
-fn config_reads(state: &State) -> bool {
+fn config_reads(state: &ApiState) -> bool {
     match std::fs::read_to_string(state.deps.home.config_path()) {
         Ok(_) => true,
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,

@@ -1,4 +1,4 @@
-//! What clients say: messages in OpenAI's shapes, read strictly.
+//! Client messages in OpenAI's formats, parsed strictly.
 
 use axum::body::Bytes;
 use axum::extract::FromRequest;
@@ -13,13 +13,13 @@ use serde_json::{Map, Value};
 use super::error::ApiError;
 use super::guard;
 
-/// Parts of one message.
+/// Maximum number of parts of one message.
 const PARTS: usize = 1000;
 
 /// A body that is a JSON object.
-pub(super) struct Body(pub(super) Map<String, Value>);
+pub(super) struct JsonObjectBody(pub(super) Map<String, Value>);
 
-impl<S: Send + Sync> FromRequest<S> for Body {
+impl<S: Send + Sync> FromRequest<S> for JsonObjectBody {
     type Rejection = ApiError;
 
     async fn from_request(request: axum::extract::Request, state: &S) -> Result<Self, ApiError> {
@@ -40,7 +40,7 @@ fn unread(rejection: &BytesRejection) -> ApiError {
     }
 }
 
-impl Body {
+impl JsonObjectBody {
     /// A field as text. Null and empty text count as nothing; other values are refused.
     pub(super) fn text(&self, field: &str) -> Result<Option<&str>, ApiError> {
         match self.0.get(field) {
@@ -50,7 +50,7 @@ impl Body {
         }
     }
 
-    /// A switch; clients send them as words, too.
+    /// A boolean; clients also send strings.
     pub(super) fn flag(&self, field: &str, usual: bool) -> Result<bool, ApiError> {
         switch(self.0.get(field), usual)
             .ok_or_else(|| ApiError::bad(format!("'{field}' must be true or false")).param(field))
@@ -72,9 +72,9 @@ fn switch(value: Option<&Value>, usual: bool) -> Option<bool> {
     }
 }
 
-/// A conversation as a client sends it: what was said before, and what it says now.
+/// A conversation as sent by a client: history and new message.
 #[derive(Debug, PartialEq)]
-pub(super) struct Said {
+pub(super) struct ClientConversation {
     /// System messages, one after the other.
     pub(super) system: Option<String>,
     pub(super) history: Vec<Message>,
@@ -82,7 +82,7 @@ pub(super) struct Said {
 }
 
 /// `messages` of chat completions.
-pub(super) fn messages(value: Option<&Value>) -> Result<Said, ApiError> {
+pub(super) fn messages(value: Option<&Value>) -> Result<ClientConversation, ApiError> {
     let Some(Value::Array(list)) = value else {
         return Err(ApiError::bad("'messages' must be a list of messages").param("messages"));
     };
@@ -92,8 +92,8 @@ pub(super) fn messages(value: Option<&Value>) -> Result<Said, ApiError> {
     read(list, "messages")
 }
 
-/// A list of messages, the last of which is the person's.
-pub(super) fn read(list: &[Value], param: &str) -> Result<Said, ApiError> {
+/// A list of messages that ends with a user message.
+pub(super) fn read(list: &[Value], param: &str) -> Result<ClientConversation, ApiError> {
     let mut system: Option<String> = None;
     let mut all = Vec::with_capacity(list.len());
     for (at, entry) in list.iter().enumerate() {
@@ -118,7 +118,7 @@ pub(super) fn read(list: &[Value], param: &str) -> Result<Said, ApiError> {
                 all.push(came_back(entry, "call_id", "output", &here())?);
                 continue;
             }
-            // Thinking of another model is of no use to this one.
+            // Reasoning of another model is useless for this one.
             Some("reasoning") => continue,
             Some(other) => {
                 let message = format!("{}: items of type {other:?} cannot be read", here());
@@ -149,10 +149,10 @@ pub(super) fn read(list: &[Value], param: &str) -> Result<Said, ApiError> {
         let message = format!("the last of '{param}' must be a message of the user");
         return Err(ApiError::bad(message).param(param));
     };
-    Ok(Said {
+    Ok(ClientConversation {
         system,
         history: paired(all),
-        now: said(last.content, param)?,
+        now: require_content(last.content, param)?,
     })
 }
 
@@ -178,8 +178,8 @@ pub(super) fn history(value: Option<&Value>) -> Result<Vec<Message>, ApiError> {
     Ok(read(&list, PARAM)?.history)
 }
 
-/// Refuses what says nothing.
-pub(super) fn said(content: Content, param: &str) -> Result<Content, ApiError> {
+/// Refuses empty content.
+pub(super) fn require_content(content: Content, param: &str) -> Result<Content, ApiError> {
     if content.text().trim().is_empty() && content.image_count() == 0 {
         return Err(ApiError::bad("there is no message of the user, or it is empty").param(param));
     }
@@ -231,7 +231,7 @@ pub(super) fn content(value: Option<&Value>, param: &str) -> Result<Content, Api
         .enumerate()
         .map(|(at, value)| part(value, &format!("{param}[{at}]")))
         .collect::<Result<_, _>>()?;
-    // Text alone is kept as text: that is what prompt caches have seen.
+    // Plain text stays text, as it is in prompt caches.
     if parts.iter().all(|part| part.as_text().is_some()) {
         return Ok(Content::Text(Content::Parts(parts).text().into_owned()));
     }
@@ -386,7 +386,7 @@ fn text_of(value: &Value, field: &str) -> String {
         .to_owned()
 }
 
-/// Keeps calls that have results and results that have calls: providers refuse the others.
+/// Keeps only matching calls and results: providers refuse the others.
 fn paired(mut messages: Vec<Message>) -> Vec<Message> {
     let mut answered: Vec<(usize, String)> = Vec::new();
     let mut open: Vec<(usize, String, String)> = Vec::new();
@@ -431,7 +431,7 @@ fn paired(mut messages: Vec<Message>) -> Vec<Message> {
     joined(messages)
 }
 
-/// Calls that stand one after the other belong to one message.
+/// Consecutive calls belong to one message.
 fn joined(messages: Vec<Message>) -> Vec<Message> {
     let mut all: Vec<Message> = Vec::with_capacity(messages.len());
     for message in messages {

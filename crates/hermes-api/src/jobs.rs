@@ -15,15 +15,15 @@ use hermes_store::jobs::{Job, JobError, JobTable};
 use serde_json::{Value, json};
 
 use super::error::ApiError;
-use super::input::Body;
-use super::{SOURCE, Shared, State, reply};
+use super::input::JsonObjectBody;
+use super::{ApiState, SOURCE, SharedApiState, reply};
 
 const LONGEST_NAME: usize = 200;
 const LONGEST_PROMPT: usize = 5000;
 
 /// Works on the table where blocking is allowed.
 async fn table<T: Send + 'static>(
-    state: &State,
+    state: &ApiState,
     work: impl FnOnce(&JobTable, &DateTime<Zone>) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let dir = state.deps.home.cron_dir();
@@ -58,7 +58,7 @@ impl From<JobError> for ApiError {
     }
 }
 
-/// Ids are what the table gives: 12 hex digits. Names are for people.
+/// Ids are those of the table: 12 hex digits.
 fn check_id(id: &str) -> Result<(), ApiError> {
     let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if id.len() == 12 && id.bytes().all(digit) {
@@ -74,7 +74,7 @@ fn job_body(job: &Job) -> Response {
 
 /// `GET /api/jobs`.
 pub(super) async fn list(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Response, ApiError> {
     let all = query
@@ -92,7 +92,7 @@ pub(super) async fn list(
 
 /// `GET /api/jobs/{id}`.
 pub(super) async fn show(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     check_id(&id)?;
@@ -100,9 +100,9 @@ pub(super) async fn show(
     Ok(job_body(&job))
 }
 
-/// What a client may say about a job.
+/// The fields of a job that a client may set.
 #[derive(Default)]
-struct Wanted {
+struct JobInput {
     name: Option<String>,
     schedule: Option<String>,
     prompt: Option<String>,
@@ -112,8 +112,8 @@ struct Wanted {
     enabled: Option<bool>,
 }
 
-impl Wanted {
-    fn read(body: &Body) -> Result<Self, ApiError> {
+impl JobInput {
+    fn read(body: &JsonObjectBody) -> Result<Self, ApiError> {
         let text = |field: &str| body.text(field).map(|text| text.map(str::to_owned));
         let wanted = Self {
             name: text("name")?,
@@ -186,7 +186,7 @@ impl Wanted {
 }
 
 /// One target, or several.
-fn deliver(body: &Body) -> Result<Option<Value>, ApiError> {
+fn deliver(body: &JsonObjectBody) -> Result<Option<Value>, ApiError> {
     match body.0.get("deliver") {
         Some(Value::Array(targets)) => {
             let targets: Option<Vec<&str>> = targets.iter().map(Value::as_str).collect();
@@ -199,7 +199,7 @@ fn deliver(body: &Body) -> Result<Option<Value>, ApiError> {
     }
 }
 
-fn skills(body: &Body) -> Result<Option<Vec<String>>, ApiError> {
+fn skills(body: &JsonObjectBody) -> Result<Option<Vec<String>>, ApiError> {
     let wrong = || ApiError::bad("'skills' must be a list of names").param("skills");
     match body.0.get("skills") {
         Some(Value::Array(names)) => {
@@ -217,8 +217,8 @@ fn skills(body: &Body) -> Result<Option<Vec<String>>, ApiError> {
     }
 }
 
-/// How often it runs; null in a change: for ever.
-fn repeat(body: &Body) -> Result<Option<Value>, ApiError> {
+/// Number of runs; null in a change: unlimited.
+fn repeat(body: &JsonObjectBody) -> Result<Option<Value>, ApiError> {
     match body.0.get("repeat") {
         None => Ok(None),
         Some(Value::Null) => Ok(Some(Value::Null)),
@@ -256,11 +256,11 @@ fn stamp(now: &DateTime<Zone>) -> String {
 
 /// `POST /api/jobs`.
 pub(super) async fn create(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     headers: HeaderMap,
-    body: Body,
+    body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
-    let mut wanted = Wanted::read(&body)?;
+    let mut wanted = JobInput::read(&body)?;
     let need = |field: &'static str, value: Option<String>| {
         value.ok_or_else(|| ApiError::bad(format!("'{field}' is missing")).param(field))
     };
@@ -281,7 +281,7 @@ pub(super) async fn create(
     Ok(job_body(&job))
 }
 
-/// Who made a job, as far as the request says.
+/// The creator of a job, from the request.
 fn origin(headers: &HeaderMap) -> Value {
     let mut origin = json!({"platform": SOURCE, "chat_id": "api"});
     for (field, header) in [
@@ -300,9 +300,9 @@ fn origin(headers: &HeaderMap) -> Value {
 
 /// `PATCH /api/jobs/{id}`.
 pub(super) async fn update(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
-    body: Body,
+    body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
     const KNOWN: [&str; 8] = [
         "name", "schedule", "prompt", "deliver", "skills", "skill", "repeat", "enabled",
@@ -312,7 +312,7 @@ pub(super) async fn update(
         let message = format!("nothing to change: send one of {}", KNOWN.join(", "));
         return Err(ApiError::bad(message));
     }
-    let mut wanted = Wanted::read(&body)?;
+    let mut wanted = JobInput::read(&body)?;
     let job = table(&state, move |jobs, now| {
         let when = match wanted.schedule.take() {
             Some(text) => Some(parse(&text, now)?),
@@ -340,7 +340,7 @@ pub(super) async fn update(
 
 /// `DELETE /api/jobs/{id}`.
 pub(super) async fn delete(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     check_id(&id)?;
@@ -351,7 +351,7 @@ pub(super) async fn delete(
 
 /// `POST /api/jobs/{id}/pause`.
 pub(super) async fn pause(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     change(&state, id, |job, now| {
@@ -366,7 +366,7 @@ pub(super) async fn pause(
 
 /// `POST /api/jobs/{id}/resume`.
 pub(super) async fn resume(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     change(&state, id, |job, now| {
@@ -379,7 +379,7 @@ pub(super) async fn resume(
 
 /// `POST /api/jobs/{id}/run`: due now, so that the scheduler runs it next.
 pub(super) async fn run(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     // Only to be refused while draining.
@@ -400,7 +400,7 @@ fn wake(job: &mut Job, next: &str) {
 }
 
 async fn change(
-    state: &State,
+    state: &ApiState,
     id: String,
     edit: impl FnOnce(&mut Job, &DateTime<Zone>) -> Result<(), ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {

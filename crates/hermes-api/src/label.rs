@@ -1,9 +1,9 @@
-//! A tool call in a few words, for whoever watches.
+//! A short label of a tool call.
 
 use serde_json::Value;
 
 const LONGEST: usize = 80;
-/// Arguments that say what a call is about, the best first.
+/// Arguments that describe a call, the best first.
 const TELLING: [&str; 12] = [
     "command",
     "path",

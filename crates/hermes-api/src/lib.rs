@@ -2,14 +2,14 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `settings` | what the home says |
-//! | `guard` | who may ask: key, origins, sizes |
-//! | `admit` | how much may run at the same time |
-//! | `input`, `names`, `place`, `threads` | what a client says, and in which session |
-//! | `turn`, `tell`, `outcome` | one turn: begun, followed, told |
-//! | `chat`, `responses`, `runs` | the three ways to have one |
-//! | `sessions`, `jobs`, `about`, `health` | what there is |
-//! | `sse`, `reply`, `error`, `once`, `tape` | how answers leave |
+//! | `settings` | settings of the home |
+//! | `guard` | access control: key, origins, sizes |
+//! | `admit` | limit of concurrent turns |
+//! | `input`, `names`, `turn_request`, `threads` | parsing of requests, and their sessions |
+//! | `turn`, `repeat_filter`, `outcome` | one turn: started, followed, reported |
+//! | `chat`, `responses`, `runs` | the endpoints that run turns |
+//! | `sessions`, `jobs`, `about`, `health` | the other endpoints |
+//! | `sse`, `reply`, `error`, `idempotency`, `recording` | responses |
 
 mod about;
 mod admit;
@@ -18,30 +18,30 @@ mod error;
 mod fields;
 mod guard;
 mod health;
+mod idempotency;
 mod input;
 mod jobs;
 mod label;
 mod names;
-mod once;
 mod outcome;
-mod place;
+mod recording;
+mod repeat_filter;
 mod reply;
 mod responses;
 mod runs;
 mod sessions;
 mod settings;
 mod sse;
-mod tape;
-mod tell;
 mod threads;
 mod turn;
+mod turn_request;
 
 use std::sync::Arc;
 
 use hermes_config::{Config, Home};
 use hermes_core::clock::Clock;
 use hermes_core::task;
-use hermes_gateway::seats::Seats;
+use hermes_gateway::conversation_pool::ConversationPool;
 use hermes_store::db::Store;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -49,33 +49,33 @@ use tokio_util::sync::CancellationToken;
 
 use hermes_platforms::PlatformSettings;
 
-pub use admit::Work;
-use once::Once;
+pub use admit::ActiveTurns;
+use idempotency::IdempotentAnswers;
 pub use settings::{ApiSettings, ApiSettingsError, ModelRoute};
 use threads::Threads;
 
-/// What sessions that begin here are recorded as.
+/// The recorded source of sessions created here.
 pub const SOURCE: &str = "api_server";
 
 /// The API server of a home, not yet listening.
 pub struct ApiServer {
     settings: ApiSettings,
-    work: Work,
+    work: ActiveTurns,
 }
 
-/// What the server needs of the rest.
+/// The dependencies of the server.
 #[derive(Clone)]
 pub struct ApiDeps {
-    pub seats: Seats,
+    pub pool: ConversationPool,
     pub store: Store,
     pub home: Home,
     pub config: Arc<Config>,
     pub clock: Arc<dyn Clock>,
-    pub facts: Arc<dyn Facts>,
+    pub facts: Arc<dyn GatewayFacts>,
 }
 
-/// What only the gateway knows.
-pub trait Facts: Send + Sync + 'static {
+/// Information from the gateway.
+pub trait GatewayFacts: Send + Sync + 'static {
     /// How the gateway is, with the fields of `gateway_state.json` (`gateway_state`, `platforms`,
     /// `active_agents`, `exit_reason`, `updated_at`).
     fn status(&self) -> Value;
@@ -87,12 +87,12 @@ pub trait Facts: Send + Sync + 'static {
     /// `configured`, `tools`.
     fn toolsets(&self) -> Vec<Value>;
 
-    /// The job table was changed: the scheduler may look at once. Must return at once.
+    /// The job table was changed: wakes the scheduler. Must not block.
     fn jobs_changed(&self) {}
 }
 
 impl ApiServer {
-    /// `Ok(None)`: the home wants none. `profile`: of the home, where it is one.
+    /// `Ok(None)`: not enabled. `profile`: the profile of the home, if it is one.
     pub fn from_settings(
         settings: &PlatformSettings,
         config: &Config,
@@ -100,7 +100,7 @@ impl ApiServer {
     ) -> Result<Option<Self>, ApiSettingsError> {
         let settings = ApiSettings::read(settings, config, profile)?;
         Ok(settings.map(|settings| Self {
-            work: Work::new(settings.max_runs),
+            work: ActiveTurns::new(settings.max_runs),
             settings,
         }))
     }
@@ -109,8 +109,8 @@ impl ApiServer {
         &self.settings
     }
 
-    /// The turns that run for clients, for whoever waits for them.
-    pub fn work(&self) -> Work {
+    /// The running turns of clients, to wait for them.
+    pub fn work(&self) -> ActiveTurns {
         self.work.clone()
     }
 
@@ -119,24 +119,24 @@ impl ApiServer {
         TcpListener::bind(at).await
     }
 
-    /// Answers until cancelled; turns that run then are interrupted, and their clients told.
+    /// Serves until cancelled; running turns are then interrupted, and their clients informed.
     pub async fn serve(
         self,
         listener: TcpListener,
         deps: ApiDeps,
         cancel: CancellationToken,
     ) -> std::io::Result<()> {
-        let state = Arc::new(State {
-            key: guard::Key::new(&self.settings.key),
+        let state = Arc::new(ApiState {
+            key: guard::ServerKey::new(&self.settings.key),
             settings: self.settings,
             work: self.work,
             threads: Threads::default(),
-            once: Once::default(),
-            tapes: tape::Tapes::default(),
-            life: names::fresh("", 16),
-            stored: responses::Stored::default(),
-            runs: runs::Runs::default(),
-            creating: sessions::Creating::default(),
+            idempotent: IdempotentAnswers::default(),
+            recordings: recording::StreamRecordings::default(),
+            run_id: names::fresh("", 16),
+            stored: responses::LazyResponseStore::default(),
+            runs: runs::ApiRuns::default(),
+            creating: sessions::SessionsInCreation::default(),
             deps,
             cancel: cancel.clone(),
         });
@@ -145,26 +145,26 @@ impl ApiServer {
     }
 }
 
-/// What every answer is made from.
-struct State {
+/// The shared state of all handlers.
+struct ApiState {
     settings: ApiSettings,
-    key: guard::Key,
-    work: Work,
+    key: guard::ServerKey,
+    work: ActiveTurns,
     threads: Threads,
-    once: Once<Arc<reply::Told>>,
-    tapes: tape::Tapes,
-    /// Names this life of the server in what it stores.
-    life: String,
-    stored: responses::Stored,
-    runs: runs::Runs,
-    creating: sessions::Creating,
+    idempotent: IdempotentAnswers<Arc<reply::StoredReply>>,
+    recordings: recording::StreamRecordings,
+    /// Identifies this run of the server in stored records.
+    run_id: String,
+    stored: responses::LazyResponseStore,
+    runs: runs::ApiRuns,
+    creating: sessions::SessionsInCreation,
     deps: ApiDeps,
     cancel: CancellationToken,
 }
 
-type Shared = axum::extract::State<Arc<State>>;
+type SharedApiState = axum::extract::State<Arc<ApiState>>;
 
-fn router(state: Arc<State>) -> axum::Router {
+fn router(state: Arc<ApiState>) -> axum::Router {
     use axum::routing::{get, post};
     let open = axum::Router::new()
         .route("/health", get(health::plain))

@@ -1,25 +1,25 @@
-//! Names that clients give and get: sessions, memory scopes, answers.
+//! Ids exchanged with clients: sessions, memory scopes, answers.
 
 use axum::http::HeaderMap;
 use axum::http::header::HeaderName;
 
 use super::error::ApiError;
-use super::input::Body;
+use super::input::JsonObjectBody;
 use super::reply;
 
 /// The longest name of a session or scope.
 const LONGEST: usize = 256;
 
-/// What a client says about where its words belong. Header and body count alike, everywhere.
+/// The session and key requested by a client, by header or body.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct RequestedSession {
     pub(super) session: Option<String>,
-    /// The scope of memory across sessions; given back as it came.
+    /// The scope of memory across sessions; returned unchanged.
     pub(super) key: Option<String>,
 }
 
-impl Named {
-    pub(super) fn read(headers: &HeaderMap, body: &Body) -> Result<Self, ApiError> {
+impl RequestedSession {
+    pub(super) fn read(headers: &HeaderMap, body: &JsonObjectBody) -> Result<Self, ApiError> {
         let session = one(headers, body, &reply::SESSION_ID, "session_id")?;
         if let Some(id) = &session {
             check_session(id)?;
@@ -34,7 +34,7 @@ impl Named {
 
 fn one(
     headers: &HeaderMap,
-    body: &Body,
+    body: &JsonObjectBody,
     header: &HeaderName,
     field: &str,
 ) -> Result<Option<String>, ApiError> {
@@ -83,7 +83,7 @@ fn check(name: &str, what: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Random letters of a given number behind a prefix, as OpenAI's ids look.
+/// A prefix with random letters, like OpenAI's ids.
 pub(super) fn fresh(prefix: &str, letters: usize) -> String {
     let random = format!("{:032x}", rand::random::<u128>());
     let mut id = String::with_capacity(prefix.len() + letters);
@@ -97,12 +97,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn read(header: Option<&str>, body: &serde_json::Value) -> Result<Named, ApiError> {
+    fn read(header: Option<&str>, body: &serde_json::Value) -> Result<RequestedSession, ApiError> {
         let mut headers = HeaderMap::new();
         if let Some(value) = header {
             headers.insert(reply::SESSION_ID, value.parse().unwrap());
         }
-        Named::read(&headers, &Body(body.as_object().unwrap().clone()))
+        RequestedSession::read(&headers, &JsonObjectBody(body.as_object().unwrap().clone()))
     }
 
     #[test]

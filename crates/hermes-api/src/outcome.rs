@@ -1,4 +1,4 @@
-//! What a turn came to, in the words of OpenAI's formats.
+//! The outcome of a turn in OpenAI's terms.
 
 use axum::http::StatusCode;
 use hermes_core::event::TurnExit;
@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use super::error::ApiError;
 use super::reply;
-use super::turn::Outcome;
+use super::turn::TurnResult;
 
-/// SDKs repeat a request after a failure of the server; a turn has repeated what can be.
+/// SDKs retry after server errors; the turn has already retried what is possible.
 const SHOULD_RETRY: axum::http::HeaderName = axum::http::HeaderName::from_static("x-should-retry");
 
 /// OpenAI's code for a conversation that does not fit the model.
 const CONTEXT: &str = "context_length_exceeded";
 
-/// How an outcome is told.
+/// How an outcome is reported.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Verdict {
-    /// OpenAI's word for it.
+pub(super) struct OutcomeReport {
+    /// OpenAI's finish reason.
     pub(super) finish: &'static str,
     pub(super) partial: bool,
     pub(super) failed: bool,
@@ -29,8 +29,8 @@ pub(super) struct Verdict {
     pub(super) code: &'static str,
 }
 
-impl Verdict {
-    pub(super) fn of(outcome: &Outcome) -> Self {
+impl OutcomeReport {
+    pub(super) fn new(outcome: &TurnResult) -> Self {
         let (finish, partial, failed, error) = match &outcome.exit {
             TurnExit::Answered => ("stop", false, false, None),
             TurnExit::Interrupted => (
@@ -85,7 +85,7 @@ impl Verdict {
         self.error.is_none()
     }
 
-    /// The block that goes with anything but a whole answer.
+    /// The block for incomplete answers.
     pub(super) fn block(&self) -> Value {
         json!({
             "completed": false,
@@ -119,7 +119,7 @@ impl Verdict {
         }
     }
 
-    /// Nothing came of it.
+    /// There is no answer.
     pub(super) fn error(&self, session: &str) -> ApiError {
         let message = self.error.clone().unwrap_or_default();
         let error = if self.is_too_long() {

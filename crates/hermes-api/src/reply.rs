@@ -1,4 +1,4 @@
-//! Answers: JSON, and headers that go with them.
+//! JSON responses and their headers.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -7,7 +7,7 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::outcome::Verdict;
+use super::outcome::OutcomeReport;
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("x-hermes-session-id");
 pub(super) const SESSION_KEY: HeaderName = HeaderName::from_static("x-hermes-session-key");
@@ -31,7 +31,7 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     response
 }
 
-/// What cannot stand in a header is left out.
+/// Characters that are invalid in headers are removed.
 pub(super) fn set(response: &mut Response, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(name, value);
@@ -53,9 +53,9 @@ pub(super) fn set_all(response: &mut Response, headers: &[(String, String)]) {
     }
 }
 
-/// A whole answer, as it can be kept and told again.
+/// A complete response that can be stored and sent again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Told {
+pub(super) struct StoredReply {
     pub(super) status: u16,
     pub(super) body: Value,
     pub(super) headers: Vec<(String, String)>,
@@ -63,7 +63,7 @@ pub(super) struct Told {
     pub(super) complete: bool,
 }
 
-impl Told {
+impl StoredReply {
     pub(super) fn new(status: StatusCode, body: Value) -> Self {
         Self {
             status: status.as_u16(),
@@ -77,8 +77,8 @@ impl Told {
         self.headers.push((name.to_string(), value.to_owned()));
     }
 
-    /// What a client that reads no bodies should know.
-    pub(super) fn verdict(&mut self, verdict: &Verdict) {
+    /// Information for clients that do not read bodies.
+    pub(super) fn verdict(&mut self, verdict: &OutcomeReport) {
         let Some(error) = &verdict.error else { return };
         self.complete = false;
         self.header(&COMPLETED, "false");

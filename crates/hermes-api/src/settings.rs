@@ -1,4 +1,4 @@
-//! What the home says about the API server.
+//! Settings of the API server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,12 +11,12 @@ use hermes_platforms::PlatformSettings;
 
 const HOST: &str = "127.0.0.1";
 const PORT: u16 = 8642;
-/// Whoever has the key runs commands on this machine: it must not be guessable.
+/// The key gives access to commands on this machine, so it must not be guessable.
 const SHORTEST_KEY: usize = 16;
 const MODEL: &str = "hermes-agent";
 const MAX_RUNS: usize = 10;
 
-/// Where the server listens, and what it allows.
+/// Address and limits of the server.
 #[derive(Clone)]
 pub struct ApiSettings {
     pub host: String,
@@ -25,11 +25,11 @@ pub struct ApiSettings {
     pub cors_origins: Vec<String>,
     /// The name that clients see.
     pub model_name: String,
-    /// Other names, by which a client asks for another model.
+    /// Aliases by which a client selects another model.
     pub routes: BTreeMap<String, ModelRoute>,
     /// Turns at the same time; 0: no bound.
     pub max_runs: usize,
-    /// Fields of requests that may be there without effect; `*`: all.
+    /// Request fields that are ignored; `*`: all.
     pub ignore_fields: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Debug for ApiSettings {
     }
 }
 
-/// A model under a name of the person's choosing.
+/// A model behind a configured alias.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelRoute {
     pub model: String,
@@ -75,7 +75,7 @@ pub enum ApiSettingsError {
 }
 
 impl ApiSettings {
-    /// `Ok(None)`: nobody wants one.
+    /// `Ok(None)`: not enabled.
     pub(super) fn read(
         settings: &PlatformSettings,
         config: &Config,
@@ -110,7 +110,7 @@ impl ApiSettings {
         }))
     }
 
-    /// The model that a request means by a name; `None`: the usual one.
+    /// The model behind a name; `None`: the default.
     pub(super) fn route(&self, name: Option<&str>) -> Option<&ModelRoute> {
         self.routes.get(name?)
     }

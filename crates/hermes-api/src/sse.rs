@@ -1,4 +1,4 @@
-//! Answers that come bit by bit: server-sent events.
+//! Streamed responses: server-sent events.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -12,22 +12,21 @@ use serde::Serialize;
 
 use super::reply;
 
-/// A sign of life where nothing is to be told, so that nobody on the way hangs up.
+/// A keepalive comment, so that proxies do not close an idle connection.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
 const ALIVE: &[u8] = b": keepalive\n\n";
 
-/// Somebody who has events to tell.
-pub(super) trait Source: Send + 'static {
-    /// Writes the next events; `false`: there are none any more. May be dropped while it waits,
-    /// as long as it has written nothing.
-    fn fill(&mut self, frames: &mut Frames) -> impl Future<Output = bool> + Send;
+/// A source of events.
+pub(super) trait EventSource: Send + 'static {
+    /// Writes the next events; `false`: the end. Cancel-safe as long as it has written nothing.
+    fn fill(&mut self, frames: &mut SseFrames) -> impl Future<Output = bool> + Send;
 }
 
 /// Events on their way out.
 #[derive(Default)]
-pub(super) struct Frames(Vec<u8>);
+pub(super) struct SseFrames(Vec<u8>);
 
-impl Frames {
+impl SseFrames {
     pub(super) fn data(&mut self, data: &impl Serialize) {
         self.0.extend_from_slice(b"data: ");
         self.json(data);
@@ -72,18 +71,20 @@ impl Frames {
     }
 }
 
-/// The answer that tells what a source has, with headers of its own.
-pub(super) fn with_headers((source, headers): (impl Source, Vec<(String, String)>)) -> Response {
+/// A response with the events of a source and additional headers.
+pub(super) fn with_headers(
+    (source, headers): (impl EventSource, Vec<(String, String)>),
+) -> Response {
     let mut response = response(source);
     reply::set_all(&mut response, &headers);
     response
 }
 
-/// The answer that tells what `source` has. When the client goes away, `source` is dropped.
-pub(super) fn response(source: impl Source) -> Response {
+/// A response with the events of `source`, which is dropped when the client disconnects.
+pub(super) fn response(source: impl EventSource) -> Response {
     let frames = stream::unfold(Some(source), |source| async move {
         let mut source = source?;
-        let mut frames = Frames::default();
+        let mut frames = SseFrames::default();
         let more = tokio::time::timeout(KEEPALIVE, source.fill(&mut frames)).await;
         let bytes = match more {
             Err(_) => Bytes::from_static(ALIVE),

@@ -1,10 +1,10 @@
-//! Which session goes on where a client keeps the conversation itself.
+//! Finds the session for clients that store the conversation themselves.
 //!
-//! Such a client sends everything that was said with every request. Its next request belongs to
-//! the session of the last one exactly when it says the same up to there: so each answer leaves a
-//! mark over all that was said, and a request that fits a mark takes the session (and the mark).
-//! Whatever fits none, an edited or a repeated message or a conversation that merely begins the
-//! same way, gets a session of its own with what the client sent as its past.
+//! Such a client sends the whole conversation with every request. A request continues a session
+//! exactly if it repeats that session's history: each answer leaves a digest of all messages, and a
+//! request that matches a digest takes over the session (and the digest). Otherwise (an edited or
+//! repeated message, or a conversation with the same beginning) it gets a new session with the sent
+//! history.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,16 +12,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use hermes_core::message::{Content, Message, Part};
 use sha2::{Digest as _, Sha256};
 
-/// Conversations that may go on in their session. Those unused longest are forgotten: they go on
-/// in a new one.
+/// Maximum number of continuable sessions. The least recently used are forgotten and continue in a
+/// new session.
 const MARKS: usize = 4096;
 
-/// What was said so far.
+/// A digest of all messages so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Mark([u8; 32]);
+pub(super) struct HistoryDigest([u8; 32]);
 
-impl Mark {
-    /// Before anything was said.
+impl HistoryDigest {
+    /// The digest of an empty conversation.
     pub(super) fn start(model: &str, system: Option<&str>) -> Self {
         let mut hash = Sha256::new();
         hash.update(model.as_bytes());
@@ -36,7 +36,7 @@ impl Mark {
         hash.update(self.0);
         hash.update(role.as_bytes());
         hash.update([0]);
-        // Clients trim what they show.
+        // Clients trim displayed text.
         hash.update(content.text().trim().as_bytes());
         if let Content::Parts(parts) = content {
             for part in parts {
@@ -76,37 +76,37 @@ impl Mark {
     }
 }
 
-/// Sessions that wait for what their client says next.
+/// Sessions by the digest of their history.
 #[derive(Default)]
-pub(super) struct Threads(Mutex<Inner>);
+pub(super) struct Threads(Mutex<ThreadTable>);
 
 #[derive(Default)]
-struct Inner {
-    sessions: HashMap<Mark, String>,
-    marks: HashMap<String, Mark>,
-    /// Oldest first; what was taken meanwhile is skipped.
-    order: VecDeque<Mark>,
-    /// What a session was last told to be, by its client.
-    told: HashMap<String, Mark>,
+struct ThreadTable {
+    sessions: HashMap<HistoryDigest, String>,
+    marks: HashMap<String, HistoryDigest>,
+    /// Oldest first; entries taken since are skipped.
+    order: VecDeque<HistoryDigest>,
+    /// The last instructions of a session's client.
+    told: HashMap<String, HistoryDigest>,
     told_order: VecDeque<String>,
 }
 
 impl Threads {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        // A panic while holding this lock leaves at worst a mark that nobody finds.
+    fn inner(&self) -> MutexGuard<'_, ThreadTable> {
+        // A panic while holding this lock leaves at worst an unreachable digest.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session in which exactly this was said, if its client has not gone on yet.
-    pub(super) fn take(&self, mark: Mark) -> Option<String> {
+    /// The session with exactly this history, if it was not continued yet.
+    pub(super) fn take(&self, mark: HistoryDigest) -> Option<String> {
         let mut inner = self.inner();
         let session = inner.sessions.remove(&mark)?;
         inner.marks.remove(&session);
         Some(session)
     }
 
-    /// This was said in a session.
-    pub(super) fn leave(&self, mark: Mark, session: &str) {
+    /// Registers the history of a session.
+    pub(super) fn register(&self, mark: HistoryDigest, session: &str) {
         let mut inner = self.inner();
         if let Some(old) = inner.marks.insert(session.to_owned(), mark) {
             inner.sessions.remove(&old);
@@ -126,14 +126,14 @@ impl Threads {
             }
         }
         if inner.order.len() > 2 * MARKS {
-            let Inner {
+            let ThreadTable {
                 order, sessions, ..
             } = &mut *inner;
             order.retain(|mark| sessions.contains_key(mark));
         }
     }
 
-    /// Somebody talks in this session by its name: what its client knows is no longer all.
+    /// The session is used by its id: the history known to its client is no longer complete.
     pub(super) fn forget(&self, session: &str) {
         let mut inner = self.inner();
         if let Some(mark) = inner.marks.remove(session) {
@@ -141,12 +141,12 @@ impl Threads {
         }
     }
 
-    /// Whether a session was told these instructions last.
-    pub(super) fn knows(&self, session: &str, instructions: Mark) -> bool {
+    /// Whether these were the last instructions of a session.
+    pub(super) fn knows(&self, session: &str, instructions: HistoryDigest) -> bool {
         self.inner().told.get(session) == Some(&instructions)
     }
 
-    pub(super) fn told(&self, session: &str, instructions: Mark) {
+    pub(super) fn note_instructions(&self, session: &str, instructions: HistoryDigest) {
         let mut inner = self.inner();
         if inner
             .told
@@ -167,8 +167,8 @@ impl Threads {
 mod tests {
     use super::*;
 
-    fn mark(texts: &[&str]) -> Mark {
-        let start = Mark::start("m", None);
+    fn mark(texts: &[&str]) -> HistoryDigest {
+        let start = HistoryDigest::start("m", None);
         texts
             .iter()
             .fold(start, |mark, text| mark.after_text("user", text))
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_session_goes_on_once_for_whoever_says_the_same() {
         let threads = Threads::default();
-        threads.leave(mark(&["a", "b"]), "one");
+        threads.register(mark(&["a", "b"]), "one");
         assert_eq!(threads.take(mark(&["a", "c"])), None);
         assert_eq!(threads.take(mark(&["a", "b"])).as_deref(), Some("one"));
         assert_eq!(
@@ -185,8 +185,8 @@ mod tests {
             None,
             "the session has moved on"
         );
-        threads.leave(mark(&["a"]), "one");
-        threads.leave(mark(&["a", "b"]), "one");
+        threads.register(mark(&["a"]), "one");
+        threads.register(mark(&["a", "b"]), "one");
         assert_eq!(threads.take(mark(&["a"])), None, "one mark per session");
         threads.forget("one");
         assert_eq!(threads.take(mark(&["a", "b"])), None);
@@ -194,9 +194,9 @@ mod tests {
 
     #[test]
     fn both_ways_to_write_a_text_are_one() {
-        let start = Mark::start("m", Some(" s "));
-        assert_eq!(start, Mark::start("m", Some("s")));
-        assert_ne!(start, Mark::start("n", Some("s")));
+        let start = HistoryDigest::start("m", Some(" s "));
+        assert_eq!(start, HistoryDigest::start("m", Some("s")));
+        assert_ne!(start, HistoryDigest::start("n", Some("s")));
         let content = Content::Text(" hello\n".to_owned());
         assert_eq!(
             start.after("user", &content),
@@ -218,8 +218,8 @@ mod tests {
         let threads = Threads::default();
         for number in 0..3 * MARKS {
             let text = number.to_string();
-            threads.leave(mark(&[&text]), &text);
-            threads.told(&text, mark(&[]));
+            threads.register(mark(&[&text]), &text);
+            threads.note_instructions(&text, mark(&[]));
         }
         let inner = threads.inner();
         assert_eq!((inner.sessions.len(), inner.marks.len()), (MARKS, MARKS));

@@ -1,26 +1,26 @@
-//! One turn for a client: said, followed, and interrupted when the client goes away.
+//! One turn for a client: started, followed, and interrupted when the client disconnects.
 
 use futures_util::FutureExt as _;
-use hermes_app::front::{News, Refusal, Wish};
+use hermes_app::front::{ConversationRequest, ConversationUpdate, HostError};
 use hermes_core::approval::ApprovalRequest;
 use hermes_core::ask::Answer;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
 use hermes_core::task;
 use hermes_core::usage::Usage;
-use hermes_gateway::program::Opening;
-use hermes_gateway::seats::Seat;
+use hermes_gateway::conversation_pool::PooledConversation;
+use hermes_gateway::program::OpeningRequest;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::State;
-use super::admit::Ticket;
+use super::ApiState;
+use super::admit::TurnPermit;
 use super::error::ApiError;
-use super::tell::Teller;
+use super::repeat_filter::RepeatFilter;
 
-/// What happens in a turn, as far as clients are told.
+/// A step of a turn, as reported to clients.
 #[derive(Debug)]
-pub(super) enum Step {
-    /// Text of the answer, never taken back.
+pub(super) enum TurnStep {
+    /// Text of the answer; never retracted.
     Text(String),
     Reasoning(String),
     ToolStarted {
@@ -35,108 +35,112 @@ pub(super) enum Step {
         preview: String,
         millis: u64,
     },
-    Approval(Asking),
-    Done(Box<Outcome>),
+    Approval(ApprovalEvent),
+    Done(Box<TurnResult>),
 }
 
-/// A permission that a person may give.
+/// An approval request and its end.
 #[derive(Debug)]
-pub(super) enum Asking {
+pub(super) enum ApprovalEvent {
     Needed(ApprovalRequest),
-    /// The request of this id is not waited for any more: it was answered, or what it was for has
-    /// ended.
+    /// The request with this id is closed: answered, or no longer needed.
     Closed(String),
 }
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Outcome {
-    /// The session that it took place in.
+pub(super) struct TurnResult {
+    /// The session of the turn.
     pub(super) session: String,
     /// The final answer.
     pub(super) text: String,
-    /// What of it did not come as [`Step::Text`].
+    /// The part that was not sent as [`TurnStep::Text`].
     pub(super) untold: String,
     pub(super) usage: Usage,
     pub(super) exit: TurnExit,
 }
 
-/// A turn that runs. Dropping it before it is done interrupts it.
-pub(super) struct Turn {
+/// A running turn. Dropping it early interrupts it.
+pub(super) struct ApiTurn {
     /// `None`: done.
-    seat: Option<Seat>,
-    ticket: Option<Ticket>,
+    conversation: Option<PooledConversation>,
+    ticket: Option<TurnPermit>,
     session: String,
     begun: bool,
     interrupted: bool,
-    teller: Teller,
+    teller: RepeatFilter,
     cancel: CancellationToken,
 }
 
-impl Turn {
-    /// Takes the conversation and says something in it.
+impl ApiTurn {
+    /// Acquires the conversation and sends the message.
     pub(super) async fn begin(
-        state: &State,
-        ticket: Ticket,
-        opening: Opening,
+        state: &ApiState,
+        ticket: TurnPermit,
+        opening: OpeningRequest,
         input: UserInput,
     ) -> Result<Self, ApiError> {
-        let mut seat = state.deps.seats.sit(opening).await?;
-        catch_up(&mut seat).await?;
-        let session = seat.id().to_owned();
-        if !seat.wish(Wish::Say(input)).await {
+        let mut conversation = state.deps.pool.acquire(opening).await?;
+        catch_up(&mut conversation).await?;
+        let session = conversation.id().to_owned();
+        if !conversation
+            .request(ConversationRequest::Input(input))
+            .await
+        {
             return Err(ended().into());
         }
         Ok(Self {
-            seat: Some(seat),
+            conversation: Some(conversation),
             ticket: Some(ticket),
             session,
             begun: false,
             interrupted: false,
-            teller: Teller::default(),
+            teller: RepeatFilter::default(),
             cancel: state.cancel.clone(),
         })
     }
 
-    /// The session, as far as it is known.
+    /// The session, if known.
     pub(super) fn session(&self) -> &str {
         &self.session
     }
 
-    /// For whoever answers or stops the turn while another follows it.
-    pub(super) fn wishes(&self) -> Option<mpsc::Sender<Wish>> {
-        self.seat.as_ref().and_then(Seat::wishes)
+    /// A sender to answer or stop the turn while another task follows it.
+    pub(super) fn requests(&self) -> Option<mpsc::Sender<ConversationRequest>> {
+        self.conversation
+            .as_ref()
+            .and_then(PooledConversation::requests)
     }
 
-    /// What happens next; nothing after [`Step::Done`]. May be dropped while it waits.
-    pub(super) async fn next(&mut self) -> Option<Step> {
+    /// The next step; none after [`TurnStep::Done`]. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<TurnStep> {
         loop {
-            let seat = self.seat.as_mut()?;
+            let conversation = self.conversation.as_mut()?;
             if let Some(text) = self.teller.take() {
-                return Some(Step::Text(text));
+                return Some(TurnStep::Text(text));
             }
-            let news = if self.interrupted {
-                seat.news().await
+            let update = if self.interrupted {
+                conversation.next_update().await
             } else {
                 tokio::select! {
                     biased;
-                    news = seat.news() => news,
+                    update = conversation.next_update() => update,
                     () = self.cancel.cancelled() => {
                         self.interrupted = true;
-                        seat.wish(Wish::Order(AgentCommand::Interrupt)).await;
+                        conversation.request(ConversationRequest::Agent(AgentCommand::Interrupt)).await;
                         continue;
                     }
                 }
             };
-            let step = match news {
+            let step = match update {
                 None => Some(self.done(broken(ended()))),
-                Some(News::Unsaid(refusal)) => Some(self.done(broken(refusal))),
-                Some(News::Moved { id, .. }) => {
+                Some(ConversationUpdate::Rejected(refusal)) => Some(self.done(broken(refusal))),
+                Some(ConversationUpdate::Moved { id, .. }) => {
                     self.session = id;
                     None
                 }
-                Some(News::Said { .. } | News::Ran(_)) => None,
-                Some(News::Event(event)) => self.event(event).await,
+                Some(ConversationUpdate::Text { .. } | ConversationUpdate::CommandEnded(_)) => None,
+                Some(ConversationUpdate::Event(event)) => self.event(event).await,
             };
             if let Some(step) = step {
                 return Some(step);
@@ -144,15 +148,15 @@ impl Turn {
         }
     }
 
-    /// What is next, if it is there already.
-    pub(super) fn ready(&mut self) -> Option<Step> {
+    /// The next step, if available.
+    pub(super) fn ready(&mut self) -> Option<TurnStep> {
         self.next().now_or_never().flatten()
     }
 
     /// Follows the turn to its end.
-    pub(super) async fn finish(mut self) -> Outcome {
+    pub(super) async fn finish(mut self) -> TurnResult {
         while let Some(step) = self.next().await {
-            if let Step::Done(outcome) = step {
+            if let TurnStep::Done(outcome) = step {
                 return *outcome;
             }
         }
@@ -160,7 +164,7 @@ impl Turn {
         self.outcome(broken(ended()))
     }
 
-    async fn event(&mut self, event: AgentEvent) -> Option<Step> {
+    async fn event(&mut self, event: AgentEvent) -> Option<TurnStep> {
         match event {
             AgentEvent::TurnStarted { session, .. } => {
                 self.begun = true;
@@ -171,7 +175,7 @@ impl Turn {
                 self.teller.text(text);
                 None
             }
-            AgentEvent::ReasoningDelta { text } => Some(Step::Reasoning(text)),
+            AgentEvent::ReasoningDelta { text } => Some(TurnStep::Reasoning(text)),
             AgentEvent::StepDiscarded { .. } => {
                 self.teller.discarded();
                 None
@@ -182,7 +186,7 @@ impl Turn {
                 arguments,
             } => {
                 self.teller.step_over();
-                Some(Step::ToolStarted {
+                Some(TurnStep::ToolStarted {
                     call_id,
                     name,
                     arguments,
@@ -194,16 +198,18 @@ impl Turn {
                 error,
                 preview,
                 millis,
-            } => Some(Step::ToolFinished {
+            } => Some(TurnStep::ToolFinished {
                 call_id,
                 name,
                 failed: error.is_some(),
                 preview,
                 millis,
             }),
-            AgentEvent::ApprovalNeeded { request } => Some(Step::Approval(Asking::Needed(request))),
+            AgentEvent::ApprovalNeeded { request } => {
+                Some(TurnStep::Approval(ApprovalEvent::Needed(request)))
+            }
             AgentEvent::QuestionClosed { question } => {
-                Some(Step::Approval(Asking::Closed(question)))
+                Some(TurnStep::Approval(ApprovalEvent::Closed(question)))
             }
             AgentEvent::QuestionAsked { question } => {
                 let answer = Answer::Unanswered {
@@ -215,8 +221,10 @@ impl Turn {
                     question: question.id,
                     answer,
                 };
-                if let Some(seat) = &self.seat {
-                    seat.wish(Wish::Order(reply)).await;
+                if let Some(conversation) = &self.conversation {
+                    conversation
+                        .request(ConversationRequest::Agent(reply))
+                        .await;
                 }
                 None
             }
@@ -226,15 +234,15 @@ impl Turn {
         }
     }
 
-    fn done(&mut self, summary: TurnSummary) -> Step {
-        // The next one may sit down.
-        self.seat = None;
+    fn done(&mut self, summary: TurnSummary) -> TurnStep {
+        // Releases the conversation for the next turn.
+        self.conversation = None;
         self.ticket = None;
-        Step::Done(Box::new(self.outcome(summary)))
+        TurnStep::Done(Box::new(self.outcome(summary)))
     }
 
-    fn outcome(&self, summary: TurnSummary) -> Outcome {
-        Outcome {
+    fn outcome(&self, summary: TurnSummary) -> TurnResult {
+        TurnResult {
             session: self.session.clone(),
             untold: self.teller.untold(&summary.text).to_owned(),
             text: summary.text,
@@ -244,19 +252,22 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for ApiTurn {
     fn drop(&mut self) {
-        let Some(mut seat) = self.seat.take() else {
+        let Some(mut conversation) = self.conversation.take() else {
             return;
         };
         // It counts as running until it has stopped.
         let ticket = self.ticket.take();
         task::spawn("a turn whose client left", async move {
-            seat.wish(Wish::Order(AgentCommand::Interrupt)).await;
-            while let Some(news) = seat.news().await {
+            conversation
+                .request(ConversationRequest::Agent(AgentCommand::Interrupt))
+                .await;
+            while let Some(update) = conversation.next_update().await {
                 if matches!(
-                    news,
-                    News::Unsaid(_) | News::Event(AgentEvent::TurnFinished { .. })
+                    update,
+                    ConversationUpdate::Rejected(_)
+                        | ConversationUpdate::Event(AgentEvent::TurnFinished { .. })
                 ) {
                     break;
                 }
@@ -266,34 +277,34 @@ impl Drop for Turn {
     }
 }
 
-/// Reads what nobody has read, and waits for a turn that began by itself (something ended in the
-/// background): its answer is not this client's.
-async fn catch_up(seat: &mut Seat) -> Result<(), Refusal> {
+/// Drains old updates and waits for a turn that started by itself (finished background work): its
+/// answer is not for this client.
+async fn catch_up(conversation: &mut PooledConversation) -> Result<(), HostError> {
     let mut running = false;
     loop {
-        let news = match seat.news().now_or_never() {
-            Some(news) => news,
-            None if running => seat.news().await,
+        let update = match conversation.next_update().now_or_never() {
+            Some(update) => update,
+            None if running => conversation.next_update().await,
             None => return Ok(()),
         };
-        match news {
-            None | Some(News::Event(AgentEvent::Closed)) => return Err(ended()),
-            Some(News::Event(AgentEvent::TurnStarted { .. })) => running = true,
-            Some(News::Event(AgentEvent::TurnFinished { .. })) => running = false,
+        match update {
+            None | Some(ConversationUpdate::Event(AgentEvent::Closed)) => return Err(ended()),
+            Some(ConversationUpdate::Event(AgentEvent::TurnStarted { .. })) => running = true,
+            Some(ConversationUpdate::Event(AgentEvent::TurnFinished { .. })) => running = false,
             Some(_) => {}
         }
     }
 }
 
-fn ended() -> Refusal {
-    Refusal::new(
-        hermes_app::front::RefusalKind::Failed,
+fn ended() -> HostError {
+    HostError::new(
+        hermes_app::front::HostErrorKind::Failed,
         "the conversation ended before it answered",
     )
 }
 
-/// A turn that never was, as one that failed.
-fn broken(refusal: Refusal) -> TurnSummary {
+/// Reports a turn that did not start as failed.
+fn broken(refusal: HostError) -> TurnSummary {
     TurnSummary {
         exit: TurnExit::NoAnswer {
             why: refusal.message,

@@ -47,7 +47,7 @@ pub fn listed(all: &[Checkpoint], enabled: bool) -> String {
     lines.join("\n")
 }
 
-/// A difference, or that there is none.
+/// A diff, or a note that there is none.
 pub fn changed(diff: &str) -> String {
     if diff.is_empty() {
         "nothing changed since".to_owned()
@@ -57,7 +57,7 @@ pub fn changed(diff: &str) -> String {
 }
 
 /// What was restored.
-pub fn told(restored: &RestoreReport) -> String {
+pub fn restore_text(restored: &RestoreReport) -> String {
     let dir = restored.directory.display();
     let to = format!(
         "checkpoint {} ({})",

@@ -1,5 +1,5 @@
-//! Runs a program of the person's (a command from the configuration, a hook) to its end or its
-//! deadline. Whatever it started ends with it.
+//! Runs a user's program (a command from the configuration, a hook) to its end or its deadline. All
+//! its child processes end with it.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
-/// Kept of what a program says.
+/// Maximum output kept, in bytes.
 const KEPT: u64 = 256 * 1024;
 
-/// What a program said, and how it ended.
+/// The output and exit status of a program.
 #[derive(Debug)]
 pub struct ChildOutput {
     status: ExitStatus,
@@ -21,7 +21,7 @@ pub struct ChildOutput {
 }
 
 impl ChildOutput {
-    /// What it printed, unless it failed: then why.
+    /// Its output; if it failed, the reason.
     pub fn printed(self) -> Result<String, String> {
         if self.status.success() {
             return Ok(self.out);
@@ -64,12 +64,12 @@ pub async fn run(
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| format!("the command cannot be started: {error}"))?;
-    let group = Group(child.id());
+    let group = ChildGroup(child.id());
     let (stdin, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let work = async {
         let feed = async {
             if let Some(mut stdin) = stdin {
-                // One that does not read is none the worse for it.
+                // A program that does not read its input is fine.
                 let _ = stdin.write_all(input.as_bytes()).await;
             }
         };
@@ -86,21 +86,21 @@ pub async fn run(
 async fn read(stream: Option<impl AsyncRead + Unpin>) -> String {
     let mut kept = Vec::new();
     if let Some(mut stream) = stream {
-        // What a broken pipe holds back is of no use to anybody.
+        // Data lost in a broken pipe does not matter.
         let _ = (&mut stream).take(KEPT).read_to_end(&mut kept).await;
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     }
     String::from_utf8_lossy(&kept).into_owned()
 }
 
-/// Ends a process and what it started when it is dropped.
-struct Group(Option<u32>);
+/// Kills a process group when dropped.
+struct ChildGroup(Option<u32>);
 
-impl Drop for Group {
+impl Drop for ChildGroup {
     fn drop(&mut self) {
         let pid = self.0.and_then(|pid| i32::try_from(pid).ok());
         if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
-            // It is gone already when the command ended by itself.
+            // It is already gone if the command ended by itself.
             let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
         }
     }
@@ -121,7 +121,7 @@ mod tests {
             ended.printed().unwrap_err(),
             "the command failed (exit 3): no"
         );
-        // A megabyte that nobody reads.
+        // A megabyte of input that is never read.
         let long = "x".repeat(1 << 20);
         let ended = run(shell("echo hi"), &long, None, PATIENT).await.unwrap();
         assert_eq!(ended.printed().unwrap(), "hi\n");
@@ -147,7 +147,7 @@ mod tests {
         panic!("{pid} still runs");
     }
 
-    /// A process that ended, whether or not its parent has looked.
+    /// Whether a process has ended, reaped or not.
     fn is_gone(pid: u32) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit_once(')')

@@ -11,22 +11,22 @@ use hermes_config::{Config, Loaded};
 
 use crate::failure::{Failure, Outcome};
 
-/// Set for what a gateway starts.
+/// Set for the child processes of a gateway.
 pub const IN_GATEWAY: &str = "_HERMES_GATEWAY";
 
-/// What every conversation starts from.
+/// The common context of all conversations.
 #[derive(Clone)]
 pub struct AppContext {
     pub home: Home,
     pub env: Env,
     /// Hooks of config.yaml run without having been approved.
     pub accept_hooks: bool,
-    /// This process is the gateway: what it starts is told so.
+    /// This process is the gateway; its child processes get a variable for that.
     pub is_gateway: bool,
     pub process: Arc<dyn HostProcess>,
 }
 
-/// The process that holds the conversations: what it shows beside them, its log files, its memory.
+/// The process that runs the conversations: its output outside of them, its log files, its memory.
 pub trait HostProcess: Send + Sync {
     /// Shows a remark that belongs to no conversation.
     fn remark(&self, text: &str);
@@ -37,7 +37,7 @@ pub trait HostProcess: Send + Sync {
     /// Whether [`Self::transient`] can replace a line that was shown.
     fn replaces_lines(&self) -> bool;
 
-    /// Shows a line that the next one replaces; an empty text removes it.
+    /// Shows a line that is replaced by the next one; an empty text removes it.
     fn transient(&self, text: &str);
 
     /// Starts logging into `dir`. A second call changes nothing.
@@ -57,8 +57,8 @@ pub enum Audience {
 }
 
 impl AppContext {
-    /// After how long an approval that nobody answers is denied: as config.yaml says. `None`: it
-    /// waits, because a person who is asked has no reason to hurry.
+    /// The configured time after which an unanswered approval is denied. `None`: it waits, because
+    /// a person should not be rushed.
     pub fn approval_limit(&self) -> Option<Duration> {
         let loaded = self.load_config().ok()?;
         loaded.file_tree.get("approvals")?.get("timeout")?;
@@ -66,7 +66,7 @@ impl AppContext {
         (seconds > 0).then(|| Duration::from_secs(seconds))
     }
 
-    /// The variables that this process and what it starts have.
+    /// The environment variables of this process and its children.
     pub fn process_env(&self) -> ProcessEnv {
         let process = ProcessEnv::current();
         if !self.is_gateway {
@@ -76,7 +76,7 @@ impl AppContext {
         ProcessEnv::from_vars(process.iter().chain([guard]))
     }
 
-    /// The same home, with what .env says by now.
+    /// The same home with `.env` reloaded.
     pub fn reread(&self) -> Result<Self, Failure> {
         let env = Env::load(&self.home, &self.process_env())
             .map_err(|error| Failure::failed(error.to_string()))?;
@@ -109,7 +109,7 @@ impl AppContext {
     }
 }
 
-/// The original can keep its state in PostgreSQL; such a home is not ours to write.
+/// The original can store its state in PostgreSQL; such a home must not be written here.
 fn refuse_foreign_backend(loaded: &Loaded) -> Outcome {
     let backend = loaded
         .tree

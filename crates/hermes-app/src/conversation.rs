@@ -1,6 +1,7 @@
-//! A conversation that a person holds: the open session, and what is remembered between lines.
+//! A conversation of a person: the open session, and the state between messages.
 //!
-//! What a command does is data ([`CommandResult`]): the line chat prints it, the interface draws it.
+//! Results of commands are data ([`CommandResult`]): the line chat prints them, the interface draws
+//! them.
 
 pub mod actor;
 pub mod background;
@@ -30,30 +31,30 @@ use crate::context::AppContext;
 use crate::options::TurnOptions;
 use crate::slash_commands;
 
-use self::background::Background;
+use self::background::BackgroundQuestions;
 use self::lease::{LeaseHolder, WindowLease};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::front::Follows;
+use crate::front::CommandFollowUp;
 use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
 
-/// How often it is looked for what another window has stored.
+/// How often to check for messages stored by another window.
 const LOOK: Duration = Duration::from_secs(1);
 /// Effects of work in the background that may wait.
 const LATER: usize = 64;
-/// Output of the person's own commands that the model is told with the next message, in bytes.
+/// Maximum size of the user's command output that is added to the next message, in bytes.
 const NOTES: usize = 32 * 1024;
 
 /// Asks a person what to do when another window has the conversation.
 pub trait WindowConflict: Send + Sync {
     fn choose(&self, holder: &LeaseHolder) -> Result<ConflictChoice, Failure>;
 
-    /// It cannot be taken over: a turn is running there.
+    /// It cannot be taken over while a turn is running there.
     fn still_busy(&self) -> Outcome;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConflictChoice {
-    /// Shows what happens there.
+    /// Follow the other window.
     Watch,
     TakeOver,
     /// Continues in a copy.
@@ -80,32 +81,32 @@ impl Surface {
     }
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug, Default)]
 pub struct CommandResult {
     pub effects: Vec<Effect>,
-    pub then: Follows,
+    pub then: CommandFollowUp,
 }
 
 impl CommandResult {
-    pub fn of(effect: Effect) -> Self {
+    pub fn from_effect(effect: Effect) -> Self {
         Self::from(vec![effect])
     }
 
     /// Columns stay columns.
     pub fn plain(text: impl Into<String>) -> Self {
-        Self::of(show_text(TextKind::Plain, text))
+        Self::from_effect(show_text(TextKind::Plain, text))
     }
 
     pub fn info(text: impl Into<String>) -> Self {
-        Self::of(show_text(TextKind::Info, text))
+        Self::from_effect(show_text(TextKind::Info, text))
     }
 
-    /// Nothing to show; the session reports by itself.
+    /// Nothing to show; the session sends a report.
     pub fn order() -> Self {
         Self {
             effects: Vec::new(),
-            then: Follows::Report,
+            then: CommandFollowUp::Report,
         }
     }
 
@@ -116,7 +117,7 @@ impl CommandResult {
     }
 
     #[must_use]
-    pub fn then(mut self, then: Follows) -> Self {
+    pub fn then(mut self, then: CommandFollowUp) -> Self {
         self.then = then;
         self
     }
@@ -126,7 +127,7 @@ impl From<Vec<Effect>> for CommandResult {
     fn from(effects: Vec<Effect>) -> Self {
         Self {
             effects,
-            then: Follows::Nothing,
+            then: CommandFollowUp::Nothing,
         }
     }
 }
@@ -137,12 +138,12 @@ pub fn show_text(kind: TextKind, text: impl Into<String>) -> Effect {
     Effect::Say(ShownText { kind, text })
 }
 
-/// What `/undo` without a number brings back.
+/// What `/undo` without a number restores.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Back {
+pub enum UndoTarget {
     /// The session hid turns of its own.
     Rewound,
-    /// This session was left for a new one.
+    /// The session before this one.
     Left(SessionId),
 }
 
@@ -151,11 +152,11 @@ pub struct Conversation {
     pub options: TurnOptions,
     pub chat: OpenSession,
     pub surface: Surface,
-    /// Events of the chat that was opened last, until whoever shows it takes them.
+    /// Events of the last opened chat, until the front end takes them.
     pub opened: Option<EventReceiver>,
     /// Tokens of the last prompt, and the size of the window.
     pub context: Option<(u64, u32)>,
-    /// Dollars of this session, as far as they are known.
+    /// Known cost of this session in dollars.
     pub cost: Option<f64>,
     pub title: Option<String>,
     /// A turn runs.
@@ -163,8 +164,8 @@ pub struct Conversation {
     pub last_question: Option<String>,
     /// A title given before the session was stored.
     pub title_to_set: Option<String>,
-    pub back: Option<Back>,
-    /// They go with the next message.
+    pub back: Option<UndoTarget>,
+    /// Sent with the next message.
     pub images: Vec<Part>,
     /// For the model only, with the next message.
     notes: Vec<String>,
@@ -172,24 +173,24 @@ pub struct Conversation {
     pub yolo: bool,
     /// Chosen by `/reasoning`.
     pub effort: Option<ReasoningEffort>,
-    pub shown: Shown,
-    /// The session is deleted when the person leaves (`/quit --delete`).
+    pub shown: DisplayFlags,
+    /// The session is deleted at the end (`/quit --delete`).
     pub forget: bool,
-    /// What goes on beside this conversation.
-    pub background: Background,
+    /// Background questions of this conversation.
+    pub background: BackgroundQuestions,
     /// Where work in the background shows something later.
     pub later: mpsc::Sender<Effect>,
-    /// It is held at a terminal, where each session has one window.
+    /// The lease of a terminal window: each session has one window.
     leases: bool,
     /// The session is this window's; `None`: it is new, or another window has it.
     lease: Option<WindowLease>,
-    /// Another window has the session; what happens there is shown until this is dropped.
+    /// Another window has the session; its messages are shown until this is dropped.
     watch: Option<DropGuard>,
 }
 
 /// How things are shown, for commands that switch it.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown {
+pub struct DisplayFlags {
     pub reasoning: bool,
     pub verbose: bool,
     pub timestamps: bool,
@@ -197,7 +198,7 @@ pub struct Shown {
 }
 
 impl Conversation {
-    /// Opens what `options` name. The receiver gives what work in the background shows later.
+    /// Opens the session named by `options`. The receiver yields later output of background work.
     pub async fn open(
         mut options: TurnOptions,
         cx: &AppContext,
@@ -207,15 +208,15 @@ impl Conversation {
         let images = images::load(&std::mem::take(&mut options.images))?;
         let opened =
             OpenSession::open(OpenRequest::new(&options, cx, ConversationMode::Repl)).await?;
-        let (mut this, coming) = Self::around(options, cx, surface, opened).await?;
+        let (mut this, coming) = Self::with_session(options, cx, surface, opened).await?;
         this.images = images;
         this.leases = true;
         this.claim_or_ask(conflict).await?;
         Ok((this, coming))
     }
 
-    /// Takes over a chat that `options` opened.
-    pub async fn around(
+    /// Wraps a chat that was opened with `options`.
+    pub async fn with_session(
         mut options: TurnOptions,
         cx: &AppContext,
         surface: Surface,
@@ -226,7 +227,7 @@ impl Conversation {
         options.resume_latest = None;
         let (later, coming) = mpsc::channel(LATER);
         let display = &chat.config.display;
-        let shown = Shown {
+        let shown = DisplayFlags {
             reasoning: display.show_reasoning,
             verbose: options.verbose,
             timestamps: display.timestamps,
@@ -251,7 +252,7 @@ impl Conversation {
             effort: None,
             shown,
             forget: false,
-            background: Background::default(),
+            background: BackgroundQuestions::default(),
             later,
             leases: false,
             lease: None,
@@ -261,13 +262,13 @@ impl Conversation {
         Ok((this, coming))
     }
 
-    /// The session is this window's from now on. Where another window has it, the person is asked.
+    /// Claims the session for this window. If another window has it, the person is asked.
     async fn claim_or_ask(&mut self, conflict: &dyn WindowConflict) -> Outcome {
         if !self.chat.used {
-            // Nobody else knows it yet.
+            // A new session is unknown to others.
             return Ok(());
         }
-        let holder = match WindowLease::take(&self.cx.home, &self.chat.id) {
+        let holder = match WindowLease::acquire(&self.cx.home, &self.chat.id) {
             Ok(lease) => {
                 self.lease = Some(lease);
                 return Ok(());
@@ -279,7 +280,7 @@ impl Conversation {
                 ConflictChoice::TakeOver => {
                     if let Ok(lease) = WindowLease::seize(&self.cx.home, &self.chat.id) {
                         self.lease = Some(lease);
-                        // What was said there meanwhile is known here, too.
+                        // Includes the messages of the other window.
                         return self.read_again().await;
                     }
                     conflict.still_busy()?;
@@ -299,7 +300,7 @@ impl Conversation {
         }
     }
 
-    /// Shows what is said in the other window as it is stored.
+    /// Shows messages of the other window as they are stored.
     async fn watch(&mut self) -> Outcome {
         let stop = CancellationToken::new();
         let (store, id) = (self.chat.store.clone(), self.chat.id.clone());
@@ -310,7 +311,7 @@ impl Conversation {
                 let Ok(entries) = replay::entries(&store, &id).await else {
                     continue;
                 };
-                // An answer that grows takes the place of what was stored of it.
+                // A growing answer replaces its earlier version.
                 let new = entries.get(known.min(entries.len())..).unwrap_or_default();
                 if new.is_empty() {
                     continue;
@@ -325,7 +326,7 @@ impl Conversation {
         self.watch = Some(stop.drop_guard());
         let told = "watching: messages from the other window appear here. Your own message is sent \
              once that window closes; /branch continues in a copy";
-        // Somebody reads it, or the queue is full of other things to read.
+        // If the queue is full, there is enough to read.
         let _ = self.later.try_send(show_text(TextKind::Info, told));
         Ok(())
     }
@@ -339,14 +340,14 @@ impl Conversation {
         self.replace_chat(&options, "new_session").await
     }
 
-    /// A message is about to be sent: is the session still this window's? Where it went on elsewhere it
-    /// is read again first, and the person sees that before the message goes.
-    async fn not_ours(&mut self, text: &str) -> Result<Option<CommandResult>, Failure> {
+    /// Checks before a message is sent that this window still owns the session. If it continued
+    /// elsewhere, it is reloaded, and the person sees that first.
+    async fn check_lease(&mut self, text: &str) -> Result<Option<CommandResult>, Failure> {
         if !self.leases || self.lease.as_ref().is_some_and(WindowLease::is_mine) {
             return Ok(None);
         }
-        let draft = CommandResult::of(Effect::Draft(text.to_owned()));
-        match WindowLease::take(&self.cx.home, &self.chat.id) {
+        let draft = CommandResult::from_effect(Effect::Draft(text.to_owned()));
+        match WindowLease::acquire(&self.cx.home, &self.chat.id) {
             Ok(lease) => {
                 self.lease = Some(lease);
                 self.watch = None;
@@ -373,7 +374,7 @@ impl Conversation {
         }
     }
 
-    /// What the stored session says of itself.
+    /// The stored metadata of the session.
     async fn read_row(&mut self) -> Outcome {
         self.context = None;
         self.cost = None;
@@ -390,18 +391,18 @@ impl Conversation {
         Ok(())
     }
 
-    /// Another chat takes the place of this one, which goes on with its servers and processes.
-    /// `reason`: why the session that was open ends, in the original's words.
+    /// Replaces this chat with another one that reuses its servers and processes. `reason`: why the
+    /// old session ends, in the original's terms.
     pub async fn open_instead(&mut self, options: &TurnOptions, reason: &str) -> Outcome {
         self.replace_chat(options, reason).await?;
         if !self.leases {
             return Ok(());
         }
-        // The one before is given back first: it may be the same.
+        // The old lease is released first: it may be the same session.
         self.lease = None;
         self.watch = None;
         if self.chat.used {
-            match WindowLease::take(&self.cx.home, &self.chat.id) {
+            match WindowLease::acquire(&self.cx.home, &self.chat.id) {
                 Ok(lease) => self.lease = Some(lease),
                 Err(_) => self.watch().await?,
             }
@@ -416,12 +417,12 @@ impl Conversation {
 
     async fn replace_chat(&mut self, options: &TurnOptions, reason: &str) -> Outcome {
         let ours = self.is_ours();
-        // Opened first: if that fails, the old session is still there.
+        // Opened first: if that fails, the old session remains.
         let request = self.chat.beside(options, &self.cx, ConversationMode::Repl);
         let (chat, events) = OpenSession::open(request).await?;
         let mut old = std::mem::replace(&mut self.chat, chat);
         self.opened = Some(events);
-        // The new chat goes on with what this one used.
+        // The new chat reuses the resources of this one.
         old.borrows = true;
         if old.id != self.chat.id && ours {
             old.end(reason).await?;
@@ -438,7 +439,7 @@ impl Conversation {
         self.read_row().await
     }
 
-    /// Takes note of what the session reports.
+    /// Updates the state from an event of the session.
     pub fn observe(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::TurnStarted { route, .. } => {
@@ -484,7 +485,7 @@ impl Conversation {
         }
     }
 
-    /// What a person says, with what else goes with it.
+    /// A message of the person, with pending notes and images.
     pub fn message(&mut self, mut input: UserInput) -> AgentCommand {
         input.images.splice(0..0, std::mem::take(&mut self.images));
         let notes = std::mem::take(&mut self.notes);
@@ -500,12 +501,12 @@ impl Conversation {
         AgentCommand::Submit(input)
     }
 
-    /// What was noted belongs to the conversation that was left.
+    /// Pending notes belong to the old conversation.
     pub fn forget_notes(&mut self) {
         self.notes.clear();
     }
 
-    /// The model is told with the next message.
+    /// Added to the next message to the model.
     pub fn note(&mut self, text: String) {
         self.notes.push(text);
         while self.notes.len() > 1 && self.notes.iter().map(String::len).sum::<usize>() > NOTES {
@@ -513,21 +514,21 @@ impl Conversation {
         }
     }
 
-    /// Sends words to the session as the person's.
+    /// Sends a text to the session as a message of the person.
     pub async fn ask(&mut self, text: impl Into<String>) -> Result<CommandResult, Failure> {
         let text = text.into();
-        if let Some(told) = self.unready(&text).await? {
+        if let Some(told) = self.check_ready(&text).await? {
             return Ok(told);
         }
         let message = self.message(text.as_str().into());
         self.chat.send(message).await?;
-        Ok(CommandResult::of(Effect::Asked(text)).then(Follows::Turn))
+        Ok(CommandResult::from_effect(Effect::Asked(text)).then(CommandFollowUp::Turn))
     }
 
-    /// Without a model nothing is sent: the words stay with the person, who is told what to do.
-    /// What was configured meanwhile is looked at first.
-    pub async fn unready(&mut self, text: &str) -> Result<Option<CommandResult>, Failure> {
-        if let Some(told) = self.not_ours(text).await? {
+    /// Without a model nothing is sent: the text is kept, and the person is told what to do.
+    /// Configuration changes are checked first.
+    pub async fn check_ready(&mut self, text: &str) -> Result<Option<CommandResult>, Failure> {
+        if let Some(told) = self.check_lease(text).await? {
             return Ok(Some(told));
         }
         if self.chat.missing.is_none() {
@@ -544,7 +545,7 @@ impl Conversation {
         let card = TextKind::Error {
             fix: Some(fix.to_owned()),
         };
-        let told = CommandResult::of(Effect::Draft(text.to_owned()));
+        let told = CommandResult::from_effect(Effect::Draft(text.to_owned()));
         Ok(Some(told.and(show_text(card, why.to_string()))))
     }
 
@@ -552,7 +553,7 @@ impl Conversation {
     pub async fn settle_title(&mut self) -> Option<Effect> {
         let title = self.title_to_set.take()?;
         let named = self.chat.store.set_title(&self.chat.id, &title, false);
-        // A title that is taken is no reason to leave the chat.
+        // A duplicate title is not a fatal error.
         match named.await {
             Ok(title) => {
                 self.title = Some(title);
@@ -562,14 +563,14 @@ impl Conversation {
         }
     }
 
-    /// Ends the session as its person does. Whoever has its events has dropped them.
+    /// Ends the session. Its event receiver must be dropped before.
     pub async fn leave(self) -> Outcome {
         self.background.close().await;
         let ended = if self.forget {
             let deleted = self.chat.store.delete(&self.chat.id).await;
             deleted.map(drop).map_err(Failure::from)
         } else if !self.is_ours() {
-            // Another window goes on with it.
+            // Another window continues it.
             Ok(())
         } else {
             self.chat.end("cli_close").await
@@ -578,8 +579,8 @@ impl Conversation {
         ended
     }
 
-    /// Leaves the session as it is: it goes on another time.
-    pub async fn put_aside(self) -> Outcome {
+    /// Closes the session without ending it, so that it can be resumed.
+    pub async fn suspend(self) -> Outcome {
         self.background.close().await;
         self.chat.close().await;
         Ok(())
@@ -598,7 +599,7 @@ impl Conversation {
         ScheduleDeps::from_config(&self.cx.home, &self.chat.config, Arc::new(SystemClock))
     }
 
-    /// What the config says of how long the model thinks.
+    /// The configured reasoning effort.
     pub fn configured_effort(&self) -> Option<ReasoningEffort> {
         let cache = self.cx.home.cache_dir();
         let model = &self.chat.route.model;

@@ -1,4 +1,4 @@
-//! A conversation as one HTML file: nothing is loaded from elsewhere, nothing in it can run.
+//! A conversation as one HTML file: no external resources, no scripts.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::text;
 
-/// No script, no style and no picture but what is in the file.
+/// No scripts, styles or pictures except those in the file.
 const HEAD: &str = r#"<!doctype html>
 <html lang="en">
 <head>
@@ -121,7 +121,7 @@ fn folded(out: &mut String, title: &str, text: &str) {
     );
 }
 
-/// Text that stays text, in content and in attributes. What no document may hold is shown.
+/// Escapes text for content and attributes. Characters that are invalid in HTML are made visible.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for ch in text.chars() {

@@ -1,4 +1,4 @@
-//! Why something did not succeed, and the exit code that says so (see docs/exit-codes.md).
+//! Failures and their exit codes (see docs/exit-codes.md).
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ pub enum Exit {
     Refused = 5,
     Usage = 64,
     Unreachable = 69,
-    /// Something else holds what is needed; trying again may help.
+    /// A resource is in use; retrying may help.
     Busy = 75,
     /// A service cannot run as it is configured; trying again is pointless.
     Config = 78,
@@ -36,11 +36,11 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command did not succeed: the code and what the person reads on stderr.
+/// The failure of a command: exit code and message for stderr.
 #[derive(Debug)]
 pub struct Failure {
     pub exit: Exit,
-    /// Empty: everything was said already.
+    /// Empty: the error was reported already.
     pub message: String,
 }
 
@@ -64,17 +64,17 @@ impl Failure {
         Self::new(Exit::NotFound, message)
     }
 
-    /// Everything was said already; only the code is left.
+    /// The error was reported already; only the code matters.
     pub fn silent(exit: Exit) -> Self {
         Self::new(exit, "")
     }
 }
 
-/// What every command returns.
+/// The result of every command.
 pub type Outcome = Result<(), Failure>;
 
 impl From<std::io::Error> for Failure {
-    /// Writing results failed. A reader that went away is no error of ours.
+    /// Writing results failed. A closed pipe is not an error.
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             Self::silent(Exit::Ok)

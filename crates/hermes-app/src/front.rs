@@ -1,7 +1,7 @@
-//! A conversation as a front end that serves others holds it: an editor's, a gateway's.
+//! A conversation from the view of a front end that serves others: an editor's or a gateway's.
 //!
-//! Whoever opens it sends [`Wish`]es and reads [`News`]; what a session is made of stays with the
-//! program that opened it.
+//! The front end sends [`ConversationRequest`]s and reads [`ConversationUpdate`]s; the session
+//! stays inside the program that opened it.
 
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, UserInput};
 use tokio::sync::mpsc;
@@ -9,30 +9,30 @@ use tokio::sync::mpsc;
 use hermes_agent::weight::ConversationMemory;
 use hermes_core::front_end::TranscriptEntry;
 
-/// Wishes that may wait for a conversation.
-pub const WISHES: usize = 64;
-/// News that may wait to be read.
-pub const NEWS: usize = 256;
+/// Capacity of the request channel.
+pub const REQUESTS: usize = 64;
+/// Capacity of the update channel.
+pub const UPDATES: usize = 256;
 
-/// Why something cannot be done, for the person.
+/// An error for the person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Refusal {
-    pub kind: RefusalKind,
+pub struct HostError {
+    pub kind: HostErrorKind,
     pub message: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalKind {
-    /// No model: the person sets one up first.
+pub enum HostErrorKind {
+    /// No model is configured.
     NotConfigured,
     NotFound,
     Invalid,
     Failed,
 }
 
-impl Refusal {
-    pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
+impl HostError {
+    pub fn new(kind: HostErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),
@@ -40,65 +40,65 @@ impl Refusal {
     }
 }
 
-/// A conversation that is open. It ends when `wishes` are dropped; `news` end when it has ended.
+/// An open conversation. It ends when `requests` is dropped; `updates` closes when it has ended.
 pub struct OpenedConversation {
     pub id: String,
     pub title: Option<String>,
-    /// Dollars that it has cost so far, where they are known.
+    /// Cost so far in dollars, if known.
     pub cost: Option<f64>,
-    /// What was said before, oldest first. Empty where nobody asked for it.
+    /// Earlier messages, oldest first. Empty unless requested.
     pub past: Vec<TranscriptEntry>,
-    /// What the person should know from the start.
+    /// Remarks to show at the start.
     pub remarks: Vec<String>,
-    /// Questions are switched off for the whole home (`approvals.mode: off`).
+    /// Approvals are switched off for the whole home (`approvals.mode: off`).
     pub approvals_off: bool,
-    /// What it holds in memory. A turn that is told to have ended is in it.
+    /// Its memory use. Includes every turn whose end was reported.
     pub weight: ConversationMemory,
-    pub wishes: mpsc::Sender<Wish>,
-    pub news: mpsc::Receiver<News>,
+    pub requests: mpsc::Sender<ConversationRequest>,
+    pub updates: mpsc::Receiver<ConversationUpdate>,
 }
 
-/// What a person wants of a conversation.
+/// A request to a conversation.
 #[derive(Debug)]
-pub enum Wish {
-    /// Starts a turn; while one runs, it waits.
-    Say(UserInput),
-    /// Something else for the session: an answer, an interrupt, a word in between.
-    Order(AgentCommand),
-    /// A line that begins with a slash; [`News::Ran`] ends it.
+pub enum ConversationRequest {
+    /// Starts a turn; queued while one is running.
+    Input(UserInput),
+    /// Another command for the session: an answer, an interrupt, a steering message.
+    Agent(AgentCommand),
+    /// A line that begins with a slash; [`ConversationUpdate::CommandEnded`] ends it.
     Slash(String),
     /// Stops the slash command that runs.
     Stop,
 }
 
-/// What happens in a conversation.
+/// An update from a conversation.
 #[derive(Clone, Debug, PartialEq)]
-pub enum News {
+pub enum ConversationUpdate {
     Event(AgentEvent),
-    /// A command says something.
-    Said {
+    /// Output of a command.
+    Text {
         level: NoticeLevel,
         text: String,
         /// Columns are to stay columns.
         columns: bool,
     },
-    /// Another conversation has taken the place of this one; what was said in it.
+    /// Another conversation has replaced this one, with its earlier messages.
     Moved {
         id: String,
         past: Vec<TranscriptEntry>,
     },
-    /// What was to be said was not sent.
-    Unsaid(Refusal),
+    /// A message was not sent.
+    Rejected(HostError),
     /// A slash command ended.
-    Ran(Follows),
+    CommandEnded(CommandFollowUp),
 }
 
-/// What comes after a slash command.
+/// What follows a slash command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Follows {
+pub enum CommandFollowUp {
     #[default]
     Nothing,
-    /// The session obeys and says so.
+    /// A report of the session.
     Report,
     Turn,
 }

@@ -11,38 +11,45 @@ use hermes_core::open_texts::OpenTexts;
 use hermes_core::tool::Tool;
 use serde_json::Value;
 
-use crate::front::{OpenedConversation, Refusal, RefusalKind};
+use crate::front::{HostError, HostErrorKind, OpenedConversation};
 use crate::wiring::front_end::ToolGuard;
 use crate::wiring::unattended::{CommandLine, CommandOutput};
 
-/// Opens conversations. What a front end never asks for is refused.
+/// Opens conversations. Operations that a front end does not use are refused by default.
 pub trait ConversationHost: Send + Sync + 'static {
     /// Fails when nothing could be answered.
-    fn ready(&self) -> Result<(), Refusal>;
+    fn ready(&self) -> Result<(), HostError>;
 
-    /// Opens a conversation, a new one or a stored one. MCP servers, the place where commands
-    /// run, and the database are shared by all of them.
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>>;
+    /// Opens a new or stored conversation. MCP servers, the execution environment and the database
+    /// are shared by all of them.
+    fn open(&self, opening: OpeningRequest)
+    -> BoxFuture<'_, Result<OpenedConversation, HostError>>;
 
     /// Stored conversations, newest first.
-    fn list(&self, query: ListQuery) -> BoxFuture<'_, Result<Vec<ListedConversation>, Refusal>> {
+    fn list(&self, query: ListQuery) -> BoxFuture<'_, Result<Vec<ListedConversation>, HostError>> {
         let _ = query;
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    /// Runs a script of the home (jobs, webhooks) under the same gate and sandbox as the
-    /// commands of the agent; nobody is asked.
-    fn script(&self, script: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
+    /// Runs a script of the home (jobs, webhooks) under the same gate and sandbox as the agent's
+    /// commands; approvals are not possible.
+    fn script(&self, script: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
         let _ = script;
-        let refusal = Refusal::new(RefusalKind::Invalid, "there is no place to run scripts");
+        let refusal = HostError::new(
+            HostErrorKind::Invalid,
+            "no environment to run scripts is available",
+        );
         Box::pin(std::future::ready(Err(refusal)))
     }
 
-    /// Runs a line of `quick_commands` in a shell, under the same gate and sandbox as the commands
-    /// of the agent; nobody is asked.
-    fn run_line(&self, line: CommandLine) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
+    /// Runs a line of `quick_commands` in a shell, under the same gate and sandbox as the agent's
+    /// commands; approvals are not possible.
+    fn run_line(&self, line: CommandLine) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
         let _ = line;
-        let refusal = Refusal::new(RefusalKind::Invalid, "there is no place to run commands");
+        let refusal = HostError::new(
+            HostErrorKind::Invalid,
+            "no environment to run commands is available",
+        );
         Box::pin(std::future::ready(Err(refusal)))
     }
 
@@ -50,35 +57,35 @@ pub trait ConversationHost: Send + Sync + 'static {
     fn commands(&self) -> Vec<CommandInfo>;
 }
 
-/// What is to be opened.
+/// The conversation to open.
 #[derive(Clone, Default)]
-pub struct Opening {
-    /// The id of the session. One that is stored is continued; otherwise it begins under this id.
+pub struct OpeningRequest {
+    /// The session id. A stored session is continued, otherwise a new one gets this id.
     pub id: String,
-    /// The id was generated just now: no session has it, and none needs to be looked for.
+    /// The id was just generated: no lookup is needed.
     pub fresh: bool,
     /// A stored conversation, for front ends that let the host choose the ids of new ones.
     pub resume: Option<String>,
-    /// What the session is recorded as: a platform, `api_server`, `cron`, `webhook`.
+    /// The recorded source: a platform, `api_server`, `cron`, `webhook`.
     pub source: String,
     pub user_id: Option<String>,
-    /// Where its tools run; `None`: as `terminal.cwd` says.
+    /// Working directory of its tools; `None`: `terminal.cwd`.
     pub cwd: Option<PathBuf>,
     pub model: Option<String>,
     pub provider: Option<String>,
-    /// `None`: those that the configuration gives to `source`.
+    /// `None`: the configured toolsets of `source`.
     pub toolsets: Option<Vec<String>>,
     pub skills: Vec<String>,
-    /// Text that follows the system prompt: where this conversation takes place.
+    /// Text after the system prompt that describes the chat.
     pub system: Option<String>,
-    /// What was said before, where the client keeps that itself (API without a session). It is
-    /// stored when the session begins, and ignored when it is continued.
+    /// Earlier messages, if the client stores them itself (API without a session). Stored when the
+    /// session is created, ignored when it is continued.
     pub history: Vec<Message>,
-    /// Nobody can be asked: what needs asking is decided by `approvals.unattended`.
+    /// No one can be asked: `approvals.unattended` decides.
     pub unattended: bool,
-    /// One answer is all that comes of it: it begins when every MCP server is ready or has failed.
+    /// There will be only one answer: wait until every MCP server is ready or has failed.
     pub single: bool,
-    /// Tools of this place: sending to other chats.
+    /// Additional tools, such as sending to other chats.
     pub tools: Vec<Arc<dyn Tool>>,
     /// Wraps the tools that act.
     pub guard: Option<ToolGuard>,
@@ -86,7 +93,7 @@ pub struct Opening {
     pub servers: Vec<OwnServer>,
     /// The files that an editor has open.
     pub open_texts: Option<Arc<dyn OpenTexts>>,
-    /// The chat it is held in, as jobs that are made in it remember it.
+    /// The chat, as stored in jobs that are created in it.
     pub origin: Option<Value>,
     /// The session stays as it is when this conversation is closed; otherwise it is ended.
     pub keep_open: bool,
@@ -129,7 +136,7 @@ impl std::fmt::Debug for ServerAddress {
 
 /// A script of the home.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Script {
+pub struct HomeScript {
     /// Below `scripts/` of the home.
     pub path: PathBuf,
     pub input: String,
@@ -137,10 +144,10 @@ pub struct Script {
     pub timeout: Duration,
 }
 
-/// Which stored conversations are asked for.
+/// A query for stored conversations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListQuery {
-    /// Only those begun in this directory or below.
+    /// Only those started in this directory or below.
     pub cwd: Option<PathBuf>,
     pub offset: usize,
     pub limit: usize,
@@ -151,6 +158,6 @@ pub struct ListedConversation {
     pub id: String,
     pub cwd: PathBuf,
     pub title: Option<String>,
-    /// When something was last said, as RFC 3339.
+    /// Time of the last message, as RFC 3339.
     pub updated_at: Option<String>,
 }

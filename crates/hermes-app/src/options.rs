@@ -1,8 +1,8 @@
-//! What a person or a front end asks for when a conversation is opened.
+//! Options for opening a conversation.
 
 use std::path::PathBuf;
 
-/// How the turns of a conversation are run. The default is a new session as the home is configured.
+/// Options of a conversation's turns. The default is a new session with the home's configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TurnOptions {
     pub model: Option<String>,
@@ -11,7 +11,7 @@ pub struct TurnOptions {
     pub toolsets: Option<Vec<String>>,
     /// Skills that are loaded into the system prompt.
     pub skills: Vec<String>,
-    /// A session to resume: id, start of an id, title or first words.
+    /// A session to resume: id, prefix of an id, title or first words.
     pub resume: Option<String>,
     /// Resumes the latest session with this title; empty: the latest of this source.
     pub resume_latest: Option<String>,
@@ -21,7 +21,7 @@ pub struct TurnOptions {
     pub yolo: bool,
     /// Snapshots are taken even if `checkpoints.enabled` is off.
     pub checkpoints: bool,
-    /// The model is told the session id.
+    /// The prompt contains the session id.
     pub pass_session_id: bool,
     pub ignore_user_config: bool,
     /// Project files such as AGENTS.md are ignored.
@@ -32,7 +32,7 @@ pub struct TurnOptions {
     pub max_turns: Option<u32>,
     /// The source recorded for the session; `None`: `cli`.
     pub source: Option<String>,
-    /// Image files that go with the first message.
+    /// Image files for the first message.
     pub images: Vec<PathBuf>,
     /// Reasoning and tool results are shown.
     pub verbose: bool,

@@ -6,9 +6,9 @@ use serde_json::{Map, Value};
 
 /// A quick command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quick {
+pub struct QuickCommand {
     pub does: QuickKind,
-    /// What the person wrote about it.
+    /// Its description.
     pub about: Option<String>,
 }
 
@@ -16,7 +16,7 @@ pub struct Quick {
 pub enum QuickKind {
     /// Runs this line in a shell.
     Exec(String),
-    /// Stands for this command, slash included; what follows the name follows it.
+    /// An alias for this command, slash included; arguments are appended.
     Alias(String),
 }
 
@@ -24,14 +24,14 @@ pub enum QuickKind {
 pub fn read_quick_commands(
     written: &Map<String, Value>,
     problems: &mut Vec<String>,
-) -> BTreeMap<String, Quick> {
+) -> BTreeMap<String, QuickCommand> {
     let mut quick = BTreeMap::new();
     for (name, one) in written {
         match kind(one) {
             Ok(does) => {
                 let about = text(one, "description");
                 let name = name.trim_start_matches('/').to_ascii_lowercase();
-                quick.insert(name.replace('_', "-"), Quick { does, about });
+                quick.insert(name.replace('_', "-"), QuickCommand { does, about });
             }
             Err(why) => problems.push(format!("quick_commands.{name}: {why}")),
         }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use chrono::{Local, TimeZone as _};
 
-/// What `hermes --version` prints.
+/// The output of `hermes --version`.
 pub fn version_line() -> String {
     format!("hermes {}", env!("CARGO_PKG_VERSION"))
 }
@@ -28,7 +28,7 @@ pub fn shorten(text: &str, max: usize) -> String {
     harmless(&short).into_owned()
 }
 
-/// Changes the order in which what follows is shown.
+/// Characters that change the display order of the following text.
 pub fn reorders(ch: char) -> bool {
     matches!(ch,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

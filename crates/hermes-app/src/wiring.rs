@@ -1,4 +1,4 @@
-//! The composition root: everything a conversation needs is put together here.
+//! The composition root: assembles everything a conversation needs.
 
 pub mod action_tools;
 pub mod commands;
@@ -30,9 +30,9 @@ use hermes_core::model::{ModelInfo, ModelRouter, Route, RouteError};
 use hermes_models::router::{Overrides, Router, RouterDeps};
 use hermes_store::Store;
 
-use self::commands::Commands;
+use self::commands::CommandEnvironment;
 use self::front_end::{FrontEndSettings, SharedResources};
-use self::mcp::{Mcp, ServerWait};
+use self::mcp::{McpServers, ServerWait};
 use self::parts_cache::{HomeParts, PartsCache};
 use self::session_start::find_session;
 use crate::context::AppContext;
@@ -41,7 +41,7 @@ use crate::options::TurnOptions;
 
 pub use open::{OpenRequest, OpenSession};
 
-/// How a conversation is held.
+/// The mode of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConversationMode {
     /// `-z`: one answer, no title, the session ends.
@@ -62,8 +62,8 @@ impl ConversationMode {
         }
     }
 
-    /// One answer is all there will be otherwise: nobody would read what comes later.
-    fn hears(self) -> bool {
+    /// Otherwise there is only one answer, and later output would not be read.
+    fn has_listener(self) -> bool {
         self == Self::Repl
     }
 }
@@ -90,7 +90,7 @@ pub fn open_store(cx: &AppContext) -> Result<Store, Failure> {
     Ok(Store::open(cx.home.state_db(), Arc::new(SystemClock))?)
 }
 
-/// Opens the database to look only: nothing is created, upgraded or written.
+/// Opens the database read-only: nothing is created, upgraded or written.
 pub fn open_for_reading(cx: &AppContext) -> Result<Store, Failure> {
     Ok(Store::open_read_only(
         cx.home.state_db(),
@@ -110,7 +110,7 @@ pub fn router(cx: &AppContext, config: &Arc<Config>, overrides: Overrides) -> Ar
     Arc::new(Router::new(deps, overrides))
 }
 
-/// Fails when there is no model to talk to.
+/// Fails if no model is configured.
 pub fn require_model(options: &TurnOptions, cx: &AppContext) -> Outcome {
     described(
         &router(cx, &config(options, cx)?, overrides(options)),
@@ -150,8 +150,9 @@ fn described(router: &Router, options: &TurnOptions) -> Result<Route, Failure> {
         .map_err(|error| unroutable(error, options))
 }
 
-/// Who would answer, or why nobody: a person can open a chat without a model, and choose one there.
-fn who_answers(
+/// The model, or why there is none: a chat can be opened without a model, which is then chosen
+/// there.
+fn answering_model(
     router: &Router,
     options: &TurnOptions,
     mode: ConversationMode,
@@ -165,8 +166,8 @@ fn who_answers(
     }
 }
 
-/// Who answers a conversation.
-struct Answering {
+/// The model of a conversation.
+struct AnsweringModel {
     router: Arc<dyn ModelRouter>,
     route: Route,
     missing: Option<RouteError>,
@@ -178,12 +179,12 @@ fn answering(
     mode: ConversationMode,
     config: &Arc<Config>,
     parts: Option<&Arc<HomeParts>>,
-) -> Result<Answering, Failure> {
+) -> Result<AnsweringModel, Failure> {
     if let Some(parts) = parts {
         let router = parts.router(overrides(options));
-        let (route, missing) = who_answers(&router, options, mode)?;
-        return Ok(Answering {
-            router: parts.of_one(router, &overrides(options), missing.as_ref()),
+        let (route, missing) = answering_model(&router, options, mode)?;
+        return Ok(AnsweringModel {
+            router: parts.conversation_router(router, &overrides(options), missing.as_ref()),
             route,
             missing,
         });
@@ -192,27 +193,26 @@ fn answering(
     for problem in router.problems() {
         cx.process.remark(&format!("config: {problem}"));
     }
-    let (route, missing) = who_answers(&router, options, mode)?;
+    let (route, missing) = answering_model(&router, options, mode)?;
     cx.process
         .start_logging(&cx.home.logs_dir(), &config.logging);
     // Where the file counts, it counts again when it has changed.
     let router = if options.ignores_config() || mode != ConversationMode::Repl {
-        no_model::or_nobody(router, missing.as_ref())
+        no_model::or_missing(router, missing.as_ref())
     } else {
         let cache = PartsCache::with(cx, config);
         cache
-            .take()
-            .of_one(router, &overrides(options), missing.as_ref())
+            .current()
+            .conversation_router(router, &overrides(options), missing.as_ref())
     };
-    Ok(Answering {
+    Ok(AnsweringModel {
         router,
         route,
         missing,
     })
 }
 
-/// `sessions.auto_prune`: old conversations are deleted, at most once in a while. What goes wrong
-/// is logged and stops nobody.
+/// `sessions.auto_prune`: deletes old conversations from time to time. Errors are only logged.
 pub async fn prune_sessions(config: &Config, store: &Store, open: Option<&str>) {
     let sessions = &config.sessions;
     if !sessions.auto_prune {
@@ -234,7 +234,7 @@ pub async fn prune_sessions(config: &Config, store: &Store, open: Option<&str>) 
     }
 }
 
-/// What the model of a route can do.
+/// The capabilities of a route's model.
 pub fn model_info(
     cx: &AppContext,
     config: &Arc<Config>,
@@ -276,7 +276,7 @@ fn tool_choice(options: &TurnOptions, config: &Config, platform: &str) -> ToolCh
     }
 }
 
-/// What the conversations of this process share: MCP servers, and where commands run.
+/// Resources shared by the conversations of this process: MCP servers and the command environment.
 pub fn shared_resources(
     options: &TurnOptions,
     cx: &AppContext,
@@ -292,7 +292,7 @@ fn resources(
     mode: ConversationMode,
 ) -> SharedResources {
     let choice = tool_choice(options, config, "cli");
-    let mcp = Mcp::for_chat(
+    let mcp = McpServers::for_chat(
         cx,
         config,
         &choice,
@@ -300,7 +300,7 @@ fn resources(
         mode == ConversationMode::Repl,
     );
     let judge = router(cx, config, overrides(options));
-    let commands = Commands::for_chat(cx, config, judge);
+    let commands = CommandEnvironment::for_chat(cx, config, judge);
     SharedResources {
         store: None,
         mcp,

@@ -274,7 +274,7 @@ pub(crate) enum Command {
     /// Back up everything to a zip file
     Backup(commands::backup::BackupArgs),
     /// Restore from a backup
-    Import(commands::import::ImportArgs),
+    Import(commands::import::HomeImportArgs),
     /// Update hermes, or roll back
     Update(commands::update::UpdateArgs),
     /// Uninstall hermes

@@ -1,7 +1,7 @@
 //! Choosing at a terminal: a list with arrows and a filter, where the terminal can show one.
 
 use hermes_tui::picker::{PickerEnd, show_panel};
-use hermes_tui::port::{CLOSED, Group, Mark, Panel, PanelAsk, PanelKey, PanelRow};
+use hermes_tui::port::{CLOSED, Panel, PanelGroup, PanelKey, PanelRequest, PanelRow, RowMark};
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
@@ -16,7 +16,7 @@ pub(crate) fn can_show(cx: &Context) -> bool {
 pub(crate) fn show(
     cx: &Context,
     panel: Panel,
-    act: impl FnMut(PanelAsk) -> Option<Panel>,
+    act: impl FnMut(PanelRequest) -> Option<Panel>,
 ) -> Outcome {
     let shown = wiring::runtime()?.block_on(show_panel(panel, cx.out.color, act));
     match shown {
@@ -27,7 +27,7 @@ pub(crate) fn show(
 }
 
 /// Shows a list until something is done in it. `None`: the person went back.
-pub(crate) fn pick(cx: &Context, panel: Panel) -> Result<Option<PanelAsk>, Failure> {
+pub(crate) fn pick(cx: &Context, panel: Panel) -> Result<Option<PanelRequest>, Failure> {
     let mut chosen = None;
     show(cx, panel, |ask| {
         chosen = (ask.action != CLOSED).then_some(ask);
@@ -46,9 +46,9 @@ pub(crate) fn word(
     let rows = words.iter().map(|(word, about)| PanelRow {
         id: (*word).to_owned(),
         mark: if *word == now {
-            Mark::Current
+            RowMark::Current
         } else {
-            Mark::None
+            RowMark::None
         },
         cells: vec![(*word).to_owned(), (*about).to_owned()],
         ..PanelRow::default()
@@ -56,7 +56,7 @@ pub(crate) fn word(
     let panel = Panel {
         id: "words".to_owned(),
         title: title.to_owned(),
-        groups: vec![Group {
+        groups: vec![PanelGroup {
             title: String::new(),
             rows: rows.collect(),
         }],
@@ -87,7 +87,7 @@ pub(crate) fn checklist(
     let panel = |rows| Panel {
         id: "checklist".to_owned(),
         title: title.to_owned(),
-        groups: vec![Group {
+        groups: vec![PanelGroup {
             title: String::new(),
             rows,
         }],
@@ -131,7 +131,7 @@ pub(crate) fn checklist(
 pub(crate) fn switched(name: &str, about: &str, on: bool) -> PanelRow {
     PanelRow {
         id: name.to_owned(),
-        mark: if on { Mark::Good } else { Mark::Off },
+        mark: if on { RowMark::Good } else { RowMark::Off },
         cells: vec![
             if on { "[x]" } else { "[ ]" }.to_owned(),
             name.to_owned(),

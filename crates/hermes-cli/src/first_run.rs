@@ -19,9 +19,9 @@ use hermes_models::router::Overrides;
 
 use crate::args::TurnArgs;
 use crate::commands::Context;
-use crate::commands::model::local::Row;
-use crate::commands::model::{self, Picked, SetArgs};
-use crate::commands::setup::keys::{self, Pasted};
+use crate::commands::model::local::LocalModelRow;
+use crate::commands::model::{self, PickedModel, SetArgs};
+use crate::commands::setup::keys::{self, PastedKey};
 use crate::exit::{Exit, Failure};
 use crate::{prompt, wiring};
 
@@ -125,7 +125,7 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
         );
         match prompt::key(&question, &['y', 'm', 'k', 'u', 'q'])? {
             Some('m') => {
-                if let Some(Picked { choice, key }) = model::pick(cx)? {
+                if let Some(PickedModel { choice, key }) = model::pick(cx)? {
                     return settle(cx, config, &choice, key);
                 }
             }
@@ -135,7 +135,7 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
                 }
             }
             Some('u') => {
-                if let Some(Picked { choice, key }) = model::endpoint::ask(cx, None)? {
+                if let Some(PickedModel { choice, key }) = model::endpoint::ask(cx, None)? {
                     return settle(cx, config, &choice, key);
                 }
             }
@@ -171,12 +171,12 @@ fn nothing_found(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
                 }
             }
             Some('u') => {
-                if let Some(Picked { choice, key }) = model::endpoint::ask(cx, None)? {
+                if let Some(PickedModel { choice, key }) = model::endpoint::ask(cx, None)? {
                     return settle(cx, config, &choice, key);
                 }
             }
             Some('m') => {
-                if let Some(Picked { choice, key }) = model::pick(cx)? {
+                if let Some(PickedModel { choice, key }) = model::pick(cx)? {
                     return settle(cx, config, &choice, key);
                 }
             }
@@ -190,7 +190,7 @@ fn nothing_found(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
 }
 
 /// The built-in model as the config names it, or why it cannot be offered.
-fn built_in(settings: &LocalModelSettings, program_there: bool) -> Result<Row, String> {
+fn built_in(settings: &LocalModelSettings, program_there: bool) -> Result<LocalModelRow, String> {
     let weights = settings
         .weights(&settings.default_name())
         .map_err(|error| error.to_string())?;
@@ -204,7 +204,7 @@ fn built_in(settings: &LocalModelSettings, program_there: bool) -> Result<Row, S
     }
 }
 
-fn hindrance(row: &Row, program_there: bool) -> Option<String> {
+fn hindrance(row: &LocalModelRow, program_there: bool) -> Option<String> {
     if !program_there {
         return Some(program::HOW_TO_GET.to_owned());
     }
@@ -222,14 +222,14 @@ fn hindrance(row: &Row, program_there: bool) -> Option<String> {
 }
 
 /// A model that could be used.
-struct Offer {
+struct LocalModelOffer {
     server: LocalServer,
     base_url: String,
     model: String,
 }
 
 /// The first model of the first server that is meant for talking; one that is loaded goes first.
-fn best(found: &[LocalServerInfo]) -> Option<Offer> {
+fn best(found: &[LocalServerInfo]) -> Option<LocalModelOffer> {
     let talks = |name: &str| {
         let name = name.to_lowercase();
         !["embed", "rerank", "whisper"]
@@ -246,7 +246,7 @@ fn best(found: &[LocalServerInfo]) -> Option<Offer> {
             .find(|model| model.loaded == Some(true))
             .or(first)
             .or_else(|| server.models.iter().find(|model| talks(&model.id)))?;
-        Some(Offer {
+        Some(LocalModelOffer {
             server: server.server,
             base_url: server.base_url.clone(),
             model: chosen.id.clone(),
@@ -341,7 +341,7 @@ fn address(base_url: &str) -> &str {
 fn propose(
     cx: &Context,
     config: &Arc<Config>,
-    offer: &Offer,
+    offer: &LocalModelOffer,
     probe: Option<LocalProbe>,
 ) -> Result<Option<Context>, Failure> {
     let (provider, base_url) = model::provider_of(offer.server, &offer.base_url);
@@ -360,7 +360,7 @@ fn propose(
         );
         match prompt::key(&question, &['y', 'm', 'k', 'u', 'q'])? {
             Some('m') => {
-                if let Some(Picked { choice, key }) = model::pick(cx)? {
+                if let Some(PickedModel { choice, key }) = model::pick(cx)? {
                     return settle(cx, config, &choice, key);
                 }
             }
@@ -370,7 +370,7 @@ fn propose(
                 }
             }
             Some('u') => {
-                if let Some(Picked { choice, key }) = model::endpoint::ask(cx, None)? {
+                if let Some(PickedModel { choice, key }) = model::endpoint::ask(cx, None)? {
                     return settle(cx, config, &choice, key);
                 }
             }
@@ -411,7 +411,7 @@ fn settle(
     cx: &Context,
     config: &Arc<Config>,
     choice: &SetArgs,
-    key: Option<Pasted>,
+    key: Option<PastedKey>,
 ) -> Result<Option<Context>, Failure> {
     let standing = try_out(cx, config, choice, key.as_ref(), None)?;
     cx.out.error(format!("{}: {standing}", choice.model));
@@ -427,7 +427,7 @@ fn try_out(
     cx: &Context,
     config: &Arc<Config>,
     choice: &SetArgs,
-    key: Option<&Pasted>,
+    key: Option<&PastedKey>,
     window: Option<u32>,
 ) -> Result<String, Failure> {
     let overrides = Overrides {

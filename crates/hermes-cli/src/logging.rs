@@ -28,14 +28,14 @@ const GATEWAY_TARGETS: [&str; 5] = [
 
 /// `logging`, as it is used here.
 #[derive(Clone, Copy, Debug)]
-struct Rules {
+struct LogRules {
     level: LevelFilter,
     rotate_at: u64,
     keep: u32,
 }
 
-impl Rules {
-    fn of(logging: &Logging) -> Self {
+impl LogRules {
+    fn from_config(logging: &Logging) -> Self {
         Self {
             level: match logging.level.trim().to_ascii_lowercase().as_str() {
                 "debug" => LevelFilter::DEBUG,
@@ -57,7 +57,7 @@ pub(crate) fn start(cx: &crate::commands::Context) {
 
 /// The same with settings that were read already.
 pub(crate) fn start_as(dir: &Path, logging: &Logging) {
-    begin(dir, Rules::of(logging), false, 0);
+    begin(dir, LogRules::from_config(logging), false, 0);
 }
 
 /// The same for the gateway, which has a log of its own. `verbose`: how much is said on stderr.
@@ -67,12 +67,12 @@ pub(crate) fn start_gateway(cx: &crate::commands::Context, verbose: u8) {
 }
 
 /// A file that cannot be read is somebody else's to complain about.
-fn rules(cx: &crate::commands::Context) -> Rules {
+fn rules(cx: &crate::commands::Context) -> LogRules {
     let logging = cx.load_config().map(|loaded| loaded.config.logging);
-    Rules::of(&logging.unwrap_or_default())
+    LogRules::from_config(&logging.unwrap_or_default())
 }
 
-fn begin(dir: &Path, rules: Rules, gateway: bool, verbose: u8) {
+fn begin(dir: &Path, rules: LogRules, gateway: bool, verbose: u8) {
     let file = |name: &str| LogFile::new(dir.join(name), rules);
     let layer = FileLayer {
         agent: file("agent.log"),
@@ -148,11 +148,11 @@ impl Visit for LineBuilder {
 
 struct LogFile {
     path: PathBuf,
-    rules: Rules,
-    state: Mutex<State>,
+    rules: LogRules,
+    state: Mutex<LogFileState>,
 }
 
-enum State {
+enum LogFileState {
     Closed,
     Open {
         file: File,
@@ -163,11 +163,11 @@ enum State {
 }
 
 impl LogFile {
-    fn new(path: PathBuf, rules: Rules) -> Self {
+    fn new(path: PathBuf, rules: LogRules) -> Self {
         Self {
             path,
             rules,
-            state: Mutex::new(State::Closed),
+            state: Mutex::new(LogFileState::Closed),
         }
     }
 
@@ -175,19 +175,19 @@ impl LogFile {
     fn write(&self, line: &str) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // A process may live for months: it rotates while it runs.
-        if matches!(*state, State::Open { bytes, .. } if bytes > self.rules.rotate_at) {
-            *state = State::Closed;
+        if matches!(*state, LogFileState::Open { bytes, .. } if bytes > self.rules.rotate_at) {
+            *state = LogFileState::Closed;
         }
-        if matches!(*state, State::Closed) {
-            *state = self.open().unwrap_or(State::Failed);
+        if matches!(*state, LogFileState::Closed) {
+            *state = self.open().unwrap_or(LogFileState::Failed);
         }
-        if let State::Open { file, bytes } = &mut *state {
+        if let LogFileState::Open { file, bytes } = &mut *state {
             let _ = file.write_all(line.as_bytes());
             *bytes += line.len() as u64;
         }
     }
 
-    fn open(&self) -> Option<State> {
+    fn open(&self) -> Option<LogFileState> {
         std::fs::create_dir_all(self.path.parent()?).ok()?;
         let mut bytes = std::fs::metadata(&self.path).map_or(0, |meta| meta.len());
         if bytes > self.rules.rotate_at {
@@ -200,7 +200,7 @@ impl LogFile {
             .mode(0o600)
             .open(&self.path)
             .ok()?;
-        Some(State::Open { file, bytes })
+        Some(LogFileState::Open { file, bytes })
     }
 
     fn rotate(&self) {
@@ -227,8 +227,8 @@ mod tests {
 
     const ROTATE_AT: u64 = 5 * 1024 * 1024;
 
-    fn usual() -> Rules {
-        Rules::of(&Logging::default())
+    fn usual() -> LogRules {
+        LogRules::from_config(&Logging::default())
     }
 
     #[test]

@@ -107,8 +107,8 @@ fn run(cli: Cli, out: Output) -> Outcome {
         opened => opened?,
     };
     match cli.command {
-        None => converse(chat::Request::from_cli(cli.oneshot, cli.turn), cx),
-        Some(Command::Chat(args)) => converse(chat::Request::from_chat(args), cx),
+        None => converse(chat::ChatRequest::from_cli(cli.oneshot, cli.turn), cx),
+        Some(Command::Chat(args)) => converse(chat::ChatRequest::from_chat(args), cx),
         Some(Command::Sessions(args)) => commands::sessions::run(*args, &cx),
         Some(Command::Config(args)) => commands::config::run(args, &cx),
         Some(Command::Setup(args)) => commands::setup::run(&args, &cx),
@@ -145,7 +145,7 @@ fn run(cli: Cli, out: Output) -> Outcome {
 }
 
 /// A chat at a terminal may be the first one.
-fn converse(mut request: chat::Request, cx: Context) -> Outcome {
+fn converse(mut request: chat::ChatRequest, cx: Context) -> Outcome {
     first_run::local(request.turn_mut(), &cx)?;
     let cx = match request.at_terminal(&cx) {
         Some(turn) => first_run::before_chat(turn, cx)?,

@@ -1,7 +1,7 @@
 //! Where results and remarks go: results to stdout, everything else to stderr.
 //!
-//! Nothing that others wrote has power over a terminal: whatever is written here loses its control
-//! characters on the way out, and only styles that were put in by [`Output::styled`] become sequences.
+//! Untrusted text must not control the terminal: all output loses its control characters, and only
+//! styles from [`Output::styled`] become escape sequences.
 
 use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
@@ -28,7 +28,7 @@ pub(crate) struct Output {
     pub(crate) stderr_tty: bool,
     pub(crate) color: bool,
     pub(crate) quiet: bool,
-    /// No sequence of ours goes to the terminal: `--plain`, or one that understands none.
+    /// No escape sequences: `--plain`, or an unsupported terminal.
     pub(crate) plain: bool,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Output {
     reason = "whoever writes must hold the streams, even where no setting matters"
 )]
 impl Output {
-    /// `plain`: lines without colour and without control sequences were asked for.
+    /// `plain`: no colour and no control sequences.
     pub(crate) fn detect(choice: ColorChoice, quiet: bool, plain: bool) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let stdout_tty = io::stdout().is_terminal();
@@ -61,7 +61,7 @@ impl Output {
         }
     }
 
-    /// Columns of the terminal that results go to; elsewhere 80.
+    /// Columns of the output terminal; 80 without one.
     pub(crate) fn width(self) -> usize {
         if !self.stdout_tty {
             return 80;
@@ -84,7 +84,7 @@ impl Output {
         self.line(text)
     }
 
-    /// What others wrote, as it may go to where results go.
+    /// Untrusted text, made safe for the output.
     pub(crate) fn safe(self, text: &str) -> Cow<'_, str> {
         harmless(text)
     }
@@ -118,7 +118,7 @@ impl Output {
         out.write_all(b"\n")
     }
 
-    /// One JSON value on one line, shown at once.
+    /// One JSON value on one line, flushed.
     pub(crate) fn json_line(self, value: &impl Serialize) -> io::Result<()> {
         let text = serde_json::to_string(value)?;
         let mut out = io::stdout().lock();
@@ -134,21 +134,21 @@ impl Output {
         }
     }
 
-    /// Whether a line can take the place of the one before: see [`Self::transient`].
+    /// Whether lines can be replaced: see [`Self::transient`].
     pub(crate) fn replaces_lines(self) -> bool {
         self.stderr_tty && !self.plain
     }
 
-    /// A remark that the next one replaces, on a terminal; an empty one takes it away. Silenced by
-    /// `--quiet`, and while somebody else owns the terminal.
+    /// A remark that the next one replaces, on a terminal; an empty one removes it. Silenced by
+    /// `--quiet`, and while the terminal is held.
     pub(crate) fn transient(self, text: &str) {
         if !self.quiet && !self.plain && held().is_none() {
-            // Nowhere is left to complain if stderr is gone.
+            // If stderr is gone, the error cannot be reported.
             let _ = write!(io::stderr().lock(), "\r\x1b[K{}", outgoing(text));
         }
     }
 
-    /// Something the person must see, on stderr.
+    /// An important message, on stderr.
     pub(crate) fn error(self, text: impl AsRef<str>) {
         if let Some(held) = &mut *held() {
             if held.len() < HELD {
@@ -156,7 +156,7 @@ impl Output {
             }
             return;
         }
-        // Nowhere is left to complain if stderr is gone.
+        // If stderr is gone, the error cannot be reported.
         let _ = writeln!(io::stderr().lock(), "{}", outgoing(text.as_ref()));
     }
 
@@ -213,12 +213,12 @@ impl HostProcess for Output {
     }
 }
 
-/// stderr for whoever writes piece by piece. Like everything here it lets no sequence through; the few
-/// that are ours go through [`Self::own`].
+/// stderr as a writer. Removes escape sequences like everything here; our own go through
+/// [`Self::own`].
 pub(crate) struct SafeStderr;
 
 impl SafeStderr {
-    /// A sequence of ours: the bell, a key that rubs out.
+    /// One of our own sequences: bell, erase.
     pub(crate) fn own(sequence: &'static str, times: usize) -> io::Result<()> {
         let mut err = io::stderr().lock();
         err.write_all(sequence.repeat(times).as_bytes())?;
@@ -247,22 +247,22 @@ fn held() -> MutexGuard<'static, Option<Vec<String>>> {
     REMARKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As long as it lives, somebody else owns the terminal: what would go to stderr is kept.
-pub(crate) struct Hold(());
+/// While this exists, the terminal is in use, and output to stderr is buffered.
+pub(crate) struct StderrHold(());
 
-impl Hold {
+impl StderrHold {
     pub(crate) fn new() -> Self {
         held().get_or_insert_default();
         Self(())
     }
 
-    /// What was said since the last time.
+    /// The buffered output.
     pub(crate) fn take() -> Vec<String> {
         held().as_mut().map(std::mem::take).unwrap_or_default()
     }
 }
 
-impl Drop for Hold {
+impl Drop for StderrHold {
     fn drop(&mut self) {
         for text in held().take().unwrap_or_default() {
             let _ = writeln!(io::stderr().lock(), "{}", outgoing(&text));
@@ -270,7 +270,7 @@ impl Drop for Hold {
     }
 }
 
-/// Stand around a style until it goes out, with a word in between that nobody else knows.
+/// Markers around a style until it is written, with a random key in between.
 const STYLE: char = '\u{10fffd}';
 const STYLE_END: char = '\u{10fffc}';
 
@@ -279,7 +279,7 @@ fn style_mark() -> &'static str {
     MARK.get_or_init(|| format!("{:016x};", RandomState::new().build_hasher().finish()))
 }
 
-/// Text on its way out: styles of ours become sequences, everything else is [`harmless`].
+/// Renders text: our styles become sequences, everything else is made [`harmless`].
 fn outgoing(text: &str) -> Cow<'_, str> {
     if !text.contains(STYLE) {
         return harmless(text);
@@ -307,7 +307,7 @@ fn outgoing(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// JSON whose strings hold no control character raw. The serialiser leaves some of them.
+/// JSON without raw control characters; the serialiser leaves some of them.
 fn ascii_controls(json: &str) -> Cow<'_, str> {
     let drives = |ch: char| (ch.is_control() && ch != '\n') || reorders(ch);
     if !json.contains(drives) {

@@ -18,13 +18,13 @@ use crate::output::SafeStderr;
 
 /// What the person did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum PromptAnswer {
     Line(String),
     /// Esc, or the word "back".
     Back,
 }
 
-impl Answer {
+impl PromptAnswer {
     /// The line; going back is as good as nothing typed.
     pub(crate) fn or_empty(self) -> String {
         match self {
@@ -38,44 +38,44 @@ impl Answer {
 const SEQUENCE: Duration = Duration::from_millis(40);
 
 /// Asks for a line.
-pub(crate) fn line(question: &str) -> Result<Answer, Failure> {
+pub(crate) fn line(question: &str) -> Result<PromptAnswer, Failure> {
     let answer = read(question, true)?;
     Ok(match answer {
-        Answer::Line(line) if line.trim().eq_ignore_ascii_case("back") => Answer::Back,
-        Answer::Line(line) => Answer::Line(line.trim().to_owned()),
-        Answer::Back => Answer::Back,
+        PromptAnswer::Line(line) if line.trim().eq_ignore_ascii_case("back") => PromptAnswer::Back,
+        PromptAnswer::Line(line) => PromptAnswer::Line(line.trim().to_owned()),
+        PromptAnswer::Back => PromptAnswer::Back,
     })
 }
 
 /// Asks for something that must not be seen: a star for each character.
-pub(crate) fn secret(question: &str) -> Result<Answer, Failure> {
+pub(crate) fn secret(question: &str) -> Result<PromptAnswer, Failure> {
     let answer = read(question, false)?;
     Ok(match answer {
-        Answer::Line(line) => Answer::Line(line.trim().to_owned()),
-        Answer::Back => Answer::Back,
+        PromptAnswer::Line(line) => PromptAnswer::Line(line.trim().to_owned()),
+        PromptAnswer::Back => PromptAnswer::Back,
     })
 }
 
 /// Asks for one key out of `keys`; Enter gives the first of them. `None`: Esc.
 pub(crate) fn key(question: &str, keys: &[char]) -> Result<Option<char>, Failure> {
-    let keyboard = Keyboard::open()?;
+    let keyboard = RawKeyboard::open()?;
     show(question)?;
     loop {
         let chosen = match keyboard.next()? {
-            Key::Enter => keys.first().copied(),
-            Key::Char(ch) => keys
+            PromptKey::Enter => keys.first().copied(),
+            PromptKey::Char(ch) => keys
                 .iter()
                 .copied()
                 .find(|key| key.eq_ignore_ascii_case(&ch)),
-            Key::Escape => {
+            PromptKey::Escape => {
                 show("\n")?;
                 return Ok(None);
             }
-            Key::Interrupt | Key::End => {
+            PromptKey::Interrupt | PromptKey::End => {
                 show("\n")?;
                 return Err(Failure::silent(Exit::Interrupted));
             }
-            Key::Erase | Key::EraseAll | Key::Other => None,
+            PromptKey::Erase | PromptKey::EraseAll | PromptKey::Other => None,
         };
         if let Some(key) = chosen {
             show("\n")?;
@@ -94,29 +94,29 @@ pub(crate) fn confirm(question: &str, default: bool) -> Result<bool, Failure> {
     Ok(key(&format!("{question} {hint} "), &keys)? == Some('y'))
 }
 
-fn read(question: &str, shown: bool) -> Result<Answer, Failure> {
-    let keyboard = Keyboard::open()?;
+fn read(question: &str, shown: bool) -> Result<PromptAnswer, Failure> {
+    let keyboard = RawKeyboard::open()?;
     show(question)?;
     let mut line = String::new();
     loop {
         match keyboard.next()? {
-            Key::Enter => {
+            PromptKey::Enter => {
                 show("\n")?;
-                return Ok(Answer::Line(line));
+                return Ok(PromptAnswer::Line(line));
             }
-            Key::Escape => {
+            PromptKey::Escape => {
                 show("\n")?;
-                return Ok(Answer::Back);
+                return Ok(PromptAnswer::Back);
             }
-            Key::Interrupt => {
-                show("\n")?;
-                return Err(Failure::silent(Exit::Interrupted));
-            }
-            Key::End if line.is_empty() => {
+            PromptKey::Interrupt => {
                 show("\n")?;
                 return Err(Failure::silent(Exit::Interrupted));
             }
-            Key::Char(ch) => {
+            PromptKey::End if line.is_empty() => {
+                show("\n")?;
+                return Err(Failure::silent(Exit::Interrupted));
+            }
+            PromptKey::Char(ch) => {
                 line.push(ch);
                 let mut bytes = [0; 4];
                 show(if shown {
@@ -125,23 +125,23 @@ fn read(question: &str, shown: bool) -> Result<Answer, Failure> {
                     "*"
                 })?;
             }
-            Key::Erase => {
+            PromptKey::Erase => {
                 if let Some(ch) = line.pop() {
                     rub_out(ch, shown)?;
                 }
             }
-            Key::EraseAll => {
+            PromptKey::EraseAll => {
                 while let Some(ch) = line.pop() {
                     rub_out(ch, shown)?;
                 }
             }
-            Key::End | Key::Other => {}
+            PromptKey::End | PromptKey::Other => {}
         }
     }
 }
 
 /// A line beside the questions.
-pub(crate) fn say(text: &str) -> Result<(), Failure> {
+pub(crate) fn print_line(text: &str) -> Result<(), Failure> {
     show(&format!("{text}\n"))
 }
 
@@ -161,7 +161,7 @@ fn show(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-enum Key {
+enum PromptKey {
     Char(char),
     Enter,
     Erase,
@@ -174,11 +174,11 @@ enum Key {
 }
 
 /// The keyboard, read key by key until this is dropped.
-struct Keyboard {
+struct RawKeyboard {
     before: Termios,
 }
 
-impl Keyboard {
+impl RawKeyboard {
     fn open() -> Result<Self, Failure> {
         let failed = |error: rustix::io::Errno| {
             Failure::failed(format!("the terminal cannot be read: {error}"))
@@ -198,24 +198,24 @@ impl Keyboard {
         clippy::unused_self,
         reason = "the modes belong to the terminal, not to this"
     )]
-    fn next(&self) -> Result<Key, Failure> {
+    fn next(&self) -> Result<PromptKey, Failure> {
         let Some(first) = byte()? else {
-            return Ok(Key::End);
+            return Ok(PromptKey::End);
         };
         Ok(match first {
-            b'\r' | b'\n' => Key::Enter,
-            0x03 => Key::Interrupt,
-            0x04 => Key::End,
-            0x08 | 0x7f => Key::Erase,
-            0x15 | 0x17 => Key::EraseAll,
+            b'\r' | b'\n' => PromptKey::Enter,
+            0x03 => PromptKey::Interrupt,
+            0x04 => PromptKey::End,
+            0x08 | 0x7f => PromptKey::Erase,
+            0x15 | 0x17 => PromptKey::EraseAll,
             0x1b => sequence()?,
-            0x00..=0x1f => Key::Other,
-            _ => character(first)?.map_or(Key::Other, Key::Char),
+            0x00..=0x1f => PromptKey::Other,
+            _ => character(first)?.map_or(PromptKey::Other, PromptKey::Char),
         })
     }
 }
 
-impl Drop for Keyboard {
+impl Drop for RawKeyboard {
     fn drop(&mut self) {
         // A terminal that went away needs no mending.
         let _ = tcsetattr(stdin(), OptionalActions::Now, &self.before);
@@ -255,12 +255,12 @@ fn more_follows() -> bool {
 
 /// Esc alone, or the sequence of a key that means nothing here. The markers around a paste are such
 /// sequences, too.
-fn sequence() -> Result<Key, Failure> {
+fn sequence() -> Result<PromptKey, Failure> {
     if !more_follows() {
-        return Ok(Key::Escape);
+        return Ok(PromptKey::Escape);
     }
     if !matches!(byte()?, Some(b'[' | b'O')) {
-        return Ok(Key::Other);
+        return Ok(PromptKey::Other);
     }
     while more_follows() {
         match byte()? {
@@ -268,7 +268,7 @@ fn sequence() -> Result<Key, Failure> {
             Some(_) => {}
         }
     }
-    Ok(Key::Other)
+    Ok(PromptKey::Other)
 }
 
 /// The character that begins with `first`.

@@ -1,5 +1,6 @@
-//! How other programs of the same home reach a running gateway: one JSON object per line, over loopback, with a
-//! token that stands in a file which only the owner can read and no sandboxed command sees.
+//! How other programs of the same home reach a running gateway: one JSON object per line over
+//! loopback, with a token from a file that only the owner can read and that sandboxed commands
+//! cannot see.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use hermes_config::fs::write_atomic;
 use hermes_core::bytes::{hex, same};
 use hermes_core::store::StoreError;
 use hermes_core::task;
-use hermes_platforms::{PostError, Posting, Voice};
+use hermes_platforms::{MirrorRole, PostError, Posting};
 use hermes_store::db::delivery::Target;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -23,26 +24,26 @@ use crate::gateway::Gateway;
 use crate::turn::OwnerDecision;
 
 const FILE: &str = "gateway_control.json";
-/// Longest request and answer.
+/// Maximum size of a request or an answer.
 const LONGEST: u64 = 1 << 20;
-/// Requests at once.
+/// Concurrent requests.
 const REQUESTS: usize = 16;
-/// For the request to come, and for a client to take the answer.
+/// Timeout for receiving a request and for sending the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What a gateway may take.
+/// Timeout for an answer of the gateway.
 const ANSWER: Duration = Duration::from_mins(1);
-/// How long a message waits for a turn of its chat to end.
+/// How long a message waits for a running turn of its chat.
 const MIRROR: Duration = Duration::from_secs(2);
 
-/// Where the gateway of a home listens, and the proof that one may ask.
+/// The port of a home's gateway and the token that authorizes requests.
 #[derive(Clone, Serialize, Deserialize)]
-struct Address {
+struct ControlAddress {
     port: u16,
     token: String,
     pid: u32,
 }
 
-/// What is asked of a gateway.
+/// A request to a gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum ControlRequest {
@@ -55,25 +56,25 @@ pub enum ControlRequest {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Envelope {
+struct ControlEnvelope {
     token: String,
     #[serde(flatten)]
     request: ControlRequest,
 }
 
-/// Why a gateway gave no answer.
+/// Why there is no answer from a gateway.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     #[error("no gateway is running on this home: hermes gateway start")]
     NoGateway,
-    /// It said so.
+    /// The gateway refused the request.
     #[error("{0}")]
     Refused(String),
     #[error("the gateway cannot be asked: {0}")]
     Broken(String),
 }
 
-/// Asks the gateway of a home.
+/// Sends a request to the gateway of a home.
 pub async fn ask(home: &Path, request: ControlRequest) -> Result<Value, ControlError> {
     let text = match tokio::fs::read(home.join(FILE)).await {
         Ok(text) => text,
@@ -82,12 +83,12 @@ pub async fn ask(home: &Path, request: ControlRequest) -> Result<Value, ControlE
         }
         Err(error) => return Err(ControlError::Broken(format!("{FILE}: {error}"))),
     };
-    // A gateway that is just being started writes it whole.
-    let address: Address = serde_json::from_slice(&text)
+    // A starting gateway writes the file atomically.
+    let address: ControlAddress = serde_json::from_slice(&text)
         .map_err(|error| ControlError::Broken(format!("{FILE}: {error}")))?;
     let asking = async {
         let mut stream = TcpStream::connect(("127.0.0.1", address.port)).await?;
-        let envelope = Envelope {
+        let envelope = ControlEnvelope {
             token: address.token,
             request,
         };
@@ -100,7 +101,7 @@ pub async fn ask(home: &Path, request: ControlRequest) -> Result<Value, ControlE
     };
     let answer = match tokio::time::timeout(ANSWER, asking).await {
         Ok(Ok(answer)) => answer,
-        // It was killed, and the file is all that is left of it.
+        // The gateway was killed and left its file behind.
         Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
             return Err(ControlError::NoGateway);
         }
@@ -115,7 +116,7 @@ pub async fn ask(home: &Path, request: ControlRequest) -> Result<Value, ControlE
     }
 }
 
-/// The side of the gateway. Its address is known to others from here on, until it is dropped.
+/// The server side. Its address file exists until this is dropped.
 pub struct GatewayControl {
     listener: TcpListener,
     token: String,
@@ -126,13 +127,13 @@ impl GatewayControl {
     pub async fn bind(home: &Path) -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let token = hex(&rand::random::<[u8; 32]>());
-        let address = Address {
+        let address = ControlAddress {
             port: listener.local_addr()?.port(),
             token: token.clone(),
             pid: std::process::id(),
         };
         let path = home.join(FILE);
-        // Never with the rights of a file that somebody else left there.
+        // Never keep the permissions of a file that was there before.
         let _ = std::fs::remove_file(&path);
         write_atomic(&path, &serde_json::to_vec(&address)?, 0o600)?;
         Ok(Self {
@@ -142,7 +143,7 @@ impl GatewayControl {
         })
     }
 
-    /// Until cancelled; what is being answered then is answered.
+    /// Serves until cancelled; requests in progress are completed.
     pub async fn serve(self, gateway: Gateway, cancel: CancellationToken) {
         let room = Arc::new(Semaphore::new(REQUESTS));
         let tasks = TaskTracker::new();
@@ -159,7 +160,8 @@ impl GatewayControl {
                     continue;
                 }
             };
-            // One too many is let go: whoever has no token must not keep others out for long.
+            // Connections over the limit are dropped: a client without a token must not block
+            // others for long.
             let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
                 continue;
             };
@@ -182,10 +184,10 @@ impl GatewayControl {
 
 impl Drop for GatewayControl {
     fn drop(&mut self) {
-        // Another gateway may have taken the place.
+        // Another gateway may have written the file since.
         let ours = std::fs::read(&self.path)
             .ok()
-            .and_then(|text| serde_json::from_slice::<Address>(&text).ok())
+            .and_then(|text| serde_json::from_slice::<ControlAddress>(&text).ok())
             .is_some_and(|address| address.token == self.token);
         if ours {
             let _ = std::fs::remove_file(&self.path);
@@ -199,11 +201,11 @@ async fn answer(stream: TcpStream, token: &str, gateway: &Gateway) -> Result<(),
     let mut input = BufReader::new(input.take(LONGEST));
     let read = input.read_until(b'\n', &mut line);
     tokio::time::timeout(PATIENCE, read).await??;
-    let answer = match serde_json::from_slice::<Envelope>(&line) {
-        // Nothing is said to whoever cannot prove anything.
+    let answer = match serde_json::from_slice::<ControlEnvelope>(&line) {
+        // Clients without a valid token get no answer.
         Ok(envelope) if !same(envelope.token.as_bytes(), token.as_bytes()) => return Ok(()),
         Err(_) => return Ok(()),
-        Ok(envelope) => match carry_out(envelope.request, gateway).await {
+        Ok(envelope) => match execute(envelope.request, gateway).await {
             Ok(value) => json!({ "ok": value }),
             Err(why) => json!({ "error": why }),
         },
@@ -213,7 +215,7 @@ async fn answer(stream: TcpStream, token: &str, gateway: &Gateway) -> Result<(),
     output.shutdown().await
 }
 
-async fn carry_out(request: ControlRequest, gateway: &Gateway) -> Result<Value, String> {
+async fn execute(request: ControlRequest, gateway: &Gateway) -> Result<Value, String> {
     match request {
         ControlRequest::Send { target, message } => send(&target, message, gateway).await,
         ControlRequest::Permissions => {
@@ -227,7 +229,7 @@ async fn carry_out(request: ControlRequest, gateway: &Gateway) -> Result<Value, 
                         "tool": one.tool,
                         "text": one.text,
                         "session_key": one.session_key,
-                        "target": shown(&one.target),
+                        "target": target_text(&one.target),
                         "expires_at": one.expires_at,
                         "decisions": ["allow-once", "allow-always", "deny"],
                     })
@@ -265,11 +267,12 @@ async fn send(target: &str, message: String, gateway: &Gateway) -> Result<Value,
         id: format!("control-{:016x}", rand::random::<u64>()),
         target: target.clone(),
         text: message,
-        // A program's words may be a stranger's: they name no files of this machine.
+        // The text of a program is untrusted, so it must not refer to files of this machine.
         files: false,
-        mirror: Some(Voice::Assistant),
+        mirror: Some(MirrorRole::Assistant),
     };
-    // The transcript of the chat learns of it, unless a turn is in the way: that may be waiting for a person.
+    // The message is added to the chat's transcript unless a turn is running, which may be waiting
+    // for a person.
     let sent = if let Ok(sent) = tokio::time::timeout(MIRROR, post.send(posting.clone())).await {
         sent
     } else {
@@ -278,18 +281,18 @@ async fn send(target: &str, message: String, gateway: &Gateway) -> Result<Value,
             ..posting
         };
         match post.send(bare).await {
-            // The first attempt had stored it.
+            // The first attempt stored it.
             Err(PostError::Store(StoreError::Ended(_))) => Ok(1),
             sent => sent,
         }
     };
     let chunks = sent.map_err(|error| error.to_string())?;
-    // Stored: it is delivered whatever happens, but perhaps not yet.
-    Ok(json!({"success": true, "target": shown(&target), "messages": chunks}))
+    // It is stored and will be delivered, perhaps later.
+    Ok(json!({"success": true, "target": target_text(&target), "messages": chunks}))
 }
 
-/// As it is named to `send_message`.
-fn shown(target: &Target) -> String {
+/// In the syntax of `send_message`.
+fn target_text(target: &Target) -> String {
     let thread = target.thread_id.as_ref().map(|id| format!(":{id}"));
     format!(
         "{}:{}{}",

@@ -1,4 +1,4 @@
-//! Everything together: platforms bring messages, messages become turns, turns become replies.
+//! The running gateway: platforms deliver messages, messages become turns, turns become replies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use hermes_core::BoxFuture;
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
 use hermes_core::task;
-use hermes_platforms::{Condition, Platform};
+use hermes_platforms::{Platform, PlatformCondition};
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Target};
 use serde::Serialize;
@@ -17,93 +17,93 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::authorize::pairing::Pairing;
-use crate::process::Machine;
-use crate::seats::Seats;
-use crate::session::{Index, IndexError};
+use crate::conversation_pool::ConversationPool;
+use crate::process::MachineProcesses;
+use crate::session::{SessionIndex, SessionIndexError};
 use crate::settings::GatewaySettings;
-use crate::spine::{Inbox, beat};
-pub use crate::turn::{DecisionError, Known, OpenPermission, OwnerDecision, Post};
-use crate::turn::{Hub, leaving, runner};
-use crate::voice::{Speaker, Transcriber};
+use crate::spine::{MessageInbox, beat};
+pub use crate::turn::{DecisionError, KnownChat, MessagePoster, OpenPermission, OwnerDecision};
+use crate::turn::{Hub, runner, shutdown};
+use crate::voice::{SpeechSynthesizer, Transcriber};
 
 mod supervise;
 
-/// Messages that platforms may have handed over and that are not stored yet.
+/// Capacity of the queue of messages that are not stored yet.
 const ARRIVALS: usize = 64;
-/// How long chats may take to put down what they hold when the gateway stops.
+/// How long chats may take to stop when the gateway stops.
 const ENDING: Duration = Duration::from_secs(5);
 const HOUSEKEEPING: Duration = Duration::from_hours(1);
 
-/// What the gateway is made of.
-pub struct Deps {
+/// The dependencies of the gateway.
+pub struct GatewayDeps {
     pub settings: Arc<GatewaySettings>,
     pub store: Store,
     pub delivery: Delivery,
-    /// How long delivery stays ours without a sign of life.
+    /// How long this process owns delivery without a heartbeat.
     pub lease: Duration,
     /// Shared with the API server and the scheduler: one conversation per session.
-    pub seats: Seats,
+    pub pool: ConversationPool,
     pub pairing: Pairing,
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
     pub transcriber: Option<Arc<dyn Transcriber>>,
-    pub speaker: Option<Arc<dyn Speaker>>,
-    pub calls: Calls,
+    pub speaker: Option<Arc<dyn SpeechSynthesizer>>,
+    pub callbacks: GatewayCallbacks,
 }
 
-/// What others do for the gateway.
+/// Callbacks that the host program provides.
 #[derive(Clone)]
-pub struct Calls {
-    /// Somebody asked for a restart in a chat, and was told that it comes.
+pub struct GatewayCallbacks {
+    /// A restart was requested in a chat, and the request was acknowledged.
     pub restart: Arc<dyn Fn(RestartRequest) + Send + Sync>,
-    /// Makes a platform (name, account) anew after it ended. `None`: it cannot be made.
-    pub remake: Remake,
-    /// Something happened (`session:start`, `agent:end`, …): for hooks. Must return at once.
-    pub happened: Arc<dyn Fn(&'static str, Value) + Send + Sync>,
+    /// Rebuilds a platform (name, account) after it ended; `None`: not possible.
+    pub rebuild: RebuildPlatform,
+    /// Reports an event (`session:start`, `agent:end`, …) to hooks. Must not block.
+    pub on_event: Arc<dyn Fn(&'static str, Value) + Send + Sync>,
 }
 
-impl Default for Calls {
+impl Default for GatewayCallbacks {
     fn default() -> Self {
         Self {
             restart: Arc::new(|_| {}),
-            remake: Arc::new(|_, _| None),
-            happened: Arc::new(|_, _| {}),
+            rebuild: Arc::new(|_, _| None),
+            on_event: Arc::new(|_, _| {}),
         }
     }
 }
 
-/// Makes a platform from its name and account.
-pub type Remake = Arc<dyn Fn(&str, &str) -> Option<Platform> + Send + Sync>;
+/// Builds a platform from its name and account.
+pub type RebuildPlatform = Arc<dyn Fn(&str, &str) -> Option<Platform> + Send + Sync>;
 
-/// Who asked for a restart, so that the next life can tell them that it is there.
+/// Where a restart was requested, so that the new process can report there that it is running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RestartRequest {
     pub platform: String,
     pub account: String,
     pub chat_id: String,
     pub thread_id: Option<String>,
-    /// The platform's id of the request. The same one again is not another request.
+    /// The platform's id of the request message; a repeated id is the same request.
     pub message_id: String,
 }
 
-/// How the gateway goes down, for the chats that are told.
+/// How the gateway stops, for the messages to chats.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Leaving {
-    /// It comes back at once.
+pub struct ShutdownNotice {
+    /// The gateway restarts immediately.
     pub restart: bool,
-    /// The chat that asked for it, and knows. Then it is no news for home channels.
-    pub asked: Option<Target>,
-    /// Home channels are told, too.
+    /// The chat that requested it and needs no message. Home channels are not notified then.
+    pub requested_by: Option<Target>,
+    /// Home channels are notified, too.
     pub homes: bool,
 }
 
-/// Something that runs beside the platforms: the API server, the scheduler.
-pub struct Task {
+/// A task that runs alongside the platforms: the API server, the scheduler.
+pub struct GatewayTask {
     pub name: String,
     pub run: BoxFuture<'static, ()>,
 }
 
-/// How the gateway is, at a glance.
+/// A summary of the gateway's state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GatewayStatus {
     pub platforms: Vec<PlatformStatus>,
@@ -115,7 +115,7 @@ pub struct GatewayStatus {
     pub chats: usize,
     /// Conversations that are open.
     pub conversations: usize,
-    /// No new turns are begun.
+    /// No new turns are started.
     pub draining: bool,
 }
 
@@ -124,13 +124,13 @@ pub struct PlatformStatus {
     pub name: String,
     pub account: String,
     #[serde(flatten)]
-    pub condition: Condition,
+    pub condition: PlatformCondition,
 }
 
-/// Why a gateway ended by itself.
+/// Why a gateway stopped without being asked to.
 #[derive(Debug, thiserror::Error)]
-pub enum Ended {
-    /// Another process delivers now, or the store is gone for good.
+pub enum GatewayError {
+    /// Another process owns delivery now, or the store is unusable.
     #[error("{0}")]
     Store(#[from] StoreError),
 }
@@ -144,11 +144,11 @@ pub struct Gateway {
 
 impl Gateway {
     /// Reads which chat is in which conversation; nothing runs yet.
-    pub async fn new(deps: Deps) -> Result<Self, IndexError> {
+    pub async fn new(deps: GatewayDeps) -> Result<Self, SessionIndexError> {
         let settings = &deps.settings;
         let dir = settings.home.sessions_dir();
         let (index, _) =
-            Index::open(deps.store.clone(), &dir, settings.write_sessions_json).await?;
+            SessionIndex::open(deps.store.clone(), &dir, settings.write_sessions_json).await?;
         let lease = deps.lease;
         Ok(Self {
             hub: Arc::new(Hub::new(deps, index)),
@@ -156,9 +156,9 @@ impl Gateway {
         })
     }
 
-    /// For whoever has something to say to a chat: jobs, webhooks.
-    pub fn post(&self) -> Post {
-        Post::new(Arc::clone(&self.hub))
+    /// Sends messages to chats on behalf of jobs and webhooks.
+    pub fn post(&self) -> MessagePoster {
+        MessagePoster::new(Arc::clone(&self.hub))
     }
 
     /// Permissions that turns wait for, oldest first.
@@ -166,7 +166,8 @@ impl Gateway {
         self.hub.open_permissions().await
     }
 
-    /// The owner of the machine decides, by whatever way they came: nobody else has the token for it.
+    /// The decision of the machine's owner; only the owner can read the token of the control
+    /// socket.
     pub async fn decide_permission(
         &self,
         id: &str,
@@ -180,12 +181,12 @@ impl Gateway {
         self.hub.status()
     }
 
-    /// Begins no new turns until it is let go on. What arrives meanwhile waits.
-    pub fn hold(&self, held: bool) {
+    /// While held, no new turns are started and arriving messages wait.
+    pub fn set_held(&self, held: bool) {
         self.hub.hold(held);
     }
 
-    /// Lets messages leave by these, although they do not run: for a command that ends soon.
+    /// Uses these platforms for sending only, without running them: for short-lived commands.
     pub fn connect(&self, platforms: &[Platform]) {
         for platform in platforms {
             let outbound = Arc::clone(&platform.outbound);
@@ -195,8 +196,8 @@ impl Gateway {
         }
     }
 
-    /// Sends what is owed. Returns when nothing more can be sent now, or after `patience`; what is
-    /// left stays owed.
+    /// Sends everything that is due. Returns when nothing more can be sent now, or after
+    /// `patience`; the rest stays stored.
     pub async fn send_owed(&self, patience: Duration) -> Result<(), StoreError> {
         let sending = async {
             while self.hub.outbox.pump().await?.due > 0 {}
@@ -206,15 +207,15 @@ impl Gateway {
         sent.unwrap_or(Ok(()))
     }
 
-    /// Begins no new turns, and tells the chats that the gateway goes down: before [`Self::drain`],
-    /// while the platforms still run. Takes a few seconds at most.
-    pub async fn leave(&self, leaving: &Leaving) {
+    /// Starts no new turns and notifies the chats that the gateway stops. Called before
+    /// [`Self::drain`], while the platforms still run. Takes a few seconds at most.
+    pub async fn announce_shutdown(&self, leaving: &ShutdownNotice) {
         self.hub.drain();
-        leaving::tell(&self.hub, leaving).await;
+        shutdown::announce(&self.hub, leaving).await;
     }
 
-    /// Begins no new turns and waits for those that run, up to `patience`. `false`: some still
-    /// run. They are taken up again by the next life.
+    /// Starts no new turns and waits for running ones, up to `patience`. `false`: some still run;
+    /// the next process resumes them.
     pub async fn drain(&self, patience: Duration) -> bool {
         self.hub.drain();
         tokio::time::timeout(patience, self.hub.quiet())
@@ -222,14 +223,14 @@ impl Gateway {
             .is_ok()
     }
 
-    /// Runs until cancelled. One that fails never disturbs another: a platform that ends or
-    /// panics is made anew after a pause.
+    /// Runs until cancelled. Platforms are isolated from each other: one that ends or panics is
+    /// rebuilt after a pause.
     pub async fn run(
         &self,
         platforms: Vec<Platform>,
-        tasks: Vec<Task>,
+        tasks: Vec<GatewayTask>,
         cancel: CancellationToken,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), GatewayError> {
         let hub = &self.hub;
         let stop = cancel.child_token();
         let running = TaskTracker::new();
@@ -245,7 +246,7 @@ impl Gateway {
             spawn(name, Box::pin(work));
         }
         drop(arrivals);
-        let inbox = Inbox::new(hub.delivery.clone(), hub.settings.sharing);
+        let inbox = MessageInbox::new(hub.delivery.clone(), hub.settings.sharing);
         let (taker, token) = (Arc::clone(hub), stop.clone());
         let inbox = async move {
             inbox
@@ -265,8 +266,8 @@ impl Gateway {
             };
             spawn(&one.name, Box::pin(work));
         }
-        (hub.calls.happened)("gateway:startup", started);
-        hub.adopt(Arc::new(Machine)).await;
+        (hub.callbacks.on_event)("gateway:startup", started);
+        hub.adopt(Arc::new(MachineProcesses)).await;
         let mut sending = std::pin::pin!(hub.outbox.run(&hub.wake, &stop));
         let ended = tokio::select! {
             biased;
@@ -282,7 +283,7 @@ impl Gateway {
                 tracing::warn!("some parts of the gateway took too long to end");
             }
         };
-        // What is on its way comes to its end: cut off, it would be sent again with a mark.
+        // Let sends in progress finish: interrupted ones would be sent again with a mark.
         let sent = async {
             match ended {
                 Some(ended) => ended,
@@ -299,7 +300,7 @@ impl Gateway {
     }
 }
 
-/// Forgets what is long done, for ever.
+/// Periodically deletes old completed records.
 async fn housekeeping(hub: &Hub) {
     loop {
         if let Err(error) = hub.delivery.prune().await {

@@ -1,4 +1,4 @@
-//! The adapters that a home uses, and what they ask of the gateway.
+//! The adapters of a home, and the services they need from the gateway.
 
 use std::sync::Arc;
 
@@ -8,16 +8,17 @@ use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
 use hermes_platforms::webhook::{self, WebhookHost};
 use hermes_platforms::{
-    Admission, Applicant, Platform, PlatformDeps, PlatformSettings, PostError, Posting, Unusable,
+    Admission, Applicant, Platform, PlatformDeps, PlatformSettings, PostError, Posting,
+    UnusablePlatform,
 };
 use hermes_store::Store;
 use hermes_store::db::delivery::Target;
 use hermes_store::skills::SkillView;
 
 use crate::authorize::pairing::Pairing;
-use crate::authorize::{self, Policy, Rights, Visitor};
+use crate::authorize::{self, AccessVariables, SenderIdentity, SenderPolicy};
 use crate::settings::GatewaySettings;
-use crate::turn::Post;
+use crate::turn::MessagePoster;
 
 /// The platforms of the home that are switched on, and those that cannot be run as they are
 /// configured.
@@ -25,7 +26,7 @@ pub fn all(
     settings: &GatewaySettings,
     clock: &Arc<dyn Clock>,
     rng: &Arc<dyn Rng>,
-) -> (Vec<Platform>, Vec<Unusable>) {
+) -> (Vec<Platform>, Vec<UnusablePlatform>) {
     let admission = HomeAdmission {
         platforms: settings.platforms.clone(),
         pairing: Pairing::new(&settings.home, Arc::clone(clock)),
@@ -52,15 +53,15 @@ impl HomeAdmission {
         let Some(platform) = known.find(|one| one.name == source.platform) else {
             return false;
         };
-        let vars = Rights {
+        let vars = AccessVariables {
             env: &platform.env,
             platform: Some(platform),
         };
-        let visitor = Visitor {
+        let visitor = SenderIdentity {
             source,
             is_bot: applicant.is_bot,
             has_role: applicant.has_role,
-            policy: Policy::default(),
+            policy: SenderPolicy::default(),
             aliases: &[],
             paired: false,
         };
@@ -82,10 +83,10 @@ impl Admission for HomeAdmission {
     }
 }
 
-/// What webhooks need, from a gateway.
+/// Implements [`WebhookHost`] with a gateway.
 pub struct GatewayWebhooks {
     pub store: Store,
-    pub post: Post,
+    pub post: MessagePoster,
     /// Runs commands in skills; `None`: they stay as they are written.
     pub inline: Option<RunInline>,
 }

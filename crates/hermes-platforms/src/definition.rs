@@ -1,29 +1,29 @@
-//! What the rest of the program knows about each platform, as data: names, variables, questions of
-//! `hermes gateway setup`, rules. Code outside an adapter asks here instead of comparing names.
+//! Data about each platform for the rest of the program: names, variables, questions of `hermes
+//! gateway setup`, rules. Code outside an adapter uses this instead of comparing names.
 
 use crate::{discord, email, slack, telegram, webhook};
 
 /// A platform as data. It has no default, so a new platform must define every field.
 #[derive(Debug)]
 pub struct PlatformDef {
-    /// The word of settings, sessions and files.
+    /// The name in settings, sessions and files.
     pub name: &'static str,
-    /// The word of the status line.
+    /// The name in the status line.
     pub short_name: &'static str,
     pub writers: Writers,
-    /// The variable that holds the token, where there is one.
+    /// The variable with the token, if any.
     pub token_var: Option<&'static str>,
-    /// Which variables switch it on without a word in the configuration.
+    /// The variables that enable it without configuration.
     pub switched_on: SwitchedOn,
     /// The variable with the chat that gets messages without another destination.
     pub home_var: &'static str,
-    /// The variable with the thread of the home channel that reports of jobs go to.
+    /// The variable with the thread of the home channel for job reports.
     pub job_thread_var: Option<&'static str>,
     pub setup: SetupDef,
     pub batching: Batching,
-    /// Tool calls are shown unless the configuration says otherwise.
+    /// Tool calls are shown by default.
     pub shows_tools: bool,
-    /// `!name` is a command like `/name`: clients keep the slash for themselves.
+    /// `!name` is a command like `/name`, because clients reserve the slash.
     pub bang_commands: bool,
     pub threads: ThreadSyntax,
     pub strangers: StrangerRules,
@@ -34,9 +34,9 @@ pub struct PlatformDef {
 /// Who writes on a platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
-    /// People, who are let in by allow-lists and pairing.
+    /// People, authorized by allow-lists and pairing.
     People,
-    /// Programs, which are let in by a key.
+    /// Programs, authorized by a key.
     Programs,
 }
 
@@ -47,23 +47,23 @@ pub enum SwitchedOn {
     ByToken,
     /// All of these.
     ByAll(&'static [&'static str]),
-    /// A variable that says yes.
+    /// A boolean variable.
     ByFlag(&'static str),
-    /// A variable that says yes, or a key.
+    /// A boolean variable, or a key.
     ByFlagOrKey(&'static str, &'static str),
 }
 
 /// What `hermes gateway setup` asks for.
 #[derive(Debug)]
 pub struct SetupDef {
-    /// Where a person gets what is asked for.
+    /// Where to get the requested values.
     pub hint: &'static str,
     pub fields: &'static [SetupField],
     /// The variable that is set so that it runs.
     pub switch: Option<&'static str>,
 }
 
-/// One answer that setup asks for.
+/// One value that setup asks for.
 #[derive(Debug)]
 pub struct SetupField {
     pub var: &'static str,
@@ -74,12 +74,12 @@ pub struct SetupField {
     pub required: bool,
 }
 
-/// How long to wait for the rest of what somebody writes, in milliseconds.
+/// How long to wait for further parts of a message, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batching {
     /// After a short message.
     pub short: u64,
-    /// After one that a client seems to have cut at the limit.
+    /// After a message that a client seems to have split at the limit.
     pub split: u64,
     /// After a file: the others of an album.
     pub album: u64,
@@ -92,7 +92,7 @@ impl Batching {
         split: 0,
         album: 0,
     };
-    /// Where nothing more is known about a platform.
+    /// The default for platforms.
     pub const USUAL: Self = Self {
         short: 0,
         split: 1000,
@@ -100,7 +100,7 @@ impl Batching {
     };
 }
 
-/// How a thread is written behind a chat in a target, such as `telegram:-100:7`.
+/// The syntax of threads in a target, such as `telegram:-100:7`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadSyntax {
     /// A number behind any chat.
@@ -111,18 +111,18 @@ pub enum ThreadSyntax {
     AfterNumber,
 }
 
-/// How a platform treats people who are on no list.
+/// The rules of a platform for people on no list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StrangerRules {
-    /// The platform itself checks who sends.
+    /// The platform itself authenticates senders.
     pub checked_by_platform: bool,
-    /// The suffix of the variable with groups in which everybody may write.
+    /// The suffix of the variable with groups in which everyone may write.
     pub group_list: Option<&'static str>,
-    /// `…_GROUP_ALLOWED_USERS` may hold ids of chats, which begin with a minus.
+    /// `…_GROUP_ALLOWED_USERS` may contain ids of chats, which begin with a minus.
     pub chats_among_users: bool,
-    /// `…_ALLOW_BOTS` lets other bots in.
+    /// `…_ALLOW_BOTS` admits other bots.
     pub bots: bool,
-    /// A stranger who writes gets a code, where nothing else is configured.
+    /// Unknown people get a pairing code by default.
     pub pairs: bool,
 }
 

@@ -6,17 +6,17 @@ use std::path::Path;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio_util::io::ReaderStream;
 
-type Chunks = stream::BoxStream<'static, io::Result<bytes::Bytes>>;
+type FormChunks = stream::BoxStream<'static, io::Result<bytes::Bytes>>;
 
 /// A form with files (`multipart/form-data`), which are read while they are sent.
-pub struct Form {
+pub struct MultipartForm {
     boundary: String,
-    parts: Vec<Chunks>,
+    parts: Vec<FormChunks>,
     length: u64,
 }
 
-impl Form {
-    /// `random` makes a boundary that does not occur in the parts.
+impl MultipartForm {
+    /// `random` makes the boundary unique.
     pub fn new(random: u128) -> Self {
         Self {
             boundary: format!("hermes-{random:032x}"),
@@ -40,13 +40,13 @@ impl Form {
         let head = self.head(name, &about);
         let mut form = self.bytes(head);
         form.length += length;
-        // A file that grows meanwhile would break the announced length.
+        // A growing file would violate the announced length.
         let limited = tokio::io::AsyncReadExt::take(file, length);
         form.parts.push(ReaderStream::new(limited).boxed());
         Ok(form.bytes("\r\n".to_owned()))
     }
 
-    /// Puts the form into a request.
+    /// Adds the form to a request.
     pub fn into_request(self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
         let kind = format!("multipart/form-data; boundary={}", self.boundary);
         let end = format!("--{}--\r\n", self.boundary);

@@ -1,4 +1,4 @@
-//! HTTP clients for platforms: proxies and trusted roots as the home's environment says.
+//! HTTP clients for platforms, with proxies and trusted roots from the home's environment.
 //!
 //! Every connection that replaces a broken one gets a new client, so that nothing of the broken
 //! one is reused; the trusted roots are read once.
@@ -9,14 +9,14 @@ use std::time::Duration;
 pub use hermes_http::HttpError;
 use hermes_http::{CaFileRole, ClientFactory, HttpSettings, ProxySettings, Redirects};
 
-/// Makes clients. Cheap to clone.
+/// Creates clients. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Http {
+pub struct PlatformHttp {
     clients: ClientFactory,
 }
 
-impl Http {
-    /// As the environment says; `proxy` is for all, and wins.
+impl PlatformHttp {
+    /// From the environment; `proxy` applies to all and takes precedence.
     pub fn new(env: &HashMap<String, String>, proxy: Option<&str>) -> Self {
         let from_env = HttpSettings::from_env(|name| env.get(name).cloned());
         let proxy = match proxy {
@@ -59,10 +59,13 @@ mod tests {
     #[test]
     fn a_bad_proxy_is_named_without_its_password() {
         let env = HashMap::from([("https_proxy".to_owned(), "::::".to_owned())]);
-        let error = Http::new(&env, None).client().unwrap_err().to_string();
+        let error = PlatformHttp::new(&env, None)
+            .client()
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("::::"), "{error}");
         for good in ["http://user:pw@proxy.test:3128", "socks5://127.0.0.1:1080"] {
-            Http::new(&env, Some(good)).client().unwrap();
+            PlatformHttp::new(&env, Some(good)).client().unwrap();
         }
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `platform` | the contract: a task that brings messages, a way to send, its limits as data |
-//! | `definition` | what the rest of the program knows about each platform, as data |
-//! | `source` | where a message came from |
-//! | `posting` | messages to chats that did not ask |
+//! | `platform` | the interface: receiving, sending, capabilities as data |
+//! | `definition` | data about each platform for the rest of the program |
+//! | `source` | the origin of a message |
+//! | `posting` | unsolicited messages to chats |
 //! | [`telegram`], [`discord`], [`slack`], [`email`], [`webhook`] | the adapters |
-//! | `settings` | what the home says about one platform |
+//! | `settings` | settings of one platform |
 //! | `markup` | markdown in the markup of a platform |
 //! | `http`, `form` | requests to a platform |
 //! | `serve` | connections of clients that call us |
@@ -36,20 +36,21 @@ pub use definition::{
     Batching, PLATFORMS, PlatformDef, SetupField, StrangerRules, SwitchedOn, ThreadSyntax, Writers,
     definition,
 };
-pub use form::Form;
-pub use http::{Http, HttpError};
+pub use form::MultipartForm;
+pub use http::{HttpError, PlatformHttp};
 pub use markup::render;
 pub use platform::{
-    Admission, Applicant, Arrival, Button, Capabilities, Condition, Found, Health, Hopeless,
-    Inbound, Incoming, Limits, Link, LinkState, Markup, MediaKind, MediaRef, Offer, OutMedia,
-    Outbound, Outgoing, Platform, Pressed, Recourse, ReplyTo, SendError, Tone, Unit,
+    AdapterLink, Admission, Applicant, Arrival, Button, ButtonPress, Capabilities, DeliveryLookup,
+    FatalPlatformError, HealthReporter, InboundAdapter, IncomingMessage, Markup, MediaKind,
+    MediaRef, Offer, OutMedia, OutboundAdapter, OutgoingMessage, Platform, PlatformCondition,
+    PlatformLimits, PlatformState, Recourse, ReplyTo, SendError, TextUnit, Tone,
 };
-pub use posting::{PostError, Posting, Voice};
+pub use posting::{MirrorRole, PostError, Posting};
 pub use serve::serve;
 pub use settings::{HomeChannel, PlatformSettings, ReplyMode, is_on, setting_text};
-pub use source::Source;
+pub use source::MessageSource;
 
-/// What adapters are made with, besides their settings.
+/// The dependencies of adapters besides their settings.
 pub struct PlatformDeps {
     pub home: Home,
     pub admission: Arc<dyn Admission>,
@@ -59,22 +60,22 @@ pub struct PlatformDeps {
 
 /// Why a platform that is switched on cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unusable {
+pub struct UnusablePlatform {
     pub platform: String,
     pub why: String,
 }
 
-/// The platforms that are switched on, and those that cannot be run as they are configured. The API
-/// server and webhooks are none: nobody can be written to there.
+/// The enabled platforms, and those with invalid settings. The API server and webhooks are not
+/// included, because no one can be written to there.
 pub fn all<'a>(
     enabled: impl Iterator<Item = &'a PlatformSettings>,
     deps: &PlatformDeps,
-) -> (Vec<Platform>, Vec<Unusable>) {
+) -> (Vec<Platform>, Vec<UnusablePlatform>) {
     let (mut usable, mut unusable) = (Vec::new(), Vec::new());
     for platform in enabled {
-        match of(platform, deps) {
+        match build(platform, deps) {
             Ok(accounts) => usable.extend(accounts),
-            Err(why) => unusable.push(Unusable {
+            Err(why) => unusable.push(UnusablePlatform {
                 platform: platform.name.clone(),
                 why,
             }),
@@ -84,7 +85,7 @@ pub fn all<'a>(
 }
 
 /// The accounts of one platform.
-fn of(platform: &PlatformSettings, deps: &PlatformDeps) -> Result<Option<Platform>, String> {
+fn build(platform: &PlatformSettings, deps: &PlatformDeps) -> Result<Option<Platform>, String> {
     let (clock, rng) = (Arc::clone(&deps.clock), Arc::clone(&deps.rng));
     let root = deps.home.root();
     match platform.name.as_str() {

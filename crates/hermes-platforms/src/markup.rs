@@ -6,15 +6,14 @@ use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 use crate::platform::Markup;
 
-/// The text as the platform writes it. Whatever is not markup is escaped, so that it can change
-/// nothing.
+/// Markdown in the platform's markup. Everything else is escaped.
 pub fn render(markup: Markup, markdown: &str) -> String {
     if markup == Markup::Discord {
         return markdown.to_owned();
     }
     let options =
         Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TABLES | Options::ENABLE_TASKLISTS;
-    let mut writer = Writer::new(markup);
+    let mut writer = MarkupWriter::new(markup);
     for event in Parser::new_ext(markdown, options) {
         writer.event(event);
     }
@@ -22,22 +21,22 @@ pub fn render(markup: Markup, markdown: &str) -> String {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Style {
+enum TextStyle {
     Bold,
     Italic,
     Strike,
 }
 
-struct Writer {
+struct MarkupWriter {
     markup: Markup,
-    /// The last one is written to; quotes, links and cells are gathered in ones of their own.
+    /// A stack: the last one is written; quotes, links and cells have their own.
     buffers: Vec<String>,
     /// Line breaks owed before the next text.
     breaks: usize,
     lists: Vec<Option<u64>>,
     /// Right after the mark of a list item.
     item: bool,
-    /// How deep we are in each style: platforms refuse bold in bold.
+    /// Nesting depth per style: platforms refuse bold in bold.
     styles: [usize; 3],
     links: Vec<String>,
     /// Quotes around what is written.
@@ -46,7 +45,7 @@ struct Writer {
     table: Vec<Vec<String>>,
 }
 
-impl Writer {
+impl MarkupWriter {
     fn new(markup: Markup) -> Self {
         Self {
             markup,
@@ -135,11 +134,11 @@ impl Writer {
             Tag::Paragraph | Tag::HtmlBlock => self.block(),
             Tag::Heading { .. } => {
                 self.block();
-                self.style(Style::Bold, true);
+                self.style(TextStyle::Bold, true);
             }
             Tag::BlockQuote(_) => {
                 self.block();
-                // A quote begins a line, also where it is the first of a list item.
+                // A quote starts a line, also at the start of a list item.
                 self.breaks = self.breaks.max(1);
                 self.put("");
                 self.buffers.push(String::new());
@@ -162,9 +161,9 @@ impl Writer {
                 self.lists.push(first);
             }
             Tag::Item => self.start_item(),
-            Tag::Strong => self.style(Style::Bold, true),
-            Tag::Emphasis => self.style(Style::Italic, true),
-            Tag::Strikethrough => self.style(Style::Strike, true),
+            Tag::Strong => self.style(TextStyle::Bold, true),
+            Tag::Emphasis => self.style(TextStyle::Italic, true),
+            Tag::Strikethrough => self.style(TextStyle::Strike, true),
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
                 self.put("");
                 self.links.push(dest_url.into_string());
@@ -185,7 +184,7 @@ impl Writer {
         match tag {
             TagEnd::Paragraph | TagEnd::HtmlBlock => self.block(),
             TagEnd::Heading(_) => {
-                self.style(Style::Bold, false);
+                self.style(TextStyle::Bold, false);
                 self.block();
             }
             TagEnd::BlockQuote(_) => self.end_quote(),
@@ -198,9 +197,9 @@ impl Writer {
                 self.item = false;
                 self.breaks = self.breaks.max(1);
             }
-            TagEnd::Strong => self.style(Style::Bold, false),
-            TagEnd::Emphasis => self.style(Style::Italic, false),
-            TagEnd::Strikethrough => self.style(Style::Strike, false),
+            TagEnd::Strong => self.style(TextStyle::Bold, false),
+            TagEnd::Emphasis => self.style(TextStyle::Italic, false),
+            TagEnd::Strikethrough => self.style(TextStyle::Strike, false),
             TagEnd::Link | TagEnd::Image => self.end_link(),
             TagEnd::TableCell => {
                 let cell = self.buffers.pop().unwrap_or_default();
@@ -229,7 +228,7 @@ impl Writer {
         self.item = true;
     }
 
-    fn style(&mut self, style: Style, on: bool) {
+    fn style(&mut self, style: TextStyle, on: bool) {
         let depth = &mut self.styles[style as usize];
         let edge = if on {
             *depth += 1;
@@ -246,9 +245,9 @@ impl Writer {
                 let name = ["b", "i", "s"][style as usize];
                 format!("<{}{name}>", if on { "" } else { "/" })
             }
-            (Markup::TelegramV2 | Markup::SlackMrkdwn, Style::Bold) => "*".to_owned(),
-            (Markup::TelegramV2 | Markup::SlackMrkdwn, Style::Italic) => "_".to_owned(),
-            (Markup::TelegramV2 | Markup::SlackMrkdwn, Style::Strike) => "~".to_owned(),
+            (Markup::TelegramV2 | Markup::SlackMrkdwn, TextStyle::Bold) => "*".to_owned(),
+            (Markup::TelegramV2 | Markup::SlackMrkdwn, TextStyle::Italic) => "_".to_owned(),
+            (Markup::TelegramV2 | Markup::SlackMrkdwn, TextStyle::Strike) => "~".to_owned(),
             _ => return,
         };
         self.put("");
@@ -347,7 +346,7 @@ impl Writer {
         self.put(&text);
     }
 
-    /// Phones have no room for columns: a row becomes a group of lines.
+    /// Phones are too narrow for columns: a row becomes a group of lines.
     fn end_table(&mut self) {
         let mut rows = std::mem::take(&mut self.table).into_iter();
         let head = rows.next().unwrap_or_default();
@@ -382,7 +381,7 @@ fn prefixed(mark: &str, text: &str) -> String {
     let mut is_code = false;
     let mut lines = Vec::new();
     for line in text.lines() {
-        // What is code begins no line so: it is escaped.
+        // Code at the start of a line is escaped.
         let fence = line.starts_with("```") || line.starts_with("<pre>");
         let ends = line.ends_with("</pre>");
         let bare = is_code || fence;
@@ -423,7 +422,7 @@ fn escape_html(text: &str) -> String {
     escape_slack(text).replace('"', "&quot;")
 }
 
-/// Slack knows these three, and shows any other escape as it is.
+/// Slack supports only these three escapes.
 fn escape_slack(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

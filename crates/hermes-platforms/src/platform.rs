@@ -1,5 +1,5 @@
-//! What a platform is to the rest: a task that brings messages in, a way to send, and data about
-//! what it can do.
+//! The interface of a platform: a task that receives messages, a way to send, and data about its
+//! capabilities.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,46 +12,50 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::source::Source;
+use crate::source::MessageSource;
 
 /// A command for a platform's menu.
 pub use hermes_core::front_end::CommandInfo as Offer;
 
-/// One account on one platform, ready to run: what `platforms::all` makes from the settings.
+/// One account on one platform, ready to run.
 pub struct Platform {
-    /// `telegram`, `slack`, …: the original's word.
+    /// `telegram`, `slack`, …: the original's name.
     pub name: &'static str,
-    /// Which of several accounts; empty where there is one.
+    /// Which of several accounts; empty if there is one.
     pub account: String,
-    /// What no other process on this machine may use at the same time: a token, a phone number.
+    /// An identity that only one process of this machine may use at a time: a token, a phone
+    /// number.
     pub exclusive: Option<String>,
-    pub inbound: Box<dyn Inbound>,
-    pub outbound: Arc<dyn Outbound>,
+    pub inbound: Box<dyn InboundAdapter>,
+    pub outbound: Arc<dyn OutboundAdapter>,
 }
 
-/// Brings messages. Runs until cancelled; whatever breaks on the way it mends itself, and it
-/// returns only when trying again is pointless.
-pub trait Inbound: Send {
-    fn run(self: Box<Self>, link: Link) -> BoxFuture<'static, Result<(), Hopeless>>;
+/// Receives messages. Runs until cancelled and recovers from failures by itself; returns only when
+/// retrying is pointless.
+pub trait InboundAdapter: Send {
+    fn run(
+        self: Box<Self>,
+        link: AdapterLink,
+    ) -> BoxFuture<'static, Result<(), FatalPlatformError>>;
 }
 
-/// What a platform is given to run with.
+/// The connection of an adapter to the gateway.
 #[derive(Clone)]
-pub struct Link {
+pub struct AdapterLink {
     pub arrivals: mpsc::Sender<Arrival>,
-    pub health: Health,
+    pub health: HealthReporter,
     pub cancel: CancellationToken,
 }
 
-impl Link {
-    /// Hands a message over and waits until it is stored. `false`: it was not; it must not be
-    /// acknowledged, and comes again later.
-    pub async fn deliver(&self, message: Incoming) -> bool {
+impl AdapterLink {
+    /// Delivers a message and waits until it is stored. `false`: not stored; it must not be
+    /// acknowledged, so that it is delivered again.
+    pub async fn deliver(&self, message: IncomingMessage) -> bool {
         self.hand_over(message).await.is_some()
     }
 
-    /// The same, and says whether it is new: `false` for one that was stored before.
-    pub async fn hand_over(&self, message: Incoming) -> Option<bool> {
+    /// The same, with a flag for new messages: `false` for duplicates.
+    pub async fn hand_over(&self, message: IncomingMessage) -> Option<bool> {
         let (stored, done) = oneshot::channel();
         let arrival = Arrival { message, stored };
         tokio::select! {
@@ -64,45 +68,45 @@ impl Link {
     }
 }
 
-/// Where a platform says how it is. Cheap to clone; whoever wants to know has the other end.
+/// Publishes the condition of a platform. Cheap to clone.
 #[derive(Clone)]
-pub struct Health(Arc<watch::Sender<Condition>>);
+pub struct HealthReporter(Arc<watch::Sender<PlatformCondition>>);
 
-/// How a platform is.
+/// The condition of a platform.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Condition {
-    pub state: LinkState,
-    /// The last trouble, for people; kept until it is connected again.
+pub struct PlatformCondition {
+    pub state: PlatformState,
+    /// The last error, for display; kept until it is connected again.
     pub error: Option<String>,
-    /// When the receiving side last made progress (a poll came back, an acknowledgement): seconds
+    /// When the receiving side last made progress (a poll returned, an acknowledgement), in seconds
     /// since the epoch.
     pub received_at: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LinkState {
+pub enum PlatformState {
     #[default]
     Connecting,
     Connected,
     Retrying,
-    /// For good: [`Hopeless`].
+    /// For good: [`FatalPlatformError`].
     Fatal,
     Paused,
 }
 
-impl Health {
-    pub fn new() -> (Self, watch::Receiver<Condition>) {
-        let (sender, receiver) = watch::channel(Condition::default());
+impl HealthReporter {
+    pub fn new() -> (Self, watch::Receiver<PlatformCondition>) {
+        let (sender, receiver) = watch::channel(PlatformCondition::default());
         (Self(Arc::new(sender)), receiver)
     }
 
     /// The receiving side made progress at `now` (seconds since the epoch).
     pub fn received(&self, now: f64) {
         self.0.send_if_modified(|condition| {
-            let news = condition.state != LinkState::Connected || condition.error.is_some();
-            *condition = Condition {
-                state: LinkState::Connected,
+            let news = condition.state != PlatformState::Connected || condition.error.is_some();
+            *condition = PlatformCondition {
+                state: PlatformState::Connected,
                 error: None,
                 received_at: Some(now),
             };
@@ -110,7 +114,7 @@ impl Health {
         });
     }
 
-    pub fn is(&self, state: LinkState, error: Option<String>) {
+    pub fn is(&self, state: PlatformState, error: Option<String>) {
         self.0.send_modify(|condition| {
             condition.state = state;
             condition.error = error.or_else(|| condition.error.take());
@@ -118,60 +122,59 @@ impl Health {
     }
 }
 
-/// Why a platform stopped for good: a token that was revoked, say.
+/// Why a platform stopped permanently, for example a revoked token.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Hopeless(pub String);
+pub struct FatalPlatformError(pub String);
 
-/// Tells an adapter in advance whether the gateway will admit somebody, so that nothing visible
-/// (a thread, say) is done for others. The gateway decides about every message all the same.
+/// Tells an adapter in advance whether the gateway will admit a sender, so that it does nothing
+/// visible (such as creating a thread) for others. The gateway still checks every message.
 pub trait Admission: Send + Sync {
     fn admits<'a>(&'a self, applicant: Applicant<'a>) -> BoxFuture<'a, bool>;
 }
 
-/// A person who wrote, as far as the platform knows them.
+/// The sender of a message, as far as the platform knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Applicant<'a> {
-    pub source: &'a Source,
+    pub source: &'a MessageSource,
     pub is_bot: bool,
     /// The platform found a right of its own: a role, a name on a list.
     pub has_role: bool,
 }
 
-/// A message on its way in. The platform acknowledges it (offset, ack, `\Seen`, 2xx, sync token)
-/// after `stored` says so. When the other end is dropped instead, it was not stored: the platform
-/// must bring it again.
+/// An incoming message. The platform acknowledges it (offset, ack, `\Seen`, 2xx, sync token) after
+/// `stored` is sent. If the sender is dropped instead, it was not stored, and the platform must
+/// deliver it again.
 #[derive(Debug)]
 pub struct Arrival {
-    pub message: Incoming,
+    pub message: IncomingMessage,
     /// Whether it is new.
     pub stored: oneshot::Sender<bool>,
 }
 
 /// A message as a platform gave it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Incoming {
-    /// Which account of the platform it came to; empty where there is one.
+pub struct IncomingMessage {
+    /// The receiving account; empty if there is only one.
     #[serde(default)]
     pub account: String,
-    /// The platform's id: the same message has the same id, however often it comes.
+    /// The platform's id, stable across repeated deliveries.
     pub message_id: String,
-    pub source: Source,
+    pub source: MessageSource,
     pub text: String,
     #[serde(default)]
     pub media: Vec<MediaRef>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<ReplyTo>,
-    /// A button of ours was pressed: its [`Button::data`]. `text` is its label then.
+    /// One of our buttons was pressed: its [`Button::data`]. `text` is its label then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pressed: Option<Pressed>,
-    /// What was said around it that the model should know (earlier replies of a thread), and the
-    /// person did not say.
+    pub pressed: Option<ButtonPress>,
+    /// Context for the model that the person did not write (earlier replies of a thread).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
     /// Seconds since the epoch, by the platform's clock.
     pub sent_at: f64,
-    /// What only this platform understands and needs for the answer.
+    /// Platform-specific data that is needed for the answer.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub native: Value,
 }
@@ -180,14 +183,14 @@ pub struct Incoming {
 pub struct ReplyTo {
     pub message_id: String,
     pub text: Option<String>,
-    /// Whether the message replied to is ours.
+    /// Whether the replied message is ours.
     pub own: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pressed {
+pub struct ButtonPress {
     pub data: String,
-    /// The message of ours that carries the button.
+    /// Our message with the button.
     pub message_id: Option<String>,
 }
 
@@ -195,7 +198,7 @@ pub struct Pressed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MediaRef {
     pub kind: MediaKind,
-    /// What the platform calls it.
+    /// The platform's id.
     pub id: String,
     pub name: Option<String>,
     pub mime: Option<String>,
@@ -225,27 +228,27 @@ impl MediaKind {
     }
 }
 
-/// Sends. Each call is one request to the platform; trying again is the caller's business.
-pub trait Outbound: Send + Sync {
+/// Sends messages. Each call is one request to the platform; retrying is up to the caller.
+pub trait OutboundAdapter: Send + Sync {
     fn capabilities(&self) -> &Capabilities;
 
     /// Sends a message and returns the platform's id of it.
     fn send<'a>(
         &'a self,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<Option<String>, SendError>>;
 
-    /// Replaces the text of a message of ours.
+    /// Replaces the text of one of our messages.
     fn edit<'a>(
         &'a self,
         id: &'a str,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<(), SendError>>;
 
     /// Shows that an answer is being written. Failure is of no consequence.
     fn typing<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, ()>;
 
-    /// Removes a message of ours (a preview that became something else).
+    /// Deletes one of our messages (a replaced preview).
     fn delete<'a>(
         &'a self,
         target: &'a Target,
@@ -255,7 +258,7 @@ pub trait Outbound: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Puts a sign on a message, or takes ours away. Failure is of no consequence.
+    /// Sets or removes our reaction on a message. Failures do not matter.
     fn react<'a>(
         &'a self,
         target: &'a Target,
@@ -266,8 +269,8 @@ pub trait Outbound: Send + Sync {
         Box::pin(std::future::ready(()))
     }
 
-    /// Shows the text of an answer that is being written where the platform has a place for
-    /// that ([`Capabilities::drafts`]); the same `draft` again replaces it. Nothing stays of it.
+    /// Shows the text of an unfinished answer as a draft ([`Capabilities::drafts`]); the same
+    /// `draft` replaces it. Drafts are not stored.
     fn draft<'a>(
         &'a self,
         target: &'a Target,
@@ -278,9 +281,13 @@ pub trait Outbound: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Tells the person who pressed a button that it was seen, and what came of it. `press` is
-    /// the message of the press. Failure is of no consequence.
-    fn pressed<'a>(&'a self, press: &'a Incoming, note: Option<&'a str>) -> BoxFuture<'a, ()> {
+    /// Acknowledges a button press with its outcome. `press` is the message of the press. Failures
+    /// do not matter.
+    fn pressed<'a>(
+        &'a self,
+        press: &'a IncomingMessage,
+        note: Option<&'a str>,
+    ) -> BoxFuture<'a, ()> {
         let _ = (press, note);
         Box::pin(std::future::ready(()))
     }
@@ -299,21 +306,24 @@ pub trait Outbound: Send + Sync {
         max_bytes: u64,
     ) -> BoxFuture<'a, Result<PathBuf, SendError>>;
 
-    /// Whether a message of ours is there, for platforms with [`Recourse::History`].
-    fn look_up<'a>(&'a self, message: &'a Outgoing) -> BoxFuture<'a, Result<Found, SendError>> {
+    /// Whether one of our messages arrived, for platforms with [`Recourse::History`].
+    fn look_up<'a>(
+        &'a self,
+        message: &'a OutgoingMessage,
+    ) -> BoxFuture<'a, Result<DeliveryLookup, SendError>> {
         let _ = message;
-        Box::pin(std::future::ready(Ok(Found::Unknown)))
+        Box::pin(std::future::ready(Ok(DeliveryLookup::Unknown)))
     }
 }
 
-/// A message on its way out.
+/// An outgoing message.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outgoing {
+pub struct OutgoingMessage {
     /// The same for every attempt at this message: 24 hex digits.
     pub key: String,
     pub target: Target,
     pub text: String,
-    /// What the text is written in: the platform's markup, or plain after that was refused.
+    /// The markup of the text: the platform's, or plain after a refusal.
     pub markup: Markup,
     pub reply_to: Option<String>,
     pub media: Option<OutMedia>,
@@ -324,7 +334,7 @@ pub struct Outgoing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Button {
     pub label: String,
-    /// Comes back in [`Pressed::data`]; at most 60 bytes of ASCII.
+    /// Returned in [`ButtonPress::data`]; at most 60 bytes of ASCII.
     pub data: String,
     #[serde(default)]
     pub tone: Tone,
@@ -347,15 +357,15 @@ pub struct OutMedia {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// It is there, under this id.
+pub enum DeliveryLookup {
+    /// It arrived, with this id.
     Yes(Option<String>),
     No,
     Unknown,
 }
 
-/// What a failed call means. The difference between the first and the last decides whether a
-/// person may see something twice.
+/// The meaning of a failed call. The difference between the first and the last decides whether a
+/// person may see a duplicate.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SendError {
     /// It certainly did not arrive, and may later: no connection, a rate limit.
@@ -367,15 +377,15 @@ pub enum SendError {
     /// The platform could not read the markup; plain text may work.
     #[error("the markup was refused: {0}")]
     Markup(String),
-    /// It certainly did not arrive and never will: no such chat, no right to write.
+    /// It certainly did not arrive and never will: unknown chat, no permission.
     #[error("refused: {0}")]
     Refused(String),
-    /// Perhaps it arrived: the connection broke after the request was written.
+    /// It may have arrived: the connection failed after the request was written.
     #[error("no answer: {0}")]
     Unclear(String),
 }
 
-/// What a platform can do, as data.
+/// The capabilities of a platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     pub edit: bool,
@@ -386,28 +396,28 @@ pub struct Capabilities {
     /// Text of an answer in the making can be shown without a message.
     pub drafts: bool,
     pub markup: Markup,
-    pub limits: Limits,
+    pub limits: PlatformLimits,
     pub recourse: Recourse,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct PlatformLimits {
     /// The longest text of one message.
     pub text: usize,
-    /// What the limit counts.
-    pub unit: Unit,
+    /// The unit of the limit.
+    pub unit: TextUnit,
     /// The largest file, both ways.
     pub file_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum TextUnit {
     Utf16,
     Chars,
     Bytes,
 }
 
-impl Unit {
+impl TextUnit {
     pub fn len(self, text: &str) -> usize {
         match self {
             Self::Utf16 => text.chars().map(char::len_utf16).sum(),
@@ -416,7 +426,7 @@ impl Unit {
         }
     }
 
-    pub fn of(self, ch: char) -> usize {
+    pub fn measure(self, ch: char) -> usize {
         match self {
             Self::Utf16 => ch.len_utf16(),
             Self::Chars => 1,
@@ -435,13 +445,13 @@ pub enum Markup {
     SlackMrkdwn,
 }
 
-/// What can be done about a message of which nobody knows whether it arrived.
+/// What to do about a message with an uncertain outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recourse {
     /// Sending it again with the same key is harmless this long after the first attempt.
     Idempotent { window: Duration },
-    /// The platform can be asked, once a request in flight has surely ended.
+    /// The platform can be queried, once a request in flight has certainly ended.
     History { grace: Duration },
-    /// Nothing: it is sent again, and says that it may have been seen.
+    /// Nothing: it is sent again with a mark that it may be a duplicate.
     Mark,
 }

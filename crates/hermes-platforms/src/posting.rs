@@ -1,4 +1,4 @@
-//! Messages to chats that did not ask: reports of jobs, calls of other services.
+//! Unsolicited messages to chats: reports of jobs, calls of other services.
 
 use hermes_core::store::StoreError;
 use hermes_store::db::delivery::Target;
@@ -11,26 +11,26 @@ pub struct Posting {
     pub target: Target,
     /// Markdown.
     pub text: String,
-    /// `MEDIA:` lines are files of this machine. Only for words of the agent: words of strangers,
-    /// which templates and scripts pass on, would name any file.
+    /// `MEDIA:` lines refer to files of this machine. Only for texts of the agent: untrusted texts
+    /// from templates and scripts could name any file.
     pub files: bool,
-    /// The transcript of the chat that it goes to learns of it, by this voice. That waits for a
-    /// turn of the chat to end, so it is not for a tool of that turn.
-    pub mirror: Option<Voice>,
+    /// Adds the message to the chat's transcript with this role. Waits for a running turn of the
+    /// chat, so a tool of that turn must not use it.
+    pub mirror: Option<MirrorRole>,
 }
 
-/// Who is recorded as having said it.
+/// The recorded author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Voice {
+pub enum MirrorRole {
     /// The agent.
     Assistant,
-    /// Somebody outside: the report of a job.
+    /// Someone outside: the report of a job.
     User,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum PostError {
-    /// What is wrong with a target, for people.
+    /// What is wrong with a target, for display.
     #[error("{0}")]
     Target(String),
     #[error(transparent)]

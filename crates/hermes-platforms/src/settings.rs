@@ -1,16 +1,16 @@
-//! What is said about one platform, wherever it is written.
+//! The settings of one platform, from all places.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// One platform's settings. Values in the environment win over `extra`; each platform asks for
-/// what it knows by both names.
+/// One platform's settings. The environment takes precedence over `extra`; adapters look up values
+/// by both names.
 #[derive(Clone, Debug, Default)]
 pub struct PlatformSettings {
     /// `telegram`, `slack`, …
     pub name: String,
-    /// `None`: nobody said; a credential enables it.
+    /// `None`: not set; a credential enables it.
     pub enabled: Option<bool>,
     pub token: Option<String>,
     pub api_key: Option<String>,
@@ -22,7 +22,7 @@ pub struct PlatformSettings {
     pub env: HashMap<String, String>,
 }
 
-/// Where messages without another place go.
+/// The default target of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeChannel {
     pub chat_id: String,
@@ -30,7 +30,7 @@ pub struct HomeChannel {
     pub name: Option<String>,
 }
 
-/// Which messages of an answer refer to the one that they answer.
+/// Which messages of an answer are sent as replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyMode {
     Off,
@@ -67,12 +67,12 @@ impl PlatformSettings {
         self.written(name)
     }
 
-    /// What the configuration says, whatever the environment says.
+    /// The configured value, ignoring the environment.
     pub fn written(&self, name: &str) -> Option<String> {
         setting_text(self.extra.get(name)?)
     }
 
-    /// A switch, by the words that people use. `None`: nobody said, or not in such words.
+    /// A boolean in common spellings. `None`: not set or not recognised.
     pub fn flag(&self, name: &str) -> Option<bool> {
         match self.text(name)?.to_ascii_lowercase().as_str() {
             "1" | "true" | "yes" | "on" => Some(true),

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Where a message came from, in the original's shape and order of keys.
+/// The origin of a message, in the original's format and key order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
+pub struct MessageSource {
     pub platform: String,
     pub chat_id: String,
     #[serde(default)]
@@ -52,8 +52,8 @@ fn empty(text: &Option<String>) -> bool {
     text.as_deref().is_none_or(str::is_empty)
 }
 
-impl Source {
-    /// Server and workspace have two names in stored sources; both are kept the same.
+impl MessageSource {
+    /// Server and workspace have two names in stored sources; both are kept in sync.
     pub fn mirror_scope(&mut self) {
         self.scope_id = self.scope_id.take().or_else(|| self.guild_id.take());
         self.guild_id = self.scope_id.clone();

@@ -46,22 +46,22 @@ pub use request::{Format, RecordedRequest, ToolResult};
 pub use script::{load_script, reply_from_json};
 
 type Predicate = Arc<dyn Fn(&RecordedRequest) -> bool + Send + Sync>;
-type Rule = Arc<dyn Fn(&RecordedRequest) -> Option<Reply> + Send + Sync>;
+type ReplyRule = Arc<dyn Fn(&RecordedRequest) -> Option<Reply> + Send + Sync>;
 
 /// The server. It stops when dropped.
 pub struct ModelServer {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ModelServerShared>,
     handle: Handle,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
 
-pub(crate) struct Shared {
-    script: Mutex<Script>,
+pub(crate) struct ModelServerShared {
+    script: Mutex<ModelScript>,
     requests: Mutex<Vec<RecordedRequest>>,
     answers: Mutex<Vec<AnsweredAt>>,
-    progress: watch::Sender<Progress>,
+    progress: watch::Sender<ModelServerProgress>,
 }
 
 /// When the last byte of an answer was handed to the system.
@@ -75,7 +75,7 @@ pub struct AnsweredAt {
 
 /// Counts of what happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct ModelServerProgress {
     pub connections: usize,
     pub requests: usize,
     /// Answers sent to their planned end.
@@ -85,11 +85,11 @@ pub struct Progress {
 }
 
 #[derive(Default)]
-struct Script {
-    rules: Vec<Rule>,
+struct ModelScript {
+    rules: Vec<ReplyRule>,
     matched: Vec<(Predicate, Reply)>,
     queue: std::collections::VecDeque<Reply>,
-    default: Option<Rule>,
+    default: Option<ReplyRule>,
     /// Fixed answers by method and path (without the query).
     routes: Vec<(String, String, Reply)>,
     models: Vec<ServedModel>,
@@ -134,11 +134,11 @@ impl ModelServer {
 
     /// Starts on this address.
     pub fn start_on(address: SocketAddr) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ModelServerShared {
             script: Mutex::default(),
             requests: Mutex::default(),
             answers: Mutex::default(),
-            progress: watch::Sender::new(Progress::default()),
+            progress: watch::Sender::new(ModelServerProgress::default()),
         });
         let stop = CancellationToken::new();
         let (ready, started) = std::sync::mpsc::channel();
@@ -186,7 +186,7 @@ impl ModelServer {
         self.address
     }
 
-    fn script(&self) -> MutexGuard<'_, Script> {
+    fn script(&self) -> MutexGuard<'_, ModelScript> {
         self.shared.script()
     }
 
@@ -308,19 +308,25 @@ impl ModelServer {
         script.queue.len() + script.matched.len()
     }
 
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> ModelServerProgress {
         *self.shared.progress.borrow()
     }
 
     /// Waits until the counts satisfy `enough`.
-    pub async fn wait_for(&self, enough: impl Fn(&Progress) -> bool) -> Progress {
+    pub async fn wait_for(
+        &self,
+        enough: impl Fn(&ModelServerProgress) -> bool,
+    ) -> ModelServerProgress {
         let mut seen = self.shared.progress.subscribe();
         let progress = seen.wait_for(|progress| enough(progress)).await;
         *progress.expect("the server outlives its handle")
     }
 
     /// The same for a test without a runtime.
-    pub fn block_until(&self, enough: impl Fn(&Progress) -> bool) -> Progress {
+    pub fn block_until(
+        &self,
+        enough: impl Fn(&ModelServerProgress) -> bool,
+    ) -> ModelServerProgress {
         self.handle.block_on(self.wait_for(enough))
     }
 }
@@ -335,8 +341,8 @@ impl Drop for ModelServer {
     }
 }
 
-impl Shared {
-    fn script(&self) -> MutexGuard<'_, Script> {
+impl ModelServerShared {
+    fn script(&self) -> MutexGuard<'_, ModelScript> {
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -357,7 +363,7 @@ impl Shared {
         self.count(|progress| progress.answered += 1);
     }
 
-    fn count(&self, change: impl FnOnce(&mut Progress)) {
+    fn count(&self, change: impl FnOnce(&mut ModelServerProgress)) {
         self.progress.send_modify(change);
     }
 

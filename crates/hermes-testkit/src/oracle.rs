@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::home::TempHome;
-use crate::process::{Finished, Program};
+use crate::process::{FinishedProgram, Program};
 
 /// The release our formats are checked against.
 pub const VERSION: &str = "0.19.0";
@@ -116,7 +116,11 @@ impl Oracle {
     }
 
     /// Its command in this home.
-    pub fn hermes<'a>(&self, home: &TempHome, args: impl IntoIterator<Item = &'a str>) -> Finished {
+    pub fn hermes<'a>(
+        &self,
+        home: &TempHome,
+        args: impl IntoIterator<Item = &'a str>,
+    ) -> FinishedProgram {
         Program::new(self.command(), home)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .args(args)
@@ -129,7 +133,7 @@ impl Oracle {
         home: &TempHome,
         program: &str,
         args: impl IntoIterator<Item = &'a str>,
-    ) -> Finished {
+    ) -> FinishedProgram {
         self.interpreter(home)
             .args(["-c", program])
             .args(args)

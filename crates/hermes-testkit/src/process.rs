@@ -9,14 +9,14 @@ use crate::home::TempHome;
 
 /// What a finished program left.
 #[derive(Clone, Debug)]
-pub struct Finished {
+pub struct FinishedProgram {
     /// `None`: ended by a signal.
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Finished {
+impl FinishedProgram {
     /// Fails the test with both streams unless the program succeeded.
     #[track_caller]
     #[must_use]
@@ -107,15 +107,15 @@ impl Program {
     }
 
     /// Runs it to its end.
-    pub fn run(self) -> Finished {
+    pub fn run(self) -> FinishedProgram {
         finish(self.spawn())
     }
 }
 
 /// Waits for a child and takes what it wrote.
-pub fn finish(child: Child) -> Finished {
+pub fn finish(child: Child) -> FinishedProgram {
     let output = child.wait_with_output().expect("the program's output");
-    Finished {
+    FinishedProgram {
         code: output.status.code(),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// What somebody asked for.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct WebRequest {
     pub method: String,
     /// Path and query.
     pub path: String,
@@ -18,7 +18,7 @@ pub struct Asked {
     pub body: Vec<u8>,
 }
 
-impl Asked {
+impl WebRequest {
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
@@ -35,11 +35,11 @@ impl Asked {
 pub struct Page {
     status: u16,
     headers: Vec<(String, String)>,
-    body: Body,
+    body: PageBody,
 }
 
 #[derive(Clone, Debug)]
-enum Body {
+enum PageBody {
     Whole(Vec<u8>),
     /// These bytes again and again, until the client has enough.
     Endless(Vec<u8>),
@@ -56,7 +56,7 @@ impl Page {
         Self {
             status: 200,
             headers: vec![("content-type".to_owned(), content_type.to_owned())],
-            body: Body::Whole(body.into()),
+            body: PageBody::Whole(body.into()),
         }
     }
 
@@ -75,7 +75,7 @@ impl Page {
     }
 
     pub fn endless(content_type: &str, piece: impl Into<Vec<u8>>) -> Self {
-        let body = Body::Endless(piece.into());
+        let body = PageBody::Endless(piece.into());
         Self {
             body,
             ..Self::new(content_type, "")
@@ -83,7 +83,7 @@ impl Page {
     }
 
     pub fn stalls(content_type: &str, beginning: impl Into<Vec<u8>>) -> Self {
-        let body = Body::Stalls(beginning.into());
+        let body = PageBody::Stalls(beginning.into());
         Self {
             body,
             ..Self::new(content_type, "")
@@ -92,7 +92,7 @@ impl Page {
 
     /// Promises `length` bytes and hangs up after `beginning`.
     pub fn cut(content_type: &str, beginning: impl Into<Vec<u8>>, length: usize) -> Self {
-        let body = Body::Cut(beginning.into(), length);
+        let body = PageBody::Cut(beginning.into(), length);
         Self {
             body,
             ..Self::new(content_type, "")
@@ -101,7 +101,7 @@ impl Page {
 
     pub fn silence() -> Self {
         Self {
-            body: Body::Silence,
+            body: PageBody::Silence,
             ..Self::new("text/plain", "")
         }
     }
@@ -118,28 +118,28 @@ impl Page {
     }
 }
 
-type Answer = dyn Fn(&Asked) -> Page + Send + Sync;
+type PageAnswer = dyn Fn(&WebRequest) -> Page + Send + Sync;
 
 /// A running server; it ends when it is dropped.
 pub struct WebServer {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<WebRequest>>>,
     closed: Arc<AtomicBool>,
 }
 
 impl WebServer {
     /// Answers every request with what `answer` returns.
-    pub fn start(answer: impl Fn(&Asked) -> Page + Send + Sync + 'static) -> Self {
+    pub fn start(answer: impl Fn(&WebRequest) -> Page + Send + Sync + 'static) -> Self {
         Self::on("127.0.0.1:0", answer)
     }
 
-    fn on(address: &str, answer: impl Fn(&Asked) -> Page + Send + Sync + 'static) -> Self {
+    fn on(address: &str, answer: impl Fn(&WebRequest) -> Page + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(address).expect("a port on loopback");
         let address = listener.local_addr().expect("the port's number");
         let asked = Arc::new(Mutex::new(Vec::new()));
         let closed = Arc::new(AtomicBool::new(false));
         let (log, end): (_, Arc<AtomicBool>) = (Arc::clone(&asked), Arc::clone(&closed));
-        let answer: Arc<Answer> = Arc::new(answer);
+        let answer: Arc<PageAnswer> = Arc::new(answer);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if end.load(Ordering::SeqCst) {
@@ -170,7 +170,7 @@ impl WebServer {
     }
 
     /// What was asked so far.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<WebRequest> {
         self.asked
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -188,8 +188,8 @@ impl Drop for WebServer {
 
 fn serve(
     mut stream: TcpStream,
-    log: &Mutex<Vec<Asked>>,
-    answer: &Answer,
+    log: &Mutex<Vec<WebRequest>>,
+    answer: &PageAnswer,
     closed: &AtomicBool,
 ) -> std::io::Result<()> {
     let Some(asked) = read(&mut stream)? else {
@@ -203,10 +203,10 @@ fn serve(
     for (name, value) in &page.headers {
         head.extend([name, ": ", value, "\r\n"]);
     }
-    if let Body::Whole(body) = &page.body {
+    if let PageBody::Whole(body) = &page.body {
         head.extend(["content-length: ", &body.len().to_string(), "\r\n"]);
     }
-    if let Body::Cut(_, length) = &page.body {
+    if let PageBody::Cut(_, length) = &page.body {
         head.extend(["content-length: ", &length.to_string(), "\r\n"]);
     }
     head += "\r\n";
@@ -216,22 +216,22 @@ fn serve(
         }
     };
     match page.body {
-        Body::Silence => wait(),
-        Body::Whole(body) => {
+        PageBody::Silence => wait(),
+        PageBody::Whole(body) => {
             stream.write_all(head.as_bytes())?;
             stream.write_all(&body)?;
         }
-        Body::Cut(beginning, _) => {
+        PageBody::Cut(beginning, _) => {
             stream.write_all(head.as_bytes())?;
             stream.write_all(&beginning)?;
         }
-        Body::Stalls(beginning) => {
+        PageBody::Stalls(beginning) => {
             stream.write_all(head.as_bytes())?;
             stream.write_all(&beginning)?;
             stream.flush()?;
             wait();
         }
-        Body::Endless(piece) => {
+        PageBody::Endless(piece) => {
             stream.write_all(head.as_bytes())?;
             while !closed.load(Ordering::SeqCst) {
                 stream.write_all(&piece)?;
@@ -241,7 +241,7 @@ fn serve(
     Ok(())
 }
 
-fn read(stream: &mut TcpStream) -> std::io::Result<Option<Asked>> {
+fn read(stream: &mut TcpStream) -> std::io::Result<Option<WebRequest>> {
     let mut bytes = Vec::new();
     let mut piece = [0; 8192];
     loop {
@@ -260,7 +260,7 @@ fn read(stream: &mut TcpStream) -> std::io::Result<Option<Asked>> {
             let size = headers.iter().find(|(name, _)| name == "content-length");
             let size: usize = size.map_or(0, |(_, value)| value.parse().expect("a length"));
             if bytes.len() >= length + size {
-                return Ok(Some(Asked {
+                return Ok(Some(WebRequest {
                     method: request.method.unwrap_or_default().to_owned(),
                     path: request.path.unwrap_or_default().to_owned(),
                     headers,

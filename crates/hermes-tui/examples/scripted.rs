@@ -13,7 +13,7 @@ use hermes_core::ids::{SessionId, TurnId};
 use hermes_core::model::{Route, WireFormat};
 use hermes_core::usage::{Cost, PriceSource, Usage};
 use hermes_tui::app::{self, AppOptions, ExitReason};
-use hermes_tui::port::{self, Ask, HostPort, McpCount, News, Status};
+use hermes_tui::port::{self, HostPort, HostUpdate, McpCount, SessionStatus, UiAsk};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -35,8 +35,8 @@ async fn main() -> ExitCode {
     }
 }
 
-fn status() -> Status {
-    Status {
+fn status() -> SessionStatus {
+    SessionStatus {
         model: "qwen3:8b".to_owned(),
         provider: "ollama".to_owned(),
         remark: Some("local".to_owned()),
@@ -53,7 +53,7 @@ fn status() -> Status {
         gateway: Some("tg".to_owned()),
         context: Some((18_000, 131_072)),
         cost: Some(0.01),
-        ..Status::default()
+        ..SessionStatus::default()
     }
 }
 
@@ -76,31 +76,33 @@ async fn program(host: HostPort) {
     let mut program = Program { host, seq: 0 };
     while let Some(ask) = program.host.asks.recv().await {
         match ask {
-            Ask::Command(AgentCommand::Submit(input)) => {
+            UiAsk::Command(AgentCommand::Submit(input)) => {
                 let stays = program.turn(&input.text).await;
                 if !stays {
                     return;
                 }
             }
-            Ask::Slash(line) if line == "/quit" => program.tell(News::Effect(Effect::Leave)).await,
-            Ask::Slash(line) => {
+            UiAsk::Slash(line) if line == "/quit" => {
+                program.tell(HostUpdate::Effect(Effect::Leave)).await
+            }
+            UiAsk::Slash(line) => {
                 program
-                    .tell(News::Effect(Effect::Say(ShownText {
+                    .tell(HostUpdate::Effect(Effect::Say(ShownText {
                         kind: TextKind::Info,
                         text: format!("{line}: nothing is behind this"),
                     })))
                     .await;
-                program.tell(News::Done).await;
+                program.tell(HostUpdate::Done).await;
             }
-            Ask::Shell(_) | Ask::Stop => program.tell(News::Done).await,
-            Ask::Leave => return,
+            UiAsk::Shell(_) | UiAsk::Stop => program.tell(HostUpdate::Done).await,
+            UiAsk::Leave => return,
             _ => {}
         }
     }
 }
 
 impl Program {
-    async fn tell(&mut self, news: News) {
+    async fn tell(&mut self, news: HostUpdate) {
         // The interface may be gone.
         let _ = self.host.news.send(news).await;
     }
@@ -112,7 +114,7 @@ impl Program {
             turn: Some(TurnId(1)),
             event,
         };
-        self.tell(News::Event(event)).await;
+        self.tell(HostUpdate::Event(event)).await;
     }
 
     /// `false`: the person left in the middle.
@@ -237,11 +239,11 @@ impl Program {
             tokio::select! {
                 () = &mut wait => return Some(None),
                 ask = self.host.asks.recv() => match ask? {
-                    Ask::Command(AgentCommand::Interrupt) => return Some(Some(TurnExit::Interrupted)),
-                    Ask::Command(AgentCommand::Steer(text)) => {
+                    UiAsk::Command(AgentCommand::Interrupt) => return Some(Some(TurnExit::Interrupted)),
+                    UiAsk::Command(AgentCommand::Steer(text)) => {
                         self.event(AgentEvent::Steered { text }).await;
                     }
-                    Ask::Leave => return None,
+                    UiAsk::Leave => return None,
                     _ => {}
                 },
             }
@@ -251,11 +253,13 @@ impl Program {
     async fn answered(&mut self) -> Option<Option<TurnExit>> {
         loop {
             match self.host.asks.recv().await? {
-                Ask::Command(AgentCommand::Answer { .. } | AgentCommand::Reply { .. }) => {
+                UiAsk::Command(AgentCommand::Answer { .. } | AgentCommand::Reply { .. }) => {
                     return Some(None);
                 }
-                Ask::Command(AgentCommand::Interrupt) => return Some(Some(TurnExit::Interrupted)),
-                Ask::Leave => return None,
+                UiAsk::Command(AgentCommand::Interrupt) => {
+                    return Some(Some(TurnExit::Interrupted));
+                }
+                UiAsk::Leave => return None,
                 _ => {}
             }
         }

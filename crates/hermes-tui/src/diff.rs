@@ -19,12 +19,12 @@ pub struct FileDiff {
     pub path: String,
     /// The new path, if it was moved.
     pub moved: Option<String>,
-    pub change: FileChange,
+    pub change: DiffFileChange,
     pub hunks: Vec<DiffHunk>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FileChange {
+pub enum DiffFileChange {
     #[default]
     Edited,
     Created,
@@ -142,9 +142,9 @@ fn painted(
 
 fn name_row(file: &FileDiff, columns: usize, indent: usize, cx: &CellContext<'_>) -> StyledRow {
     let what = match file.change {
-        FileChange::Edited => "",
-        FileChange::Created => "new ",
-        FileChange::Deleted => "deleted ",
+        DiffFileChange::Edited => "",
+        DiffFileChange::Created => "new ",
+        DiffFileChange::Deleted => "deleted ",
     };
     let mut name = format!("{what}{}", one_line(&file.path));
     if let Some(to) = &file.moved {

@@ -9,7 +9,7 @@ use hermes_core::slash::COMMANDS;
 
 use crate::keys::{KeyAction, KeyArea, KeyPress, Keymap};
 use crate::panel::{PanelOutcome, PanelView};
-use crate::port::{Group, Panel, PanelKey, PanelRow};
+use crate::port::{Panel, PanelGroup, PanelKey, PanelRow};
 use crate::row::ScreenFrame;
 use crate::theme::Theme;
 
@@ -130,7 +130,7 @@ fn panel(keys: &Keymap) -> Panel {
             also: command.aliases.join(" "),
             ..PanelRow::default()
         });
-    let group = |title: &str, rows: Vec<PanelRow>| Group {
+    let group = |title: &str, rows: Vec<PanelRow>| PanelGroup {
         title: title.to_owned(),
         rows,
     };

@@ -9,7 +9,7 @@ use crate::app::AppError;
 use crate::input::{InputReader, TerminalInput};
 use crate::keys::{KeyPress, Keymap};
 use crate::panel::{PanelOutcome, PanelView};
-use crate::port::{Panel, PanelAsk};
+use crate::port::{Panel, PanelRequest};
 use crate::screen::{
     ColorDepth, InlineScreen, ModesOptions, ProcessSignal, Reflow, ScreenOptions, SignalStream,
     Size, TerminalCapabilities, TerminalModes, record_panics,
@@ -31,7 +31,7 @@ pub enum PickerEnd {
 pub async fn show_panel(
     panel: Panel,
     colour: bool,
-    mut act: impl FnMut(PanelAsk) -> Option<Panel>,
+    mut act: impl FnMut(PanelRequest) -> Option<Panel>,
 ) -> Result<PickerEnd, AppError> {
     record_panics();
     let mut look = TerminalCapabilities::from_environment();

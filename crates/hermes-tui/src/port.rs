@@ -1,7 +1,7 @@
 //! Between the interface and the program: what a person wants goes out, what happens comes in.
 //!
-//! The interface never waits: it offers an [`Ask`] to a bounded channel and goes on drawing. Whoever
-//! holds the other end answers in its own time with [`News`].
+//! The interface never waits: it offers an [`UiAsk`] to a bounded channel and goes on drawing. Whoever
+//! holds the other end answers in its own time with [`HostUpdate`].
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,36 +16,36 @@ pub const ASKS: usize = 256;
 pub const NEWS: usize = 256;
 
 /// The interface's end.
-pub struct Port {
-    pub asks: mpsc::Sender<Ask>,
-    pub news: mpsc::Receiver<News>,
+pub struct UiPort {
+    pub asks: mpsc::Sender<UiAsk>,
+    pub news: mpsc::Receiver<HostUpdate>,
 }
 
 /// The program's end.
 pub struct HostPort {
-    pub asks: mpsc::Receiver<Ask>,
-    pub news: mpsc::Sender<News>,
+    pub asks: mpsc::Receiver<UiAsk>,
+    pub news: mpsc::Sender<HostUpdate>,
 }
 
-pub fn pair() -> (Port, HostPort) {
+pub fn pair() -> (UiPort, HostPort) {
     let (ask, asks) = mpsc::channel(ASKS);
     let (tell, news) = mpsc::channel(NEWS);
-    (Port { asks: ask, news }, HostPort { asks, news: tell })
+    (UiPort { asks: ask, news }, HostPort { asks, news: tell })
 }
 
 /// What a person wants.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ask {
+pub enum UiAsk {
     /// Something for the session: a message, an answer, an interrupt.
     Command(AgentCommand),
     /// A whole line that begins with a slash.
     Slash(String),
     /// `!command`: run for the person, in the directory of the conversation.
     Shell(String),
-    /// Stops what [`Ask::Shell`] or a slash command is doing.
+    /// Stops what [`UiAsk::Shell`] or a slash command is doing.
     Stop,
     /// A key of a panel.
-    Panel(PanelAsk),
+    Panel(PanelRequest),
     /// Values for an argument. The answer carries the ticket; a later ticket makes earlier ones stale.
     Complete {
         ticket: u64,
@@ -61,7 +61,7 @@ pub enum Ask {
 
 /// What was done in a panel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PanelAsk {
+pub struct PanelRequest {
     /// [`Panel::id`].
     pub panel: String,
     /// [`PanelKey::action`]; [`REFRESH`], [`CLOSED`], [`MOVED`] and [`FILTER`] come without a key.
@@ -83,11 +83,11 @@ pub const FILTER: &str = "filter";
 
 /// What happens.
 #[derive(Clone, Debug, PartialEq)]
-pub enum News {
+pub enum HostUpdate {
     /// The session reports.
     Event(SequencedEvent),
     /// What the status line shows has changed.
-    Status(Box<Status>),
+    Status(Box<SessionStatus>),
     /// A command ended, also when it said nothing; the prompt is free again.
     Done,
     Effect(Effect),
@@ -104,7 +104,7 @@ pub enum News {
 /// What the program knows and the status line and banner show. Tokens and cost of running turns come
 /// with events.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Status {
+pub struct SessionStatus {
     pub model: String,
     pub provider: String,
     /// Said behind the model: `local`.
@@ -147,7 +147,7 @@ pub struct Panel {
     pub note: String,
     /// Headings; without any, cells are separated by two blanks.
     pub columns: Vec<String>,
-    pub groups: Vec<Group>,
+    pub groups: Vec<PanelGroup>,
     pub keys: Vec<PanelKey>,
     /// Typing filters the rows; then keys are chords (`ctrl+s`) or named keys.
     pub filters: bool,
@@ -170,7 +170,7 @@ pub struct Panel {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Group {
+pub struct PanelGroup {
     /// Empty: no heading.
     pub title: String,
     pub rows: Vec<PanelRow>,
@@ -179,7 +179,7 @@ pub struct Group {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PanelRow {
     pub id: String,
-    pub mark: Mark,
+    pub mark: RowMark,
     pub cells: Vec<String>,
     /// Shown below the list for the row under the cursor.
     pub detail: String,
@@ -192,7 +192,7 @@ pub struct PanelRow {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mark {
+pub enum RowMark {
     #[default]
     None,
     Current,

@@ -8,9 +8,9 @@ use crate::files::rust_files;
 use crate::workspace;
 
 /// Names of types that are defined more than once. Only ever lowered.
-const MAX_SHARED: usize = 184;
+const MAX_SHARED: usize = 60;
 /// Names that are defined four times or more. Only ever lowered.
-const MAX_SHARED_BY_MANY: usize = 31;
+const MAX_SHARED_BY_MANY: usize = 0;
 const MANY: usize = 4;
 /// A ceiling this far above the count is lowered, so that what was gained is kept. Not at once: work
 /// that is merged side by side would collide there.

@@ -1,17 +1,17 @@
-//! What the arguments of a call say it would change.
+//! Derives the proposed changes from the arguments of a call.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::Text;
+use super::FileText;
 
-/// A change of one file, for people: the whole text, or the part that is known.
+/// A change of one file, for display: the whole text, or the known part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct ProposedChange {
     /// Absolute.
     pub path: PathBuf,
-    /// `None`: the file is new, or what was there is not known.
+    /// `None`: the file is new, or its old text is unknown.
     pub old: Option<String>,
     pub new: String,
 }
@@ -35,18 +35,18 @@ pub(crate) fn named(tool: &str, args: &Map<String, Value>, cwd: &Path) -> Vec<Pa
     paths
 }
 
-/// What a call would change, given what stands in its files.
+/// The changes of a call, given the current texts of its files.
 pub(crate) fn proposed(
     tool: &str,
     args: &Map<String, Value>,
     cwd: &Path,
-    before: &[(PathBuf, Text)],
-) -> Vec<Change> {
+    before: &[(PathBuf, FileText)],
+) -> Vec<ProposedChange> {
     let word = |key: &str| args.get(key).and_then(Value::as_str);
     let text = |path: &Path| {
         let found = before.iter().find(|(at, _)| at == path);
         match found {
-            Some((_, Text::Is(text))) => Some(text.clone()),
+            Some((_, FileText::Is(text))) => Some(text.clone()),
             _ => None,
         }
     };
@@ -68,7 +68,7 @@ pub(crate) fn proposed(
         word("old_string"),
         word("new_string"),
     ) {
-        ("write_file", Some(content), ..) => Change {
+        ("write_file", Some(content), ..) => ProposedChange {
             path,
             old,
             new: content.to_owned(),
@@ -82,15 +82,20 @@ pub(crate) fn proposed(
     vec![change]
 }
 
-/// The whole file where the place is found word for word, else the part alone.
-fn replaced(path: PathBuf, old: Option<String>, (from, to): (&str, &str), all: bool) -> Change {
+/// The whole file if the passage is found verbatim, else only the part.
+fn replaced(
+    path: PathBuf,
+    old: Option<String>,
+    (from, to): (&str, &str),
+    all: bool,
+) -> ProposedChange {
     let whole = old.filter(|text| !from.is_empty() && text.contains(from));
     let (old, new) = match whole {
         Some(text) if all => (text.clone(), text.replace(from, to)),
         Some(text) => (text.clone(), text.replacen(from, to, 1)),
         None => (from.to_owned(), to.to_owned()),
     };
-    Change {
+    ProposedChange {
         path,
         old: Some(old),
         new,
@@ -101,37 +106,37 @@ fn is_patch(args: &Map<String, Value>) -> bool {
     args.get("mode").and_then(Value::as_str) == Some("patch")
 }
 
-/// What a V4A patch says of one file.
-struct Section {
+/// The section of a V4A patch for one file.
+struct PatchSection {
     path: String,
     moved_to: Option<String>,
-    kind: Kind,
+    kind: PatchKind,
     old: String,
     new: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PatchKind {
     Update,
     Add,
     Delete,
 }
 
-impl Section {
-    fn change(self, cwd: &Path, text: impl Fn(&Path) -> Option<String>) -> Change {
+impl PatchSection {
+    fn change(self, cwd: &Path, text: impl Fn(&Path) -> Option<String>) -> ProposedChange {
         let path = absolute(&self.path, cwd);
         match self.kind {
-            Kind::Add => Change {
+            PatchKind::Add => ProposedChange {
                 old: text(&path),
                 path,
                 new: self.new,
             },
-            Kind::Delete => Change {
+            PatchKind::Delete => ProposedChange {
                 old: text(&path),
                 path,
                 new: String::new(),
             },
-            Kind::Update => Change {
+            PatchKind::Update => ProposedChange {
                 path,
                 old: Some(self.old),
                 new: self.new,
@@ -140,14 +145,14 @@ impl Section {
     }
 }
 
-fn sections(patch: &str) -> Vec<Section> {
-    let mut sections: Vec<Section> = Vec::new();
+fn sections(patch: &str) -> Vec<PatchSection> {
+    let mut sections: Vec<PatchSection> = Vec::new();
     for line in patch.lines() {
         let begins = [
-            ("*** Update File:", Kind::Update),
-            ("*** Add File:", Kind::Add),
-            ("*** Delete File:", Kind::Delete),
-            ("*** Move File:", Kind::Update),
+            ("*** Update File:", PatchKind::Update),
+            ("*** Add File:", PatchKind::Add),
+            ("*** Delete File:", PatchKind::Delete),
+            ("*** Move File:", PatchKind::Update),
         ];
         let found = begins
             .iter()
@@ -157,7 +162,7 @@ fn sections(patch: &str) -> Vec<Section> {
                 Some((from, to)) => (from.trim(), Some(to.trim().to_owned())),
                 None => (path, None),
             };
-            sections.push(Section {
+            sections.push(PatchSection {
                 path: path.to_owned(),
                 moved_to,
                 kind,
@@ -172,7 +177,7 @@ fn sections(patch: &str) -> Vec<Section> {
         if let Some(to) = line.strip_prefix("*** Move to:") {
             section.moved_to = Some(to.trim().to_owned());
         } else if line.starts_with("***") || line.starts_with("@@") {
-            // Where the next part stands.
+            // The position of the next part.
         } else if let Some(text) = line.strip_prefix('+') {
             add(&mut section.new, text);
         } else if let Some(text) = line.strip_prefix('-') {

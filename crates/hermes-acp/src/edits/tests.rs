@@ -18,7 +18,7 @@ fn args(value: &serde_json::Value) -> ToolArgs {
 #[test]
 fn a_replacement_is_shown_in_its_file() {
     let cwd = Path::new("/w");
-    let before = [(PathBuf::from("/w/a"), Text::Is("one two two".into()))];
+    let before = [(PathBuf::from("/w/a"), FileText::Is("one two two".into()))];
     let replace = |more: &serde_json::Value| {
         let mut args = args(&json!({"path": "a", "old_string": "two", "new_string": "2"}));
         args.extend(more.as_object().cloned().unwrap());
@@ -46,7 +46,7 @@ fn a_patch_over_several_files_is_taken_apart() {
         paths,
         ["/w/a.rs", "/w/sub/b.rs", "/x/c.rs", "/w/d.rs", "/w/e.rs"]
     );
-    let before = [(PathBuf::from("/x/c.rs"), Text::Is("gone\n".into()))];
+    let before = [(PathBuf::from("/x/c.rs"), FileText::Is("gone\n".into()))];
     let changes = proposed("patch", &args, cwd, &before);
     assert_eq!(changes[0].old.as_deref(), Some("keep\nold\n"));
     assert_eq!(changes[0].new, "keep\nnew\n");
@@ -61,9 +61,9 @@ fn a_patch_over_several_files_is_taken_apart() {
 }
 
 /// Writes `content` to `path`.
-struct Writer(ToolSpec);
+struct WriteTool(ToolSpec);
 
-impl Tool for Writer {
+impl Tool for WriteTool {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }
@@ -78,7 +78,7 @@ impl Tool for Writer {
 }
 
 fn writer() -> Arc<dyn Tool> {
-    Arc::new(Writer(ToolSpec {
+    Arc::new(WriteTool(ToolSpec {
         name: "write_file".into(),
         description: String::new(),
         parameters: Arc::new(json!({})),
@@ -90,16 +90,16 @@ fn writer() -> Arc<dyn Tool> {
 }
 
 /// Says always the same and counts.
-struct Says(Verdict, Mutex<usize>);
+struct CountingApprover(Verdict, Mutex<usize>);
 
-impl Approver for Says {
+impl Approver for CountingApprover {
     fn decide(&self, _: ApprovalRequest) -> BoxFuture<'_, Verdict> {
         *self.1.lock().unwrap() += 1;
         Box::pin(std::future::ready(self.0.clone()))
     }
 }
 
-fn context(cwd: &Path, approver: Arc<Says>) -> ToolContext {
+fn context(cwd: &Path, approver: Arc<CountingApprover>) -> ToolContext {
     ToolContext {
         session: "s".to_owned().into(),
         turn: TurnId(1),
@@ -116,7 +116,7 @@ fn context(cwd: &Path, approver: Arc<Says>) -> ToolContext {
 }
 
 async fn write(edits: &Edits, verdict: Verdict, text: &str, dir: &Path) -> (ToolOutcome, usize) {
-    let approver = Arc::new(Says(verdict, Mutex::new(0)));
+    let approver = Arc::new(CountingApprover(verdict, Mutex::new(0)));
     let cx = context(dir, Arc::clone(&approver));
     let tool = edits.guard(writer(), true);
     let outcome = tool
@@ -152,17 +152,17 @@ async fn once_is_once_and_the_session_is_the_session() {
     let dir = tempfile::tempdir().unwrap();
     let edits = Edits::default();
     assert_eq!(write(&edits, Verdict::Once, "1", dir.path()).await.1, 1);
-    assert_eq!(edits.mode(), Mode::Default);
+    assert_eq!(edits.mode(), EditorMode::Default);
     assert_eq!(
         edits.take("c1"),
-        [Change {
+        [ProposedChange {
             path: dir.path().join("f"),
             old: None,
             new: "1".into()
         }]
     );
     assert_eq!(write(&edits, Verdict::Session, "2", dir.path()).await.1, 1);
-    assert_eq!(edits.mode(), Mode::AcceptEdits);
+    assert_eq!(edits.mode(), EditorMode::AcceptEdits);
     assert_eq!(write(&edits, Verdict::Once, "3", dir.path()).await.1, 0);
     let changes = edits.take("c1");
     assert_eq!(changes[0].old.as_deref(), Some("2"));

@@ -62,13 +62,13 @@ fn an_editor_with_forms_gets_a_form() {
         },
     ] {
         let asking = asking("s", &question(want), Some(&forms()));
-        assert!(matches!(asking, Asking::Form(_)), "{asking:?}");
+        assert!(matches!(asking, QuestionForm::Form(_)), "{asking:?}");
     }
 }
 
 #[test]
 fn without_forms_a_choice_is_buttons_and_the_rest_is_left_to_the_model() {
-    let Asking::Buttons(buttons) = asking("s", &choice(true), None) else {
+    let QuestionForm::Buttons(buttons) = asking("s", &choice(true), None) else {
         panic!("no buttons");
     };
     let names: Vec<&str> = buttons.options.iter().map(|o| o.name.as_str()).collect();
@@ -86,7 +86,7 @@ fn without_forms_a_choice_is_buttons_and_the_rest_is_left_to_the_model() {
     ));
     assert!(matches!(
         asking("s", &question(Want::Text), None),
-        Asking::Not(Answer::Unanswered { .. })
+        QuestionForm::Not(Answer::Unanswered { .. })
     ));
 }
 
@@ -150,7 +150,7 @@ fn a_form_comes_back_checked() {
     });
     assert!(matches!(
         asking("s", &form, Some(&forms())),
-        Asking::Form(_)
+        QuestionForm::Form(_)
     ));
     let Answer::Form { values } = accept(&json!({"port": 3, "fast": true, "tags": ["x"]}), &form)
     else {

@@ -7,33 +7,33 @@ use hermes_core::event::AgentCommand;
 use hermes_core::task;
 use tokio_util::sync::CancellationToken;
 
-use super::Session;
+use super::EditorSession;
 use crate::permission;
-use crate::question::{self, Asking};
-use hermes_app::front::Wish;
+use crate::question::{self, QuestionForm};
+use hermes_app::front::ConversationRequest;
 
-impl Session {
+impl EditorSession {
     pub(super) fn ask_permission(&mut self, request: ApprovalRequest) {
         let id = request.id.clone();
         let answer = |verdict| {
             let request = id.clone();
-            Wish::Order(AgentCommand::Answer { request, verdict })
+            ConversationRequest::Agent(AgentCommand::Answer { request, verdict })
         };
         if let Some(verdict) = self.edits.mode().verdict(&request) {
-            return self.wish(answer(verdict));
+            return self.send_request(answer(verdict));
         }
         let call = permission::call_of(&id, self.running.keys()).unwrap_or(&id);
         let changes = self.edits.of(call);
         let asked = permission::request(&self.outlet.session, call, &request, &changes);
         let call = call.clone();
         let open = self.open(&id);
-        let (outlet, wishes) = (self.outlet.clone(), self.wishes.clone());
+        let (outlet, requests) = (self.outlet.clone(), self.requests.clone());
         task::spawn("acp permission", async move {
             outlet.gauge.room().await;
             let answered = outlet.connection.send_request(asked).block_task();
             let verdict = tokio::select! {
                 biased;
-                // Dropped, so that the editor takes the question away.
+                // Dropped, so that the editor removes the question.
                 () = open.cancelled() => return,
                 answered = answered => match answered {
                     Ok(response) => permission::verdict(&response.outcome, &request),
@@ -48,8 +48,8 @@ impl Session {
             }
             let request = request.id;
             let order = AgentCommand::Answer { request, verdict };
-            // Without a session there is nothing to allow.
-            let _ = wishes.send(Wish::Order(order)).await;
+            // Without a session nothing can be allowed.
+            let _ = requests.send(ConversationRequest::Agent(order)).await;
             open.cancel();
         });
     }
@@ -57,12 +57,15 @@ impl Session {
     pub(super) fn ask(&mut self, question: Question) {
         let can = self.outlet.client.elicitation.clone();
         let asking = question::asking(&self.outlet.session, &question, can.as_ref());
-        if let Asking::Not(answer) = asking {
+        if let QuestionForm::Not(answer) = asking {
             let question = question.id;
-            return self.wish(Wish::Order(AgentCommand::Reply { question, answer }));
+            return self.send_request(ConversationRequest::Agent(AgentCommand::Reply {
+                question,
+                answer,
+            }));
         }
         let open = self.open(&question.id);
-        let (outlet, wishes) = (self.outlet.clone(), self.wishes.clone());
+        let (outlet, requests) = (self.outlet.clone(), self.requests.clone());
         task::spawn("acp question", async move {
             outlet.gauge.room().await;
             let connection = outlet.connection.clone();
@@ -71,17 +74,19 @@ impl Session {
             };
             let answered = async {
                 match asking {
-                    Asking::Form(form) => match connection.send_request(*form).block_task().await {
-                        Ok(response) => question::filled(response.action, &question),
-                        Err(error) => lost(error),
-                    },
-                    Asking::Buttons(buttons) => {
+                    QuestionForm::Form(form) => {
+                        match connection.send_request(*form).block_task().await {
+                            Ok(response) => question::filled(response.action, &question),
+                            Err(error) => lost(error),
+                        }
+                    }
+                    QuestionForm::Buttons(buttons) => {
                         match connection.send_request(*buttons).block_task().await {
                             Ok(response) => question::pressed(&response.outcome, &question),
                             Err(error) => lost(error),
                         }
                     }
-                    Asking::Not(answer) => answer,
+                    QuestionForm::Not(answer) => answer,
                 }
             };
             let answer: Answer = tokio::select! {
@@ -91,7 +96,7 @@ impl Session {
             };
             let question = question.id.clone();
             let order = AgentCommand::Reply { question, answer };
-            let _ = wishes.send(Wish::Order(order)).await;
+            let _ = requests.send(ConversationRequest::Agent(order)).await;
             open.cancel();
         });
     }

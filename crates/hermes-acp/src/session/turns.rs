@@ -1,4 +1,4 @@
-//! What a session reports, told to the editor.
+//! Sends session events to the editor.
 
 use agent_client_protocol::v1::schema::{
     CompactionStatus, CompactionUpdate, SessionUpdate, StopReason,
@@ -7,13 +7,13 @@ use agent_client_protocol::{Error, ErrorCode};
 use hermes_agent::turn::explain;
 use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit, TurnSummary};
 
-use super::{PROGRESS, Running, Session, is_report};
+use super::{EditorSession, PROGRESS, RunningTool, is_report};
 use crate::{calls, updates};
 
-/// There is one compaction at a time.
+/// Only one compaction runs at a time.
 const COMPACTION: &str = "compaction";
 
-impl Session {
+impl EditorSession {
     pub(super) async fn event(&mut self, event: AgentEvent) {
         let report = is_report(&event);
         match event {
@@ -67,7 +67,8 @@ impl Session {
                 let call = calls::begun(&call_id, &name, &arguments, &self.cwd);
                 let prints = matches!(name.as_str(), "terminal" | "process");
                 let progress = String::new();
-                self.running.insert(call_id, Running { prints, progress });
+                self.running
+                    .insert(call_id, RunningTool { prints, progress });
                 self.outlet.update(SessionUpdate::ToolCall(call)).await;
             }
             AgentEvent::ToolProgress { call_id, text } => {
@@ -102,7 +103,7 @@ impl Session {
         }
     }
 
-    /// What is said beside the answer.
+    /// Notices besides the answer.
     async fn remark(&mut self, event: AgentEvent) {
         let compacts = self
             .outlet
@@ -162,7 +163,7 @@ impl Session {
                 return self.outlet.update(updates::title(&title)).await;
             }
             AgentEvent::Notice { level, text } => (level, text),
-            // A start without its end says nothing to editors that know no compaction.
+            // The start alone means nothing to editors without support for compaction.
             _ => return,
         };
         self.outlet.notice(level, &text).await;
@@ -171,7 +172,7 @@ impl Session {
     async fn finished(&mut self, summary: TurnSummary) {
         self.turn = false;
         self.cancelled = false;
-        // What did not come to its end ended all the same.
+        // Unfinished calls are over as well.
         for (call_id, _) in std::mem::take(&mut self.running) {
             self.outlet.call(calls::cut(&call_id)).await;
         }
@@ -185,7 +186,7 @@ impl Session {
             summary.exit,
             TurnExit::Interrupted | TurnExit::StoreFailed { .. }
         );
-        // What came too late for this turn starts the next one at once.
+        // Messages that were too late for this turn start the next one immediately.
         let goes_on = !stopped && (summary.pending_steer.is_some() || self.queued > 0);
         let why = explain(&summary.exit, self.route.as_ref());
         let (outcome, why) = ending(&summary.exit, why);
@@ -203,7 +204,7 @@ impl Session {
     }
 }
 
-/// What the editor is answered, and what the person reads besides.
+/// The response to the editor, and an additional text for the person.
 fn ending(exit: &TurnExit, why: Option<String>) -> (Result<StopReason, Error>, Option<String>) {
     let reason = match exit {
         TurnExit::Answered | TurnExit::CostCapReached { .. } | TurnExit::LoopStopped { .. } => {
@@ -224,7 +225,7 @@ fn ending(exit: &TurnExit, why: Option<String>) -> (Result<StopReason, Error>, O
     (Ok(reason), why)
 }
 
-/// Whether the result of a call says that it was cut: a command that was interrupted has a result too.
+/// Whether a result indicates an interruption: interrupted commands have results, too.
 fn was_cut(result: &str) -> bool {
     let Ok(serde_json::Value::Object(result)) = serde_json::from_str(result) else {
         return false;
@@ -234,7 +235,7 @@ fn was_cut(result: &str) -> bool {
         || matches!(text("status"), Some("interrupted" | "cancelled"))
 }
 
-/// Keeps the end.
+/// Keeps the last part.
 fn add(progress: &mut String, text: &str) {
     progress.push_str(text);
     if !text.ends_with('\n') {

@@ -2,7 +2,7 @@ use super::*;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-fn read_all(list: &Value) -> Result<Said, ApiError> {
+fn read_all(list: &Value) -> Result<ClientConversation, ApiError> {
     messages(Some(list))
 }
 

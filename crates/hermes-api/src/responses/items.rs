@@ -1,29 +1,29 @@
-//! What an answer consists of in the responses format: texts, calls of tools, their results.
+//! The items of an answer in the responses format: texts, tool calls, their results.
 
 use serde_json::{Value, json};
 
 use crate::names;
-use crate::turn::Step;
+use crate::turn::TurnStep;
 
 /// The items of an answer, in order, and the same as messages of a conversation.
 #[derive(Default)]
-pub(crate) struct Items {
+pub(crate) struct ResponseItems {
     pub(super) done: Vec<Value>,
     /// Text that is being written: the id of its item.
-    pub(super) open: Option<Open>,
-    /// Calls that have not come back: their id, and the place of their item.
+    pub(super) open: Option<OpenItem>,
+    /// Open calls: their ids, and the indexes of their items.
     pub(super) calls: Vec<(String, usize)>,
 }
 
-pub(super) struct Open {
+pub(super) struct OpenItem {
     pub(super) id: String,
     pub(super) at: usize,
     pub(super) text: String,
 }
 
-/// What changed.
-pub(crate) enum Change {
-    /// A text began; its first words follow.
+/// A change of the items.
+pub(crate) enum ItemChange {
+    /// A text item was opened; its first delta follows.
     Opened(usize),
     Delta(String),
     /// A text is whole.
@@ -32,12 +32,12 @@ pub(crate) enum Change {
     Done(usize),
 }
 
-impl Items {
-    /// Takes a step in. What changed is told in order.
-    pub(crate) fn take(&mut self, step: &Step) -> Vec<Change> {
+impl ResponseItems {
+    /// Applies a step and returns the changes in order.
+    pub(crate) fn take(&mut self, step: &TurnStep) -> Vec<ItemChange> {
         match step {
-            Step::Text(text) => self.text(text),
-            Step::ToolStarted {
+            TurnStep::Text(text) => self.text(text),
+            TurnStep::ToolStarted {
                 call_id,
                 name,
                 arguments,
@@ -53,45 +53,45 @@ impl Items {
                     "arguments": arguments,
                 }));
                 self.calls.push((call_id.clone(), at));
-                changes.push(Change::Added(at));
+                changes.push(ItemChange::Added(at));
                 changes
             }
-            Step::ToolFinished {
+            TurnStep::ToolFinished {
                 call_id, preview, ..
             } => self.came_back(call_id, preview),
-            Step::Reasoning(_) | Step::Approval(_) | Step::Done(_) => Vec::new(),
+            TurnStep::Reasoning(_) | TurnStep::Approval(_) | TurnStep::Done(_) => Vec::new(),
         }
     }
 
-    pub(crate) fn text(&mut self, text: &str) -> Vec<Change> {
+    pub(crate) fn text(&mut self, text: &str) -> Vec<ItemChange> {
         let mut changes = Vec::new();
         if self.open.is_none() {
             let (id, at) = (names::fresh("msg_", 24), self.done.len());
             self.done.push(message(&id, "in_progress", None));
-            self.open = Some(Open {
+            self.open = Some(OpenItem {
                 id,
                 at,
                 text: String::new(),
             });
-            changes.push(Change::Opened(at));
+            changes.push(ItemChange::Opened(at));
         }
         if let Some(open) = &mut self.open {
             open.text.push_str(text);
-            changes.push(Change::Delta(text.to_owned()));
+            changes.push(ItemChange::Delta(text.to_owned()));
         }
         changes
     }
 
     /// Ends the text that is being written.
-    pub(crate) fn close(&mut self) -> Vec<Change> {
+    pub(crate) fn close(&mut self) -> Vec<ItemChange> {
         let Some(open) = self.open.take() else {
             return Vec::new();
         };
         self.done[open.at] = message(&open.id, "completed", Some(&open.text));
-        vec![Change::Closed(open.at)]
+        vec![ItemChange::Closed(open.at)]
     }
 
-    fn came_back(&mut self, call_id: &str, preview: &str) -> Vec<Change> {
+    fn came_back(&mut self, call_id: &str, preview: &str) -> Vec<ItemChange> {
         let found = self.calls.iter().position(|(id, _)| id == call_id);
         let Some((_, at)) = found.map(|found| self.calls.remove(found)) else {
             return Vec::new();
@@ -106,13 +106,13 @@ impl Items {
             "status": "completed",
         }));
         vec![
-            Change::Done(at),
-            Change::Added(result),
-            Change::Done(result),
+            ItemChange::Done(at),
+            ItemChange::Added(result),
+            ItemChange::Done(result),
         ]
     }
 
-    /// All that was made, as it stands now.
+    /// All items in their current state.
     pub(super) fn snapshot(&self) -> Vec<Value> {
         let mut items = self.done.clone();
         if let Some(open) = &self.open {
@@ -121,7 +121,7 @@ impl Items {
         items
     }
 
-    /// As messages of chat completions: what the original stores.
+    /// As chat completion messages, which the original stores.
     pub(crate) fn messages(&self) -> Vec<Value> {
         let mut messages: Vec<Value> = Vec::new();
         for item in self.snapshot() {

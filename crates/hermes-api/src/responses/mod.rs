@@ -1,4 +1,4 @@
-//! `/v1/responses`: answers that are kept, and conversations that go on from them.
+//! `/v1/responses`: stored answers, and conversations that continue from them.
 
 mod items;
 mod request;
@@ -13,29 +13,29 @@ use hermes_store::db::ResponseStore;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-pub(super) use self::items::Items;
-pub(super) use self::request::{Request, read};
-use super::admit::Ticket;
+pub(super) use self::items::ResponseItems;
+pub(super) use self::request::{ResponsesRequest, read};
+use super::admit::TurnPermit;
 use super::error::ApiError;
 use super::fields::ApiEndpoint;
-use super::input::{self, Body};
-use super::names::{self, Named};
-use super::once::{self, Asked};
-use super::outcome::{Verdict, response_usage};
-use super::place::Place;
-use super::reply::Told;
-use super::threads::Mark;
-use super::turn::{Outcome, Step, Turn};
-use super::{Shared, State, reply, sse, tape};
+use super::idempotency::{self, IdempotencyKey};
+use super::input::{self, JsonObjectBody};
+use super::names::{self, RequestedSession};
+use super::outcome::{OutcomeReport, response_usage};
+use super::reply::StoredReply;
+use super::threads::HistoryDigest;
+use super::turn::{ApiTurn, TurnResult, TurnStep};
+use super::turn_request::TurnRequest;
+use super::{ApiState, SharedApiState, recording, reply, sse};
 
 const FILE: &str = "response_store.db";
 
-/// Opened when the first answer is stored or asked for.
+/// Opened when the first answer is stored or requested.
 #[derive(Default)]
-pub(super) struct Stored(OnceCell<ResponseStore>);
+pub(super) struct LazyResponseStore(OnceCell<ResponseStore>);
 
-impl Stored {
-    pub(super) async fn get(&self, state: &State) -> Result<&ResponseStore, ApiError> {
+impl LazyResponseStore {
+    pub(super) async fn get(&self, state: &ApiState) -> Result<&ResponseStore, ApiError> {
         let opened = self.0.get_or_try_init(async || {
             let (path, clock) = (state.deps.home.join(FILE), Arc::clone(&state.deps.clock));
             let opening = tokio::task::spawn_blocking(move || ResponseStore::open(path, clock));
@@ -50,8 +50,8 @@ impl Stored {
     }
 }
 
-/// What is the same for everything told about one answer.
-pub(super) struct Answer {
+/// The fields common to all messages about one answer.
+pub(super) struct ResponseHead {
     id: String,
     created: i64,
     model: String,
@@ -66,9 +66,9 @@ pub(super) struct Answer {
 
 /// `POST /v1/responses`.
 pub(super) async fn create(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     headers: HeaderMap,
-    body: Body,
+    body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
     let ticket = state.work.admit(state.deps.facts.draining())?;
     let hints = ApiEndpoint::Responses.check(&body, &state.settings.ignore_fields)?;
@@ -77,18 +77,18 @@ pub(super) async fn create(
 }
 
 async fn answer(
-    state: Arc<State>,
-    ticket: Ticket,
+    state: Arc<ApiState>,
+    ticket: TurnPermit,
     headers: HeaderMap,
-    body: Body,
+    body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
-    let named = Named::read(&headers, &body)?;
+    let named = RequestedSession::read(&headers, &body)?;
     let stream = body.flag("stream", false)?;
     let store = body.flag("store", true)?;
     let model = body.text("model")?;
-    let asked = Asked::read(&headers, "responses", &body.0)?;
+    let asked = IdempotencyKey::read(&headers, "responses", &body.0)?;
     let request = read(&state, &body, &named).await?;
-    let answer = Answer {
+    let answer = ResponseHead {
         id: names::fresh("resp_", 28),
         created: state.deps.clock.now().timestamp(),
         model: model.unwrap_or(&state.settings.model_name).to_owned(),
@@ -105,36 +105,40 @@ async fn answer(
     };
     let input = input::user_input(request.said.now);
     let past = (request.said.system, request.said.history);
-    let place = Place::named(&state, (&session, fresh), model, past, input).await?;
+    let place = TurnRequest::named(&state, (&session, fresh), model, past, input).await?;
     let shared = Arc::clone(&state);
     if stream {
         let begin = async move {
-            let turn = Turn::begin(&shared, ticket, place.opening, place.input).await?;
+            let turn = ApiTurn::begin(&shared, ticket, place.opening, place.input).await?;
             stream::begin(shared, answer, turn).await
         };
         return match asked {
-            Some(asked) => tape::answer(&state, asked, &session, begin).await,
+            Some(asked) => recording::answer(&state, asked, &session, begin).await,
             None => begin.await.map(sse::with_headers),
         };
     }
     let Some(asked) = asked else {
-        let turn = Turn::begin(&state, ticket, place.opening, place.input).await?;
+        let turn = ApiTurn::begin(&state, ticket, place.opening, place.input).await?;
         return Ok(whole(&state, answer, turn).await?.response());
     };
     let work = async move {
-        let turn = Turn::begin(&shared, ticket, place.opening, place.input).await?;
+        let turn = ApiTurn::begin(&shared, ticket, place.opening, place.input).await?;
         whole(&shared, answer, turn).await
     };
-    let told = once::answer(&state, asked, &session, work).await?;
+    let told = idempotency::answer(&state, asked, &session, work).await?;
     Ok(told.response())
 }
 
-/// An answer in one piece.
-async fn whole(state: &State, answer: Answer, mut turn: Turn) -> Result<Told, ApiError> {
-    let mut items = Items::default();
+/// A complete answer.
+async fn whole(
+    state: &ApiState,
+    answer: ResponseHead,
+    mut turn: ApiTurn,
+) -> Result<StoredReply, ApiError> {
+    let mut items = ResponseItems::default();
     let outcome = loop {
         match turn.next().await {
-            Some(Step::Done(outcome)) => break outcome,
+            Some(TurnStep::Done(outcome)) => break outcome,
             Some(step) => drop(items.take(&step)),
             None => {
                 let message = "the turn broke off";
@@ -146,13 +150,13 @@ async fn whole(state: &State, answer: Answer, mut turn: Turn) -> Result<Told, Ap
         items.text(&outcome.untold);
     }
     items.close();
-    let verdict = Verdict::of(&outcome);
+    let verdict = OutcomeReport::new(&outcome);
     if outcome.text.trim().is_empty() && !verdict.complete() {
         return Err(verdict.error(&outcome.session));
     }
     let body = answer.finished(&items, &outcome, &verdict);
     answer.keep(state, &body, &items, &outcome.session).await?;
-    let mut told = Told::new(StatusCode::OK, body);
+    let mut told = StoredReply::new(StatusCode::OK, body);
     told.complete = verdict.complete();
     told.header(&reply::SESSION_ID, &outcome.session);
     if let Some(key) = &answer.key {
@@ -161,7 +165,7 @@ async fn whole(state: &State, answer: Answer, mut turn: Turn) -> Result<Told, Ap
     Ok(told)
 }
 
-impl Answer {
+impl ResponseHead {
     /// The response object.
     fn body(&self, status: &str, output: &[Value]) -> Value {
         json!({
@@ -186,7 +190,12 @@ impl Answer {
         })
     }
 
-    fn finished(&self, items: &Items, outcome: &Outcome, verdict: &Verdict) -> Value {
+    fn finished(
+        &self,
+        items: &ResponseItems,
+        outcome: &TurnResult,
+        verdict: &OutcomeReport,
+    ) -> Value {
         let status = match verdict {
             verdict if verdict.complete() => "completed",
             verdict if verdict.failed => "failed",
@@ -205,12 +214,12 @@ impl Answer {
         body
     }
 
-    /// Stores how the answer stands; a later request may go on from it.
+    /// Stores the state of the answer; a later request may continue from it.
     async fn keep(
         &self,
-        state: &State,
+        state: &ApiState,
         body: &Value,
-        items: &Items,
+        items: &ResponseItems,
         session: &str,
     ) -> Result<(), ApiError> {
         if !self.store {
@@ -229,20 +238,20 @@ impl Answer {
             .put(&self.id, &data, self.conversation.as_deref())
             .await?;
         if body["status"] == "completed" {
-            state.threads.leave(mark(&self.id), session);
+            state.threads.register(mark(&self.id), session);
         }
         Ok(())
     }
 }
 
-/// Where a session stands after an answer.
-fn mark(response: &str) -> Mark {
-    Mark::start("response", Some(response))
+/// The position of a session after an answer.
+fn mark(response: &str) -> HistoryDigest {
+    HistoryDigest::start("response", Some(response))
 }
 
 /// `GET /v1/responses/{id}`.
 pub(super) async fn show(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     let store = state.stored.get(&state).await?;
@@ -252,7 +261,7 @@ pub(super) async fn show(
 
 /// `DELETE /v1/responses/{id}`.
 pub(super) async fn delete(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     if !state.stored.get(&state).await?.delete(&id).await? {

@@ -1,38 +1,42 @@
-//! What is asked in the responses format, runs included.
+//! Requests in the responses format, including runs.
 
 use hermes_core::message::{Content, Message};
 use hermes_core::store::SessionStore as _;
 use serde_json::{Value, json};
 
 use super::{mark, not_found};
-use crate::State;
+use crate::ApiState;
 use crate::error::ApiError;
-use crate::input::{self, Body, Said};
-use crate::names::{self, Named};
-use crate::threads::Mark;
+use crate::input::{self, ClientConversation, JsonObjectBody};
+use crate::names::{self, RequestedSession};
+use crate::threads::HistoryDigest;
 
-/// Messages that are kept of a long history, where the client allows that (`truncation: auto`).
+/// Maximum length of the history if truncation is allowed (`truncation: auto`).
 const TRUNCATED: usize = 100;
 
-pub(crate) struct Request {
-    pub(crate) said: Said,
-    /// The session to go on in; `None`: a new one.
+pub(crate) struct ResponsesRequest {
+    pub(crate) said: ClientConversation,
+    /// The session to continue; `None`: a new one.
     pub(crate) session: Option<String>,
     pub(super) instructions: Option<String>,
     pub(super) previous: Option<String>,
     pub(super) conversation: Option<String>,
 }
 
-/// Reads what is asked and finds what it goes on from.
-pub(crate) async fn read(state: &State, body: &Body, named: &Named) -> Result<Request, ApiError> {
+/// Parses the request and finds the answer it continues from.
+pub(crate) async fn read(
+    state: &ApiState,
+    body: &JsonObjectBody,
+    named: &RequestedSession,
+) -> Result<ResponsesRequest, ApiError> {
     let mut said = match body.0.get("input") {
         None | Some(Value::Null) => {
             return Err(ApiError::bad("'input' is missing").param("input"));
         }
-        Some(Value::String(text)) => Said {
+        Some(Value::String(text)) => ClientConversation {
             system: None,
             history: Vec::new(),
-            now: input::said(Content::Text(text.clone()), "input")?,
+            now: input::require_content(Content::Text(text.clone()), "input")?,
         },
         Some(Value::Array(list)) => input::read(list, "input")?,
         Some(_) => {
@@ -48,7 +52,7 @@ pub(crate) async fn read(state: &State, body: &Body, named: &Named) -> Result<Re
         return Err(ApiError::bad(message).param("conversation"));
     }
     if let Some(name) = &conversation {
-        // One that nobody has heard of begins now.
+        // An unknown conversation starts now.
         previous = state.stored.get(state).await?.conversation(name).await?;
     }
     let given = input::history(body.0.get("conversation_history"))?;
@@ -74,7 +78,7 @@ pub(crate) async fn read(state: &State, body: &Body, named: &Named) -> Result<Re
         (Some(first), Some(then)) => Some(format!("{first}\n{then}")),
         (first, then) => first.or(then),
     };
-    Ok(Request {
+    Ok(ResponsesRequest {
         said,
         session,
         instructions,
@@ -84,7 +88,7 @@ pub(crate) async fn read(state: &State, body: &Body, named: &Named) -> Result<Re
 }
 
 /// A name, or an object with an id.
-fn conversation(body: &Body) -> Result<Option<String>, ApiError> {
+fn conversation(body: &JsonObjectBody) -> Result<Option<String>, ApiError> {
     const FIELD: &str = "conversation";
     match body.0.get(FIELD) {
         Some(Value::Object(object)) => match object.get("id") {
@@ -95,9 +99,9 @@ fn conversation(body: &Body) -> Result<Option<String>, ApiError> {
     }
 }
 
-/// The session of an answer, unless more was said in it since.
+/// The session of an answer, unless it has continued since.
 async fn goes_on(
-    state: &State,
+    state: &ApiState,
     id: &str,
     stored: &Value,
     past: &[Message],
@@ -105,7 +109,7 @@ async fn goes_on(
     if let Some(session) = state.threads.take(mark(id)) {
         return Ok(Some(session));
     }
-    // Another process may have given that answer.
+    // Another process may have produced that answer.
     let Some(session) = stored["session_id"].as_str() else {
         return Ok(None);
     };
@@ -120,9 +124,9 @@ async fn goes_on(
     Ok((gist(&items) == gist(past)).then(|| session.to_owned()))
 }
 
-/// What was said, without tools.
-fn gist(messages: &[Message]) -> Mark {
-    let start = Mark::start("gist", None);
+/// The messages without tools.
+fn gist(messages: &[Message]) -> HistoryDigest {
+    let start = HistoryDigest::start("gist", None);
     messages.iter().fold(start, |mark, message| match message {
         Message::User(user) => mark.after("user", &user.content),
         Message::Assistant(assistant) if !assistant.text.trim().is_empty() => {
@@ -132,8 +136,8 @@ fn gist(messages: &[Message]) -> Mark {
     })
 }
 
-impl Request {
-    /// All that was said up to the answer, in the shape that is stored.
+impl ResponsesRequest {
+    /// All messages up to the answer, in the stored format.
     pub(super) fn stored_history(&self) -> Vec<Value> {
         let now = json!({"role": "user", "content": self.said.now});
         let past = self.said.history.iter().map(message);

@@ -5,28 +5,28 @@ use std::sync::Arc;
 use hermes_core::task;
 use serde_json::{Map, Value, json};
 
-use super::items::{Change, Items, part};
-use super::{Answer, Verdict};
+use super::items::{ItemChange, ResponseItems, part};
+use super::{OutcomeReport, ResponseHead};
 use crate::error::ApiError;
-use crate::sse::{self, Frames};
-use crate::tape::{Ending, Headers, Recorded};
-use crate::turn::{Outcome, Step, Turn};
-use crate::{State, reply};
+use crate::recording::{HeaderList, RecordedSource, StreamEnding};
+use crate::sse::{self, SseFrames};
+use crate::turn::{ApiTurn, TurnResult, TurnStep};
+use crate::{ApiState, reply};
 
-/// Events that go out together.
+/// Maximum number of events per write.
 const WRITE: usize = 32 * 1024;
 
 pub(super) async fn begin(
-    state: Arc<State>,
-    answer: Answer,
-    turn: Turn,
-) -> Result<(Stream, Headers), ApiError> {
-    let items = Items::default();
+    state: Arc<ApiState>,
+    answer: ResponseHead,
+    turn: ApiTurn,
+) -> Result<(ResponseStream, HeaderList), ApiError> {
+    let items = ResponseItems::default();
     let session = turn.session().to_owned();
     let begun = answer.body("in_progress", &[]);
     answer.keep(&state, &begun, &items, &session).await?;
     let headers = reply::session_headers(&session, answer.key.as_deref());
-    let stream = Stream {
+    let stream = ResponseStream {
         session,
         state,
         answer: Some(Arc::new(answer)),
@@ -34,31 +34,31 @@ pub(super) async fn begin(
         turn: Some(turn),
         begun: false,
         sequence: 0,
-        ending: Ending::default(),
+        ending: StreamEnding::default(),
     };
     Ok((stream, headers))
 }
 
-pub(super) struct Stream {
-    state: Arc<State>,
-    /// `None`: it is told and stored to the end.
-    answer: Option<Arc<Answer>>,
-    items: Items,
-    turn: Option<Turn>,
+pub(super) struct ResponseStream {
+    state: Arc<ApiState>,
+    /// `None`: completely sent and stored.
+    answer: Option<Arc<ResponseHead>>,
+    items: ResponseItems,
+    turn: Option<ApiTurn>,
     session: String,
     begun: bool,
     sequence: u64,
-    ending: Ending,
+    ending: StreamEnding,
 }
 
-impl Recorded for Stream {
-    fn ending(&self) -> Ending {
+impl RecordedSource for ResponseStream {
+    fn ending(&self) -> StreamEnding {
         self.ending
     }
 }
 
-impl sse::Source for Stream {
-    async fn fill(&mut self, frames: &mut Frames) -> bool {
+impl sse::EventSource for ResponseStream {
+    async fn fill(&mut self, frames: &mut SseFrames) -> bool {
         let Some(answer) = self.answer.clone() else {
             return false;
         };
@@ -76,14 +76,14 @@ impl sse::Source for Stream {
         if next.is_none() {
             return false;
         }
-        // What is there already goes out in the same write.
+        // Available steps are sent in the same write.
         while let Some(step) = next {
-            if let Step::Done(outcome) = step {
+            if let TurnStep::Done(outcome) = step {
                 self.done(frames, &answer, &outcome).await;
                 return false;
             }
             let changes = self.items.take(&step);
-            self.tell(frames, changes);
+            self.write_changes(frames, changes);
             next = match &mut self.turn {
                 Some(turn) if frames.len() < WRITE => turn.ready(),
                 _ => None,
@@ -93,21 +93,21 @@ impl sse::Source for Stream {
     }
 }
 
-impl Stream {
-    async fn done(&mut self, frames: &mut Frames, answer: &Answer, outcome: &Outcome) {
+impl ResponseStream {
+    async fn done(&mut self, frames: &mut SseFrames, answer: &ResponseHead, outcome: &TurnResult) {
         self.turn = None;
         if !outcome.untold.is_empty() {
             let changes = self.items.text(&outcome.untold);
-            self.tell(frames, changes);
+            self.write_changes(frames, changes);
         }
         let changes = self.items.close();
-        self.tell(frames, changes);
-        let verdict = Verdict::of(outcome);
-        self.ending = Ending::of(&verdict, !outcome.text.trim().is_empty());
+        self.write_changes(frames, changes);
+        let verdict = OutcomeReport::new(outcome);
+        self.ending = StreamEnding::of(&verdict, !outcome.text.trim().is_empty());
         let mut body = answer.finished(&self.items, outcome, &verdict);
         let kept = answer.keep(&self.state, &body, &self.items, &outcome.session);
         if let Err(error) = kept.await {
-            // The client has the answer; it cannot come back to it.
+            // The client has the answer and cannot resume it.
             tracing::warn!("response {}: {}", answer.id, error.to_json());
             body["store"] = Value::Bool(false);
         }
@@ -120,15 +120,15 @@ impl Stream {
         self.event(frames, name, json!({"response": body}));
     }
 
-    fn tell(&mut self, frames: &mut Frames, changes: Vec<Change>) {
+    fn write_changes(&mut self, frames: &mut SseFrames, changes: Vec<ItemChange>) {
         for change in changes {
             self.change(frames, change);
         }
     }
 
-    fn change(&mut self, frames: &mut Frames, change: Change) {
+    fn change(&mut self, frames: &mut SseFrames, change: ItemChange) {
         match change {
-            Change::Opened(at) => {
+            ItemChange::Opened(at) => {
                 let item = self.items.done[at].clone();
                 let id = item["id"].clone();
                 let added = json!({"output_index": at, "item": item});
@@ -137,14 +137,14 @@ impl Stream {
                                    "part": part("")});
                 self.event(frames, "response.content_part.added", place);
             }
-            Change::Delta(text) => {
-                // Text is told only while it is open.
+            ItemChange::Delta(text) => {
+                // Text deltas are sent only while the item is open.
                 let Some(open) = &self.items.open else { return };
                 let delta = json!({"item_id": open.id, "output_index": open.at,
                                    "content_index": 0, "delta": text, "logprobs": []});
                 self.event(frames, "response.output_text.delta", delta);
             }
-            Change::Closed(at) => {
+            ItemChange::Closed(at) => {
                 let item = self.items.done[at].clone();
                 let (id, part) = (item["id"].clone(), item["content"][0].clone());
                 let text = json!({"item_id": id, "output_index": at, "content_index": 0,
@@ -155,12 +155,12 @@ impl Stream {
                 self.event(frames, "response.content_part.done", place);
                 self.item_done(frames, at);
             }
-            Change::Added(at) => {
+            ItemChange::Added(at) => {
                 let item = self.items.done[at].clone();
                 let added = json!({"output_index": at, "item": item});
                 self.event(frames, "response.output_item.added", added);
             }
-            Change::Done(at) => {
+            ItemChange::Done(at) => {
                 let item = &self.items.done[at];
                 if item["type"] == "function_call" {
                     let done = json!({"item_id": item["id"], "output_index": at,
@@ -172,12 +172,12 @@ impl Stream {
         }
     }
 
-    fn item_done(&mut self, frames: &mut Frames, at: usize) {
+    fn item_done(&mut self, frames: &mut SseFrames, at: usize) {
         let done = json!({"output_index": at, "item": self.items.done[at]});
         self.event(frames, "response.output_item.done", done);
     }
 
-    fn event(&mut self, frames: &mut Frames, name: &str, data: Value) {
+    fn event(&mut self, frames: &mut SseFrames, name: &str, data: Value) {
         let mut event = Map::new();
         event.insert("type".to_owned(), json!(name));
         event.insert("sequence_number".to_owned(), json!(self.sequence));
@@ -189,8 +189,8 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
-    /// The client has left: what there is of the answer can be asked for later.
+impl Drop for ResponseStream {
+    /// The client has disconnected: the partial answer can be requested later.
     fn drop(&mut self) {
         let Some(answer) = self.answer.take() else {
             return;

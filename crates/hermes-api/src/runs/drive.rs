@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_app::front::Wish;
+use hermes_app::front::ConversationRequest;
 use hermes_core::approval::{ApprovalRequest, Verdict as Given};
 use hermes_core::event::{AgentCommand, TurnExit};
 use hermes_core::redact;
@@ -10,31 +10,31 @@ use hermes_gateway::settings::approval_wait;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::log::{Run, Status};
-use crate::State;
-use crate::admit::Ticket;
+use super::log::{ApiRun, RunStatus};
+use crate::ApiState;
+use crate::admit::TurnPermit;
 use crate::label;
-use crate::outcome::{self, Verdict};
-use crate::place::Place;
-use crate::turn::{Asking, Outcome, Step, Turn};
+use crate::outcome::{self, OutcomeReport};
+use crate::turn::{ApiTurn, ApprovalEvent, TurnResult, TurnStep};
+use crate::turn_request::TurnRequest;
 
-const LATE: &str = "nobody answered in time";
+const LATE: &str = "no one answered in time";
 
-pub(super) async fn drive(state: &State, run: &Run, ticket: Ticket, place: Place) {
+pub(super) async fn drive(state: &ApiState, run: &ApiRun, ticket: TurnPermit, place: TurnRequest) {
     let now = || state.deps.clock.epoch_seconds();
     let begun = tokio::select! {
         () = run.stop.cancelled() => None,
-        begun = Turn::begin(state, ticket, place.opening, place.input) => Some(begun),
+        begun = ApiTurn::begin(state, ticket, place.opening, place.input) => Some(begun),
     };
     let mut turn = match begun {
         Some(Ok(turn)) => turn,
         Some(Err(error)) => {
             let message = error.to_json()["error"]["message"].clone();
-            return run.end(Status::Failed, json!({"error": message}), now());
+            return run.end(RunStatus::Failed, json!({"error": message}), now());
         }
-        None => return run.end(Status::Cancelled, json!({}), now()),
+        None => return run.end(RunStatus::Cancelled, json!({}), now()),
     };
-    run.begun(turn.wishes(), turn.session(), now());
+    run.mark_started(turn.requests(), turn.session(), now());
     let patience = approval_wait(&state.deps.config);
     let mut stopping = false;
     let mut thought = String::new();
@@ -43,8 +43,8 @@ pub(super) async fn drive(state: &State, run: &Run, ticket: Ticket, place: Place
             step = turn.next() => step,
             () = run.stop.cancelled(), if !stopping => {
                 stopping = true;
-                if let Some(wishes) = turn.wishes() {
-                    let _ = wishes.send(Wish::Order(AgentCommand::Interrupt)).await;
+                if let Some(requests) = turn.requests() {
+                    let _ = requests.send(ConversationRequest::Agent(AgentCommand::Interrupt)).await;
                 }
                 continue;
             }
@@ -53,15 +53,15 @@ pub(super) async fn drive(state: &State, run: &Run, ticket: Ticket, place: Place
                 continue;
             }
         };
-        if !matches!(step, Some(Step::Reasoning(_))) && !thought.is_empty() {
+        if !matches!(step, Some(TurnStep::Reasoning(_))) && !thought.is_empty() {
             let text = std::mem::take(&mut thought);
-            run.tell("reasoning.available", json!({"text": text}), now());
+            run.add_event("reasoning.available", json!({"text": text}), now());
         }
         match step {
-            Some(Step::Reasoning(text)) => thought.push_str(&text),
-            Some(Step::Done(outcome)) => return end(run, &outcome, now()),
-            Some(step) => tell(run, step, patience, now()),
-            None => return run.end(Status::Failed, json!({"error": "it broke off"}), now()),
+            Some(TurnStep::Reasoning(text)) => thought.push_str(&text),
+            Some(TurnStep::Done(outcome)) => return end(run, &outcome, now()),
+            Some(step) => record_step(run, step, patience, now()),
+            None => return run.end(RunStatus::Failed, json!({"error": "it broke off"}), now()),
         }
     }
 }
@@ -73,8 +73,8 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// Nobody answered: that is a no. Or else the run keeps its place, and its session, for ever.
-async fn deny_late(run: &Run, turn: &Turn, now: f64) {
+/// No answer means no; otherwise the run would occupy its permit and session forever.
+async fn deny_late(run: &ApiRun, turn: &ApiTurn, now: f64) {
     for request in run.take_late(Instant::now(), now) {
         let told = json!({
             "choice": "deny",
@@ -82,32 +82,32 @@ async fn deny_late(run: &Run, turn: &Turn, now: f64) {
             "request_id": request.id,
             "reason": LATE,
         });
-        run.tell("approval.responded", told, now);
+        run.add_event("approval.responded", told, now);
         let why = Some(LATE.to_owned());
         let order = AgentCommand::Answer {
             request: request.id,
             verdict: Given::Deny { why },
         };
-        if let Some(wishes) = turn.wishes() {
-            // A run that has ended meanwhile needs no answer.
-            let _ = wishes.send(Wish::Order(order)).await;
+        if let Some(requests) = turn.requests() {
+            // A run that has ended needs no answer.
+            let _ = requests.send(ConversationRequest::Agent(order)).await;
         }
     }
 }
 
-fn tell(run: &Run, step: Step, patience: Duration, now: f64) {
+fn record_step(run: &ApiRun, step: TurnStep, patience: Duration, now: f64) {
     match step {
-        Step::Text(text) => run.tell("message.delta", json!({"delta": text}), now),
-        Step::ToolStarted {
+        TurnStep::Text(text) => run.add_event("message.delta", json!({"delta": text}), now),
+        TurnStep::ToolStarted {
             call_id,
             name,
             arguments,
         } => {
             let preview = label::label(&name, &arguments);
             let data = json!({"tool": name, "tool_call_id": call_id, "preview": preview});
-            run.tell("tool.started", data, now);
+            run.add_event("tool.started", data, now);
         }
-        Step::ToolFinished {
+        TurnStep::ToolFinished {
             call_id,
             name,
             failed,
@@ -121,15 +121,15 @@ fn tell(run: &Run, step: Step, patience: Duration, now: f64) {
                 "duration": duration,
                 "error": failed,
             });
-            run.tell("tool.completed", data, now);
+            run.add_event("tool.completed", data, now);
         }
-        Step::Approval(Asking::Needed(request)) => ask(run, request, patience, now),
-        Step::Approval(Asking::Closed(id)) => run.not_needed(&id, now),
-        Step::Reasoning(_) | Step::Done(_) => {}
+        TurnStep::Approval(ApprovalEvent::Needed(request)) => ask(run, request, patience, now),
+        TurnStep::Approval(ApprovalEvent::Closed(id)) => run.not_needed(&id, now),
+        TurnStep::Reasoning(_) | TurnStep::Done(_) => {}
     }
 }
 
-fn ask(run: &Run, request: ApprovalRequest, patience: Duration, now: f64) {
+fn ask(run: &ApiRun, request: ApprovalRequest, patience: Duration, now: f64) {
     let choices: &[&str] = if request.rule.is_some() {
         &["once", "session", "always", "deny"]
     } else {
@@ -147,22 +147,22 @@ fn ask(run: &Run, request: ApprovalRequest, patience: Duration, now: f64) {
     run.ask(request, Instant::now() + patience, data, now);
 }
 
-fn end(run: &Run, outcome: &Outcome, now: f64) {
-    let verdict = Verdict::of(outcome);
+fn end(run: &ApiRun, outcome: &TurnResult, now: f64) {
+    let verdict = OutcomeReport::new(outcome);
     let usage = outcome::response_usage(&outcome.usage);
     let mut data = json!({"session_id": outcome.session, "usage": usage});
     let status = if outcome.exit == TurnExit::Interrupted {
-        Status::Cancelled
+        RunStatus::Cancelled
     } else if verdict.failed && outcome.text.trim().is_empty() {
-        Status::Failed
+        RunStatus::Failed
     } else {
-        Status::Completed
+        RunStatus::Completed
     };
-    if status == Status::Completed || !outcome.text.is_empty() {
+    if status == RunStatus::Completed || !outcome.text.is_empty() {
         data["output"] = Value::String(outcome.text.clone());
     }
     if let Some(error) = &verdict.error
-        && status != Status::Cancelled
+        && status != RunStatus::Cancelled
     {
         data["error"] = Value::String(error.clone());
         data["hermes"] = verdict.block();

@@ -1,10 +1,10 @@
-//! One run: where it is, and all that happened in it, for as many as want to know.
+//! One run: its status and events, for any number of followers.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
-use hermes_app::front::Wish;
+use hermes_app::front::ConversationRequest;
 use hermes_core::approval::ApprovalRequest;
 use hermes_store::db::StoredRun;
 use serde_json::{Map, Value, json};
@@ -12,42 +12,42 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Bytes of events that a run keeps. Older ones go first; who comes late is told so.
+/// Maximum size of stored events. The oldest are dropped first; late followers are told.
 const EVENTS: usize = 512 * 1024;
 
 const CUT: &str = "the gateway stopped while this ran, and has started again; what was done so far \
                    is in the session";
 
-pub(super) struct Run {
+pub(super) struct ApiRun {
     pub(super) id: String,
-    /// Somebody wants it to end.
+    /// Cancels the run.
     pub(super) stop: CancellationToken,
-    log: Mutex<Log>,
-    /// Goes up with every change.
+    log: Mutex<RunLog>,
+    /// Incremented with every change.
     changes: watch::Sender<u64>,
 }
 
-struct Log {
-    status: Status,
+struct RunLog {
+    status: RunStatus,
     /// As `GET /v1/runs/{id}` shows it.
     shown: Map<String, Value>,
     events: VecDeque<Bytes>,
     bytes: usize,
-    /// The number of the first event that is kept; the first of all is 1.
+    /// The number of the first stored event, counted from 1.
     first: u64,
-    pending: VecDeque<Pending>,
-    wishes: Option<mpsc::Sender<Wish>>,
+    pending: VecDeque<PendingApproval>,
+    requests: Option<mpsc::Sender<ConversationRequest>>,
     ended: Option<Instant>,
 }
 
-/// What a person is asked for, and how long there is time to answer.
-struct Pending {
+/// An open approval request and its deadline.
+struct PendingApproval {
     request: ApprovalRequest,
     until: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum RunStatus {
     Queued,
     Running,
     WaitingForApproval,
@@ -57,7 +57,7 @@ pub(super) enum Status {
     Cancelled,
 }
 
-impl Status {
+impl RunStatus {
     fn word(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -71,22 +71,22 @@ impl Status {
     }
 }
 
-/// Events from some place on.
-pub(super) struct Excerpt {
-    /// Events that are no longer there: the first and the last of them.
+/// Events from a position on.
+pub(super) struct RunLogExcerpt {
+    /// The first and last number of dropped events.
     pub(super) lost: Option<(u64, u64)>,
     /// With their numbers.
     pub(super) events: Vec<(u64, Bytes)>,
-    /// Nothing more will come.
+    /// There will be no further events.
     pub(super) over: bool,
 }
 
-impl Run {
+impl ApiRun {
     pub(super) fn new(id: String, session: &str, model: &str, now: f64) -> Self {
         let shown = json!({
             "object": "hermes.run",
             "run_id": id,
-            "status": Status::Queued.word(),
+            "status": RunStatus::Queued.word(),
             "created_at": now,
             "updated_at": now,
             "session_id": session,
@@ -99,21 +99,21 @@ impl Run {
         Self {
             id,
             stop: CancellationToken::new(),
-            log: Mutex::new(Log {
-                status: Status::Queued,
+            log: Mutex::new(RunLog {
+                status: RunStatus::Queued,
                 shown,
                 events: VecDeque::new(),
                 bytes: 0,
                 first: 1,
                 pending: VecDeque::new(),
-                wishes: None,
+                requests: None,
                 ended: None,
             }),
             changes: watch::Sender::new(0),
         }
     }
 
-    /// What is left of a run of an earlier life: how it ended, or that it was cut.
+    /// A run of an earlier process: how it ended, or that it was interrupted.
     pub(super) fn stored(id: &str, stored: StoredRun, now: f64) -> Self {
         let run = Self::new(id.to_owned(), "", "", now);
         let StoredRun { shown, ended } = stored;
@@ -121,11 +121,11 @@ impl Run {
         if let Value::Object(shown) = shown {
             run.log().shown = shown;
         }
-        let ends = [Status::Completed, Status::Cancelled];
+        let ends = [RunStatus::Completed, RunStatus::Cancelled];
         let status = ends
             .into_iter()
             .find(|one| word.as_deref() == Some(one.word()));
-        let shown = run.shown();
+        let shown = run.to_json();
         let mut data = json!({});
         for name in ["session_id", "output", "error", "usage", "hermes"] {
             if let Some(value) = shown.get(name) {
@@ -134,46 +134,51 @@ impl Run {
         }
         let (at, status) = if ended {
             let at = shown["updated_at"].as_f64().unwrap_or(now);
-            (at, status.unwrap_or(Status::Failed))
+            (at, status.unwrap_or(RunStatus::Failed))
         } else {
             data["error"] = json!(CUT);
-            (now, Status::Failed)
+            (now, RunStatus::Failed)
         };
         run.end(status, data, at);
         run
     }
 
-    fn log(&self) -> MutexGuard<'_, Log> {
+    fn log(&self) -> MutexGuard<'_, RunLog> {
         // A panic while holding this lock cannot leave the log half written.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn shown(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         Value::Object(self.log().shown.clone())
     }
 
-    /// When it ended, and how much it keeps.
+    /// When it ended, and the size of its events.
     pub(super) fn ended(&self) -> Option<(Instant, usize)> {
         let log = self.log();
         Some((log.ended?, log.bytes))
     }
 
-    /// It has begun: this is how to reach it.
-    pub(super) fn begun(&self, wishes: Option<mpsc::Sender<Wish>>, session: &str, now: f64) {
+    /// Records the start, with the sender for requests.
+    pub(super) fn mark_started(
+        &self,
+        requests: Option<mpsc::Sender<ConversationRequest>>,
+        session: &str,
+        now: f64,
+    ) {
         let mut log = self.log();
-        log.wishes = wishes;
+        log.requests = requests;
         log.shown.insert("session_id".to_owned(), json!(session));
-        if log.status == Status::Queued {
-            log.set(Status::Running, now);
+        if log.status == RunStatus::Queued {
+            log.set(RunStatus::Running, now);
         }
     }
 
-    pub(super) fn wishes(&self) -> Option<mpsc::Sender<Wish>> {
-        self.log().wishes.clone()
+    pub(super) fn requests(&self) -> Option<mpsc::Sender<ConversationRequest>> {
+        self.log().requests.clone()
     }
 
     /// Something happened: `event`, with the fields of `data`.
-    pub(super) fn tell(&self, event: &str, data: Value, now: f64) {
+    pub(super) fn add_event(&self, event: &str, data: Value, now: f64) {
         self.log().push(&self.id, event, data, now);
         self.changes.send_modify(|change| *change += 1);
     }
@@ -181,16 +186,16 @@ impl Run {
     /// It waits for a person, until then.
     pub(super) fn ask(&self, request: ApprovalRequest, until: Instant, data: Value, now: f64) {
         let mut log = self.log();
-        log.pending.push_back(Pending { request, until });
-        if log.status == Status::Running {
-            log.set(Status::WaitingForApproval, now);
+        log.pending.push_back(PendingApproval { request, until });
+        if log.status == RunStatus::Running {
+            log.set(RunStatus::WaitingForApproval, now);
         }
         log.push(&self.id, "approval.request", data, now);
         drop(log);
         self.changes.send_modify(|change| *change += 1);
     }
 
-    /// Takes what is asked: the oldest, that of an id, or all.
+    /// Removes open approvals: the oldest, one by id, or all.
     pub(super) fn take_asked(&self, id: Option<&str>, all: bool, now: f64) -> Vec<ApprovalRequest> {
         let mut log = self.log();
         let mut first = true;
@@ -202,22 +207,22 @@ impl Run {
         })
     }
 
-    /// When somebody must have answered at the latest.
+    /// The earliest deadline of open approvals.
     pub(super) fn due(&self) -> Option<Instant> {
         let log = self.log();
         log.pending.iter().map(|one| one.until).min()
     }
 
-    /// Takes what nobody answered in time.
+    /// Removes expired approvals.
     pub(super) fn take_late(&self, at: Instant, now: f64) -> Vec<ApprovalRequest> {
         self.log().take(now, |one| one.until <= at)
     }
 
-    /// Nobody waits for the answer to a request any more: none is taken for it.
+    /// Removes an approval whose answer is no longer needed.
     pub(super) fn not_needed(&self, id: &str, now: f64) {
         let taken = self.log().take(now, |one| one.request.id == id);
         if !taken.is_empty() {
-            self.tell("approval.closed", json!({"request_id": id}), now);
+            self.add_event("approval.closed", json!({"request_id": id}), now);
         }
     }
 
@@ -226,7 +231,7 @@ impl Run {
         if log.ended.is_some() {
             return false;
         }
-        log.set(Status::Stopping, now);
+        log.set(RunStatus::Stopping, now);
         log.shown
             .insert("last_event".to_owned(), json!("run.stopping"));
         drop(log);
@@ -235,7 +240,7 @@ impl Run {
     }
 
     /// The end, with the fields that are shown from now on.
-    pub(super) fn end(&self, status: Status, data: Value, now: f64) {
+    pub(super) fn end(&self, status: RunStatus, data: Value, now: f64) {
         let event = format!("run.{}", status.word());
         let mut log = self.log();
         log.set(status, now);
@@ -246,13 +251,13 @@ impl Run {
         }
         log.push(&self.id, &event, data, now);
         log.pending.clear();
-        log.wishes = None;
+        log.requests = None;
         log.ended = Some(Instant::now());
         drop(log);
         self.changes.send_modify(|change| *change += 1);
     }
 
-    /// Keeps the status only.
+    /// Drops everything but the status.
     pub(super) fn forget_events(&self) {
         let mut log = self.log();
         log.first += log.events.len() as u64;
@@ -265,7 +270,7 @@ impl Run {
     }
 
     /// Events after number `seen`, up to about `bytes` of them.
-    pub(super) fn after(&self, seen: u64, bytes: usize) -> Excerpt {
+    pub(super) fn after(&self, seen: u64, bytes: usize) -> RunLogExcerpt {
         let log = self.log();
         let next = seen.saturating_add(1);
         let lost = (next < log.first).then(|| (next, log.first - 1));
@@ -282,7 +287,7 @@ impl Run {
             }
         }
         let last = log.first + log.events.len() as u64;
-        Excerpt {
+        RunLogExcerpt {
             lost,
             events,
             over: log.ended.is_some() && number >= last,
@@ -290,9 +295,13 @@ impl Run {
     }
 }
 
-impl Log {
-    /// Takes some of what is asked. When nothing is left, the run goes on.
-    fn take(&mut self, now: f64, mut which: impl FnMut(&Pending) -> bool) -> Vec<ApprovalRequest> {
+impl RunLog {
+    /// Removes some open approvals. When none is left, the run continues.
+    fn take(
+        &mut self,
+        now: f64,
+        mut which: impl FnMut(&PendingApproval) -> bool,
+    ) -> Vec<ApprovalRequest> {
         let mut taken = Vec::new();
         let pending = std::mem::take(&mut self.pending);
         for one in pending {
@@ -302,13 +311,13 @@ impl Log {
                 self.pending.push_back(one);
             }
         }
-        if self.pending.is_empty() && self.status == Status::WaitingForApproval {
-            self.set(Status::Running, now);
+        if self.pending.is_empty() && self.status == RunStatus::WaitingForApproval {
+            self.set(RunStatus::Running, now);
         }
         taken
     }
 
-    fn set(&mut self, status: Status, now: f64) {
+    fn set(&mut self, status: RunStatus, now: f64) {
         self.status = status;
         self.shown.insert("status".to_owned(), json!(status.word()));
         self.shown.insert("updated_at".to_owned(), json!(now));
@@ -337,15 +346,15 @@ impl Log {
 mod tests {
     use super::*;
 
-    fn run() -> Run {
-        Run::new("run_1".to_owned(), "s", "m", 1.0)
+    fn run() -> ApiRun {
+        ApiRun::new("run_1".to_owned(), "s", "m", 1.0)
     }
 
     #[test]
     fn whoever_comes_back_gets_the_rest() {
         let run = run();
         for number in 0..5 {
-            run.tell("message.delta", json!({"delta": number.to_string()}), 2.0);
+            run.add_event("message.delta", json!({"delta": number.to_string()}), 2.0);
         }
         let all = run.after(0, usize::MAX);
         let numbers: Vec<u64> = all.events.iter().map(|(number, _)| *number).collect();
@@ -356,11 +365,11 @@ mod tests {
         for beyond in [9, u64::MAX] {
             assert_eq!(run.after(beyond, usize::MAX).events.len(), 0);
         }
-        run.end(Status::Completed, json!({"output": "01234"}), 3.0);
+        run.end(RunStatus::Completed, json!({"output": "01234"}), 3.0);
         assert!(!run.after(3, 1).over, "there is more to tell");
         assert!(run.after(3, usize::MAX).over);
-        assert_eq!(run.shown()["status"], "completed");
-        assert_eq!(run.shown()["output"], "01234");
+        assert_eq!(run.to_json()["status"], "completed");
+        assert_eq!(run.to_json()["output"], "01234");
         run.forget_events();
         let late = run.after(2, usize::MAX);
         assert_eq!((late.lost, late.over), (Some((3, 6)), true));
@@ -372,7 +381,7 @@ mod tests {
         let run = run();
         let text = "x".repeat(1000);
         for _ in 0..1000 {
-            run.tell("message.delta", json!({"delta": text}), 2.0);
+            run.add_event("message.delta", json!({"delta": text}), 2.0);
         }
         let excerpt = run.after(0, usize::MAX);
         let total: usize = excerpt.events.iter().map(|(_, event)| event.len()).sum();

@@ -1,5 +1,5 @@
-//! `/v1/runs`: turns that go on by themselves. Whoever wants to know follows their events, as
-//! often and as late as he likes; a run that needs a permission asks for it there.
+//! `/v1/runs`: turns that run independently of a connection. Any number of clients can follow their
+//! events at any time; approvals are requested there.
 
 mod drive;
 mod log;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::extract::{Path, Query, State as Extract};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use hermes_app::front::Wish;
+use hermes_app::front::ConversationRequest;
 use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::event::AgentCommand;
 use hermes_core::task;
@@ -19,49 +19,49 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::log::{Excerpt, Run};
+use self::log::{ApiRun, RunLogExcerpt};
 use super::error::ApiError;
 use super::fields::ApiEndpoint;
-use super::input::Body;
-use super::names::{self, Named};
-use super::once::{self, Asked};
-use super::place::Place;
-use super::reply::Told;
-use super::responses::{self, Request};
-use super::sse::{self, Frames};
-use super::{Shared, State, reply};
+use super::idempotency::{self, IdempotencyKey};
+use super::input::JsonObjectBody;
+use super::names::{self, RequestedSession};
+use super::reply::StoredReply;
+use super::responses::{self, ResponsesRequest};
+use super::sse::{self, SseFrames};
+use super::turn_request::TurnRequest;
+use super::{ApiState, SharedApiState, reply};
 
-/// Runs that are remembered; those that ended first go first.
+/// Maximum number of runs kept; the earliest ended are dropped first.
 const RUNS: usize = 1000;
-/// How long one that ended is remembered.
+/// How long ended runs are kept.
 const STATUS: Duration = Duration::from_hours(1);
 /// How long its events are.
 const EVENTS: Duration = Duration::from_mins(5);
 /// Bytes of events of runs that ended.
 const BYTES: usize = 16 * 1024 * 1024;
-/// How often is looked for what can be forgotten.
+/// How often expired runs are removed.
 pub(super) const SWEEP: Duration = Duration::from_mins(1);
-/// Events that go out together.
+/// Maximum number of events per write.
 const WRITE: usize = 32 * 1024;
 
 #[derive(Default)]
-pub(super) struct Runs(Mutex<HashMap<String, Arc<Run>>>);
+pub(super) struct ApiRuns(Mutex<HashMap<String, Arc<ApiRun>>>);
 
-impl Runs {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Run>>> {
+impl ApiRuns {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<ApiRun>>> {
         // A panic while holding this lock cannot leave the map half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn get(&self, id: &str) -> Option<Arc<Run>> {
+    fn get(&self, id: &str) -> Option<Arc<ApiRun>> {
         self.all().get(id).cloned()
     }
 
-    /// Forgets what nobody will ask for.
+    /// Removes old runs.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
         let mut all = self.all();
-        let mut ended: Vec<(Instant, usize, Arc<Run>)> = all
+        let mut ended: Vec<(Instant, usize, Arc<ApiRun>)> = all
             .values()
             .filter_map(|run| {
                 let (at, bytes) = run.ended()?;
@@ -83,8 +83,8 @@ impl Runs {
     }
 }
 
-/// A run of this life, or what is left of one of an earlier life.
-async fn find(state: &State, id: &str) -> Result<Arc<Run>, ApiError> {
+/// A run of this process, or the record of an earlier one.
+async fn find(state: &ApiState, id: &str) -> Result<Arc<ApiRun>, ApiError> {
     if let Some(run) = state.runs.get(id) {
         return Ok(run);
     }
@@ -94,31 +94,31 @@ async fn find(state: &State, id: &str) -> Result<Arc<Run>, ApiError> {
         ApiError::missing(message).code("run_not_found")
     })?;
     let now = state.deps.clock.epoch_seconds();
-    Ok(Arc::new(Run::stored(id, stored, now)))
+    Ok(Arc::new(ApiRun::stored(id, stored, now)))
 }
 
-/// Stores how a run stands, for the next life.
-async fn keep(state: &State, run: &Run) -> Result<(), ApiError> {
+/// Stores the status of a run, for the next process.
+async fn keep(state: &ApiState, run: &ApiRun) -> Result<(), ApiError> {
     let store = state.stored.get(state).await?;
     let ended = run.ended().is_some();
     store
-        .put_run(&run.id, &state.life, &run.shown(), ended)
+        .put_run(&run.id, &state.run_id, &run.to_json(), ended)
         .await?;
     Ok(())
 }
 
 /// `POST /v1/runs`.
 pub(super) async fn create(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     headers: HeaderMap,
-    body: Body,
+    body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
     let ticket = state.work.admit(state.deps.facts.draining())?;
     let _ = ApiEndpoint::Runs.check(&body, &state.settings.ignore_fields)?;
-    let named = Named::read(&headers, &body)?;
-    let asked = Asked::read(&headers, "runs", &body.0)?;
+    let named = RequestedSession::read(&headers, &body)?;
+    let asked = IdempotencyKey::read(&headers, "runs", &body.0)?;
     let model = body.text("model")?;
-    let Request { said, session, .. } = responses::read(&state, &body, &named).await?;
+    let ResponsesRequest { said, session, .. } = responses::read(&state, &body, &named).await?;
     let id = names::fresh("run_", 32);
     let (session, fresh) = match session {
         Some(session) => (session, false),
@@ -126,13 +126,13 @@ pub(super) async fn create(
     };
     let input = super::input::user_input(said.now);
     let past = (said.system, said.history);
-    let mut place = Place::named(&state, (&session, fresh), model, past, input).await?;
+    let mut place = TurnRequest::named(&state, (&session, fresh), model, past, input).await?;
     place.opening.unattended = false;
     let now = state.deps.clock.epoch_seconds();
     let shown = model.unwrap_or(&state.settings.model_name);
-    let run = Arc::new(Run::new(id.clone(), &session, shown, now));
+    let run = Arc::new(ApiRun::new(id.clone(), &session, shown, now));
     let started = json!({"run_id": id, "status": "started", "session_id": session});
-    let mut told = Told::new(StatusCode::ACCEPTED, started);
+    let mut told = StoredReply::new(StatusCode::ACCEPTED, started);
     told.header(&reply::SESSION_ID, &session);
     if let Some(key) = &named.key {
         told.header(&reply::SESSION_KEY, key);
@@ -151,7 +151,7 @@ pub(super) async fn create(
         Ok(told)
     };
     match asked {
-        Some(asked) => Ok(once::answer(&state, asked, &session, begin)
+        Some(asked) => Ok(idempotency::answer(&state, asked, &session, begin)
             .await?
             .response()),
         None => Ok(begin.await?.response()),
@@ -160,16 +160,16 @@ pub(super) async fn create(
 
 /// `GET /v1/runs/{id}`.
 pub(super) async fn show(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     let run = find(&state, &id).await?;
-    Ok(reply::json(StatusCode::OK, &run.shown()))
+    Ok(reply::json(StatusCode::OK, &run.to_json()))
 }
 
 /// `POST /v1/runs/{id}/stop`.
 pub(super) async fn stop(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     let run = find(&state, &id).await?;
@@ -183,9 +183,9 @@ pub(super) async fn stop(
 
 /// `POST /v1/runs/{id}/approval`.
 pub(super) async fn approve(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
-    body: Body,
+    body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
     let run = find(&state, &id).await?;
     let word = body
@@ -205,7 +205,7 @@ pub(super) async fn approve(
         }
     };
     let all = body.flag("all", false)? || body.flag("resolve_all", false)?;
-    let Some(wishes) = run.wishes() else {
+    let Some(requests) = run.requests() else {
         let message = format!("run {id} is not running: nothing can be approved in it");
         return Err(ApiError::new(StatusCode::CONFLICT, message).code("approval_not_active"));
     };
@@ -221,11 +221,11 @@ pub(super) async fn approve(
             verdict: verdict(choice, &request),
             request: request.id,
         };
-        // A run that has ended meanwhile needs no answer.
-        let _ = wishes.send(Wish::Order(order)).await;
+        // A run that has ended needs no answer.
+        let _ = requests.send(ConversationRequest::Agent(order)).await;
     }
     let told = json!({"choice": choice, "resolved": resolved});
-    run.tell("approval.responded", told, now);
+    run.add_event("approval.responded", told, now);
     let body = json!({
         "object": "hermes.run.approval_response",
         "run_id": id,
@@ -247,7 +247,7 @@ fn verdict(choice: &str, request: &ApprovalRequest) -> Verdict {
 
 /// `GET /v1/runs/{id}/events`.
 pub(super) async fn events(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
     Query(query): Query<HashMap<String, String>>,
     headers: HeaderMap,
@@ -263,21 +263,21 @@ pub(super) async fn events(
         })?,
     };
     let changes = run.changes();
-    Ok(sse::response(Follower { run, seen, changes }))
+    Ok(sse::response(RunFollower { run, seen, changes }))
 }
 
-/// Somebody who follows a run.
-struct Follower {
-    run: Arc<Run>,
+/// A client that follows a run.
+struct RunFollower {
+    run: Arc<ApiRun>,
     seen: u64,
     changes: watch::Receiver<u64>,
 }
 
-impl sse::Source for Follower {
-    async fn fill(&mut self, frames: &mut Frames) -> bool {
+impl sse::EventSource for RunFollower {
+    async fn fill(&mut self, frames: &mut SseFrames) -> bool {
         loop {
             self.changes.mark_unchanged();
-            let Excerpt { lost, events, over } = self.run.after(self.seen, WRITE);
+            let RunLogExcerpt { lost, events, over } = self.run.after(self.seen, WRITE);
             if let Some((first, last)) = lost {
                 let lost = json!({
                     "event": "events.lost",
@@ -309,8 +309,8 @@ impl sse::Source for Follower {
     }
 }
 
-/// Forgets what can be forgotten, until cancelled.
-pub(super) async fn sweeping(state: Arc<State>) {
+/// Removes old runs periodically, until cancelled.
+pub(super) async fn sweeping(state: Arc<ApiState>) {
     loop {
         tokio::select! {
             () = state.cancel.cancelled() => return,

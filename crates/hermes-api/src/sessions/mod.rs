@@ -1,4 +1,4 @@
-//! `/api/sessions`: the stored conversations, whoever began them.
+//! `/api/sessions`: the stored conversations of all sources.
 
 mod talk;
 
@@ -15,14 +15,14 @@ use serde_json::{Map, Value, json};
 
 pub(super) use self::talk::{chat, chat_stream};
 use super::error::ApiError;
-use super::input::Body;
+use super::input::JsonObjectBody;
 use super::names;
-use super::{SOURCE, Shared, State, reply};
+use super::{ApiState, SOURCE, SharedApiState, reply};
 
 const LISTED: usize = 50;
 const MOST_LISTED: usize = 200;
 
-/// What of a session clients see. Prompts and settings stay here: only whether there are any.
+/// The public fields of a session. Prompts and settings are not exposed, only their presence.
 const SESSION: [&str; 22] = [
     "id",
     "source",
@@ -63,29 +63,29 @@ const MESSAGE: [&str; 12] = [
     "reasoning_content",
 ];
 
-/// Ids of sessions that are being created, so that two clients cannot create the same one.
+/// Ids of sessions that are being created, so that no two clients create the same one.
 #[derive(Default)]
-pub(super) struct Creating(Mutex<HashSet<String>>);
+pub(super) struct SessionsInCreation(Mutex<HashSet<String>>);
 
-struct Claim<'a> {
-    creating: &'a Creating,
+struct CreationClaim<'a> {
+    creating: &'a SessionsInCreation,
     id: String,
 }
 
-impl Creating {
-    fn claim(&self, id: &str) -> Result<Claim<'_>, ApiError> {
+impl SessionsInCreation {
+    fn claim(&self, id: &str) -> Result<CreationClaim<'_>, ApiError> {
         let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !ids.insert(id.to_owned()) {
             return Err(exists(id));
         }
-        Ok(Claim {
+        Ok(CreationClaim {
             creating: self,
             id: id.to_owned(),
         })
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for CreationClaim<'_> {
     fn drop(&mut self) {
         let mut ids = self
             .creating
@@ -103,7 +103,7 @@ fn exists(id: &str) -> ApiError {
 
 /// `GET /api/sessions`.
 pub(super) async fn list(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Response, ApiError> {
     let number = |name: &str, usual: usize, most: usize| match query.get(name) {
@@ -141,7 +141,7 @@ pub(super) async fn list(
     Ok(reply::json(StatusCode::OK, &body))
 }
 
-/// Those of the fields that are there.
+/// The fields that are present.
 fn only(fields: &Map<String, Value>, names: &[&str]) -> Map<String, Value> {
     let field = |name: &&str| Some(((*name).to_owned(), fields.get(*name)?.clone()));
     names.iter().filter_map(field).collect()
@@ -167,7 +167,7 @@ fn session_body(status: StatusCode, record: &SessionRecord) -> Response {
 }
 
 /// The session of exactly this id: clients name sessions whole.
-pub(super) async fn find(state: &State, id: &str) -> Result<SessionRecord, ApiError> {
+pub(super) async fn find(state: &ApiState, id: &str) -> Result<SessionRecord, ApiError> {
     let missing = || {
         let message = format!("there is no session {id:?}");
         ApiError::missing(message).code("session_not_found")
@@ -179,8 +179,8 @@ pub(super) async fn find(state: &State, id: &str) -> Result<SessionRecord, ApiEr
     }
 }
 
-/// The id that a client wants for a new session, or one of ours.
-fn new_id(state: &State, body: &Body) -> Result<String, ApiError> {
+/// The id that a client requests for a new session, or a generated one.
+fn new_id(state: &ApiState, body: &JsonObjectBody) -> Result<String, ApiError> {
     let wanted = match body.text("id")? {
         Some(id) => Some(id),
         None => body.text("session_id")?,
@@ -194,7 +194,10 @@ fn new_id(state: &State, body: &Body) -> Result<String, ApiError> {
 }
 
 /// `POST /api/sessions`.
-pub(super) async fn create(Extract(state): Shared, body: Body) -> Result<Response, ApiError> {
+pub(super) async fn create(
+    Extract(state): SharedApiState,
+    body: JsonObjectBody,
+) -> Result<Response, ApiError> {
     let id = new_id(&state, &body)?;
     let _claim = state.creating.claim(&id)?;
     if find(&state, &id).await.is_ok() {
@@ -216,8 +219,8 @@ pub(super) async fn create(Extract(state): Shared, body: Body) -> Result<Respons
     Ok(session_body(StatusCode::CREATED, &record))
 }
 
-/// Names a session that was just made; one that cannot have its name is not made.
-async fn name(state: &State, id: &str, title: Option<&str>, auto: bool) -> Result<(), ApiError> {
+/// Sets the title of a new session; if that fails, the session is not created.
+async fn name(state: &ApiState, id: &str, title: Option<&str>, auto: bool) -> Result<(), ApiError> {
     let Some(title) = title else { return Ok(()) };
     let id = SessionId::new(id);
     let Err(error) = state.deps.store.set_title(&id, title, auto).await else {
@@ -231,7 +234,7 @@ async fn name(state: &State, id: &str, title: Option<&str>, auto: bool) -> Resul
 
 /// `GET /api/sessions/{id}`.
 pub(super) async fn show(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     Ok(session_body(StatusCode::OK, &find(&state, &id).await?))
@@ -239,9 +242,9 @@ pub(super) async fn show(
 
 /// `PATCH /api/sessions/{id}`.
 pub(super) async fn update(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
-    body: Body,
+    body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
     find(&state, &id).await?;
     let known = ["title", "end_reason"];
@@ -280,11 +283,11 @@ pub(super) async fn update(
 
 /// `DELETE /api/sessions/{id}`.
 pub(super) async fn delete(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     find(&state, &id).await?;
-    if !state.deps.seats.close(&id).await {
+    if !state.deps.pool.close(&id).await {
         let message = format!("session {id} is in use; stop it or wait, then delete it");
         return Err(ApiError::new(StatusCode::CONFLICT, message).code("session_busy"));
     }
@@ -296,7 +299,7 @@ pub(super) async fn delete(
 
 /// `GET /api/sessions/{id}/messages`.
 pub(super) async fn messages(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     find(&state, &id).await?;
@@ -310,11 +313,11 @@ pub(super) async fn messages(
     Ok(reply::json(StatusCode::OK, &body))
 }
 
-/// `POST /api/sessions/{id}/fork`: a copy that goes its own way.
+/// `POST /api/sessions/{id}/fork`: an independent copy.
 pub(super) async fn fork(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
-    body: Body,
+    body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
     find(&state, &id).await?;
     let copy = new_id(&state, &body)?;

@@ -10,34 +10,34 @@ use serde_json::{Value, json};
 use super::find;
 use crate::error::ApiError;
 use crate::fields::ApiEndpoint;
-use crate::input::{self, Body};
+use crate::input::{self, JsonObjectBody};
 use crate::label;
-use crate::names::{self, Named};
-use crate::outcome::{Verdict, response_usage};
-use crate::place::Place;
-use crate::reply::Told;
-use crate::responses::Items;
-use crate::sse::{self, Frames};
-use crate::turn::{Outcome, Step, Turn};
-use crate::{Shared, State, reply};
+use crate::names::{self, RequestedSession};
+use crate::outcome::{OutcomeReport, response_usage};
+use crate::reply::StoredReply;
+use crate::responses::ResponseItems;
+use crate::sse::{self, SseFrames};
+use crate::turn::{ApiTurn, TurnResult, TurnStep};
+use crate::turn_request::TurnRequest;
+use crate::{ApiState, SharedApiState, reply};
 
-/// What was said, and the turn that answers.
-struct Begun {
-    turn: Turn,
+/// The stored message and the turn that answers it.
+struct StartedTalk {
+    turn: ApiTurn,
     key: Option<String>,
     /// As it was sent.
     message: Value,
 }
 
 async fn begin(
-    state: &State,
+    state: &ApiState,
     id: &str,
     headers: &HeaderMap,
-    (body, endpoint): (&Body, ApiEndpoint),
-) -> Result<Begun, ApiError> {
+    (body, endpoint): (&JsonObjectBody, ApiEndpoint),
+) -> Result<StartedTalk, ApiError> {
     let _ = endpoint.check(body, &state.settings.ignore_fields)?;
     let ticket = state.work.admit(state.deps.facts.draining())?;
-    let named = Named::read(headers, body)?;
+    let named = RequestedSession::read(headers, body)?;
     if named.session.as_deref().is_some_and(|other| other != id) {
         let message = "the path names another session than the header or the body";
         return Err(ApiError::bad(message).code("session_conflict"));
@@ -52,7 +52,7 @@ async fn begin(
             .param("message")
             .code("missing_message"));
     };
-    let content = input::said(input::content(Some(message), field)?, field)?;
+    let content = input::require_content(input::content(Some(message), field)?, field)?;
     let system = match body.text("system_message")? {
         Some(text) => Some(text),
         None => body.text("instructions")?,
@@ -60,9 +60,9 @@ async fn begin(
     let past = (system.map(str::to_owned), Vec::new());
     let input = input::user_input(content);
     let model = body.text("model")?;
-    let place = Place::named(state, (id, false), model, past, input).await?;
-    let turn = Turn::begin(state, ticket, place.opening, place.input).await?;
-    Ok(Begun {
+    let place = TurnRequest::named(state, (id, false), model, past, input).await?;
+    let turn = ApiTurn::begin(state, ticket, place.opening, place.input).await?;
+    Ok(StartedTalk {
         turn,
         key: named.key,
         message: message.clone(),
@@ -71,14 +71,14 @@ async fn begin(
 
 /// `POST /api/sessions/{id}/chat`.
 pub(crate) async fn chat(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
     headers: HeaderMap,
-    body: Body,
+    body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
     let begun = begin(&state, &id, &headers, (&body, ApiEndpoint::Talk)).await?;
     let outcome = begun.turn.finish().await;
-    let verdict = Verdict::of(&outcome);
+    let verdict = OutcomeReport::new(&outcome);
     if outcome.text.trim().is_empty() && !verdict.complete() {
         return Err(verdict.error(&outcome.session));
     }
@@ -91,7 +91,7 @@ pub(crate) async fn chat(
     if !verdict.complete() {
         answer["hermes"] = verdict.block();
     }
-    let mut told = Told::new(StatusCode::OK, answer);
+    let mut told = StoredReply::new(StatusCode::OK, answer);
     told.header(&reply::SESSION_ID, &outcome.session);
     told.verdict(&verdict);
     if let Some(key) = &begun.key {
@@ -102,20 +102,20 @@ pub(crate) async fn chat(
 
 /// `POST /api/sessions/{id}/chat/stream`.
 pub(crate) async fn chat_stream(
-    Extract(state): Shared,
+    Extract(state): SharedApiState,
     Path(id): Path<String>,
     headers: HeaderMap,
-    body: Body,
+    body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
     let begun = begin(&state, &id, &headers, (&body, ApiEndpoint::TalkStream)).await?;
-    let mut response = sse::response(Stream {
+    let mut response = sse::response(TalkStream {
         state,
         session: id.clone(),
         run: names::fresh("run_", 32),
         answer: names::fresh("msg_", 32),
         message: begun.message,
         turn: Some(begun.turn),
-        items: Items::default(),
+        items: ResponseItems::default(),
         begun: false,
         sequence: 0,
     });
@@ -126,21 +126,21 @@ pub(crate) async fn chat_stream(
     Ok(response)
 }
 
-struct Stream {
-    state: Arc<State>,
+struct TalkStream {
+    state: Arc<ApiState>,
     session: String,
     run: String,
     /// The id of the answer.
     answer: String,
     message: Value,
-    turn: Option<Turn>,
-    items: Items,
+    turn: Option<ApiTurn>,
+    items: ResponseItems,
     begun: bool,
     sequence: u64,
 }
 
-impl sse::Source for Stream {
-    async fn fill(&mut self, frames: &mut Frames) -> bool {
+impl sse::EventSource for TalkStream {
+    async fn fill(&mut self, frames: &mut SseFrames) -> bool {
         if !self.begun {
             self.begun = true;
             let message = std::mem::take(&mut self.message);
@@ -162,19 +162,19 @@ impl sse::Source for Stream {
     }
 }
 
-impl Stream {
-    fn step(&mut self, frames: &mut Frames, step: Step) {
+impl TalkStream {
+    fn step(&mut self, frames: &mut SseFrames, step: TurnStep) {
         let id = self.answer.clone();
         match step {
-            Step::Text(text) => {
+            TurnStep::Text(text) => {
                 let delta = json!({"message_id": id, "delta": text});
                 self.event(frames, "assistant.delta", delta);
             }
-            Step::Reasoning(text) => {
+            TurnStep::Reasoning(text) => {
                 let thought = json!({"message_id": id, "tool_name": "_thinking", "delta": text});
                 self.event(frames, "tool.progress", thought);
             }
-            Step::ToolStarted {
+            TurnStep::ToolStarted {
                 call_id,
                 name,
                 arguments,
@@ -185,7 +185,7 @@ impl Stream {
                                      "preview": preview, "args": args});
                 self.event(frames, "tool.started", started);
             }
-            Step::ToolFinished {
+            TurnStep::ToolFinished {
                 call_id,
                 name,
                 failed,
@@ -202,12 +202,12 @@ impl Stream {
                                       "duration": millis as f64 / 1000.0});
                 self.event(frames, event, finished);
             }
-            Step::Approval(_) => {}
-            Step::Done(outcome) => self.done(frames, &outcome),
+            TurnStep::Approval(_) => {}
+            TurnStep::Done(outcome) => self.done(frames, &outcome),
         }
     }
 
-    fn done(&mut self, frames: &mut Frames, outcome: &Outcome) {
+    fn done(&mut self, frames: &mut SseFrames, outcome: &TurnResult) {
         self.turn = None;
         let id = self.answer.clone();
         if !outcome.untold.is_empty() {
@@ -217,7 +217,7 @@ impl Stream {
         }
         self.items.close();
         self.session.clone_from(&outcome.session);
-        let verdict = Verdict::of(outcome);
+        let verdict = OutcomeReport::new(outcome);
         if outcome.text.trim().is_empty() && !verdict.complete() {
             let error = json!({"message": verdict.error, "code": verdict.code});
             self.event(frames, "error", error);
@@ -236,7 +236,7 @@ impl Stream {
         self.event(frames, "done", json!({}));
     }
 
-    fn event(&mut self, frames: &mut Frames, name: &str, mut data: Value) {
+    fn event(&mut self, frames: &mut SseFrames, name: &str, mut data: Value) {
         self.sequence += 1;
         data["session_id"] = json!(self.session);
         data["run_id"] = json!(self.run);

@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use hermes_agent::weight::ConversationMemory;
-use hermes_api::{ApiDeps, ApiServer, Facts};
-use hermes_app::front::{NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish};
+use hermes_api::{ApiDeps, ApiServer, GatewayFacts};
+use hermes_app::front::{
+    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, OpenedConversation,
+    REQUESTS, UPDATES,
+};
 use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::{Config, Home};
 use hermes_core::approval::ApprovalRequest;
@@ -16,8 +19,8 @@ use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary};
 use hermes_core::model::{Route, WireFormat};
 use hermes_core::usage::{Cost, Usage};
 use hermes_core::{BoxFuture, task};
-use hermes_gateway::program::{ConversationHost, Opening, Script};
-use hermes_gateway::seats::{Bounds, Seats};
+use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
+use hermes_gateway::program::{ConversationHost, HomeScript, OpeningRequest};
 use hermes_platforms::{Offer, PlatformSettings};
 use hermes_store::Store;
 use pretty_assertions::assert_eq;
@@ -26,7 +29,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::world::{Event, KEY, answer, events};
+use super::harness::{KEY, StreamedEvent, answer, events};
 
 /// Longer than any test needs.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -35,18 +38,21 @@ const TIMEOUT: u64 = 60;
 
 /// Asks for what the words name, one after the other; `-name`: that is no longer needed. The turn
 /// ends with the first answer.
-struct Asks;
+struct ApprovalHost;
 
-impl ConversationHost for Asks {
-    fn ready(&self) -> Result<(), Refusal> {
+impl ConversationHost for ApprovalHost {
+    fn ready(&self) -> Result<(), HostError> {
         Ok(())
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
-        let (wishes, orders) = mpsc::channel(WISHES);
-        let (news, heard) = mpsc::channel(NEWS);
+    fn open(
+        &self,
+        opening: OpeningRequest,
+    ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
+        let (requests, orders) = mpsc::channel(REQUESTS);
+        let (updates, heard) = mpsc::channel(UPDATES);
         let id = opening.id.clone();
-        drop(task::spawn("asks", talk(id, orders, news)));
+        drop(task::spawn("asks", talk(id, orders, updates)));
         Box::pin(std::future::ready(Ok(OpenedConversation {
             id: opening.id,
             title: None,
@@ -55,13 +61,13 @@ impl ConversationHost for Asks {
             remarks: Vec::new(),
             approvals_off: false,
             weight: ConversationMemory::default(),
-            wishes,
-            news: heard,
+            requests,
+            updates: heard,
         })))
     }
 
-    fn script(&self, _: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
-        let refusal = Refusal::new(RefusalKind::Invalid, "no scripts here");
+    fn script(&self, _: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
+        let refusal = HostError::new(HostErrorKind::Invalid, "no scripts here");
         Box::pin(std::future::ready(Err(refusal)))
     }
 
@@ -70,9 +76,15 @@ impl ConversationHost for Asks {
     }
 }
 
-async fn talk(id: String, mut orders: mpsc::Receiver<Wish>, news: mpsc::Sender<News>) {
-    while let Some(wish) = orders.recv().await {
-        let Wish::Say(input) = wish else { continue };
+async fn talk(
+    id: String,
+    mut orders: mpsc::Receiver<ConversationRequest>,
+    updates: mpsc::Sender<ConversationUpdate>,
+) {
+    while let Some(request) = orders.recv().await {
+        let ConversationRequest::Input(input) = request else {
+            continue;
+        };
         let route = Route {
             provider: "test".to_owned(),
             model: "test-model".to_owned(),
@@ -84,11 +96,11 @@ async fn talk(id: String, mut orders: mpsc::Receiver<Wish>, news: mpsc::Sender<N
         let mut told = vec![AgentEvent::TurnStarted { session, route }];
         told.extend(input.text.split_whitespace().map(asks));
         for event in told {
-            let _ = news.send(News::Event(event)).await;
+            let _ = updates.send(ConversationUpdate::Event(event)).await;
         }
         let text = loop {
             match orders.recv().await {
-                Some(Wish::Order(AgentCommand::Answer { request, verdict })) => {
+                Some(ConversationRequest::Agent(AgentCommand::Answer { request, verdict })) => {
                     break format!("{request}: {verdict:?}");
                 }
                 Some(_) => {}
@@ -106,7 +118,7 @@ async fn talk(id: String, mut orders: mpsc::Receiver<Wish>, news: mpsc::Sender<N
             pending_steer: None,
         };
         let end = AgentEvent::TurnFinished { summary };
-        let _ = news.send(News::Event(end)).await;
+        let _ = updates.send(ConversationUpdate::Event(end)).await;
     }
 }
 
@@ -128,9 +140,9 @@ fn asks(word: &str) -> AgentEvent {
     }
 }
 
-struct Nothing;
+struct NoFacts;
 
-impl Facts for Nothing {
+impl GatewayFacts for NoFacts {
     fn status(&self) -> Value {
         json!({})
     }
@@ -146,13 +158,13 @@ impl Facts for Nothing {
     fn jobs_changed(&self) {}
 }
 
-struct Desk {
+struct AskingHarness {
     url: String,
     client: reqwest::Client,
     _home: tempfile::TempDir,
 }
 
-impl Desk {
+impl AskingHarness {
     async fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let mut settings = PlatformSettings {
@@ -168,17 +180,21 @@ impl Desk {
         let (server, cancel) = (server.unwrap().unwrap(), CancellationToken::new());
         let store = Store::open(home.path().join("state.db"), Arc::new(SystemClock)).unwrap();
         let deps = ApiDeps {
-            seats: Seats::new(Arc::new(Asks), Bounds::default(), cancel.clone()),
+            pool: ConversationPool::new(
+                Arc::new(ApprovalHost),
+                PoolLimits::default(),
+                cancel.clone(),
+            ),
             store,
             home: Home::at(home.path()),
             config: Arc::new(config),
             clock: Arc::new(SystemClock),
-            facts: Arc::new(Nothing),
+            facts: Arc::new(NoFacts),
         };
         let listener = server.bind().await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         drop(task::spawn("server", server.serve(listener, deps, cancel)));
-        let http = hermes_platforms::Http::new(&HashMap::new(), None);
+        let http = hermes_platforms::PlatformHttp::new(&HashMap::new(), None);
         let client = http.client().unwrap();
         Self {
             url,
@@ -197,13 +213,13 @@ impl Desk {
         answer(request.send().await.unwrap()).await
     }
 
-    async fn start(&self, input: &str) -> Following {
+    async fn start(&self, input: &str) -> FollowedRun {
         let (status, started) = self.post("/v1/runs", &json!({"input": input})).await;
         assert_eq!(status, 202, "{started}");
         let path = format!("/v1/runs/{}", started["run_id"].as_str().unwrap());
         let request = self.request(Method::GET, &format!("{path}/events"));
         let bytes = request.send().await.unwrap().bytes_stream();
-        Following {
+        FollowedRun {
             path,
             bytes: bytes.map(|bytes| bytes.unwrap().to_vec()).boxed(),
             text: String::new(),
@@ -211,15 +227,15 @@ impl Desk {
     }
 }
 
-struct Following {
+struct FollowedRun {
     path: String,
     bytes: futures_util::stream::BoxStream<'static, Vec<u8>>,
     text: String,
 }
 
-impl Following {
+impl FollowedRun {
     /// Reads on until there is an event of this kind.
-    async fn until(&mut self, kind: &str) -> Event {
+    async fn until(&mut self, kind: &str) -> StreamedEvent {
         let reading = async {
             loop {
                 let all = events(&self.text);
@@ -238,7 +254,7 @@ impl Following {
 
 #[tokio::test]
 async fn a_request_that_nobody_answers_is_denied_in_time() {
-    let desk = Desk::new().await;
+    let desk = AskingHarness::new().await;
     let mut run = desk.start("alone").await;
     run.until("approval.request").await;
     tokio::time::pause();
@@ -248,13 +264,13 @@ async fn a_request_that_nobody_answers_is_denied_in_time() {
     assert_eq!(told.data["choice"], "deny");
     assert_eq!(told.data["request_id"], "alone");
     let end = run.until("run.completed").await;
-    let denied = "alone: Deny { why: Some(\"nobody answered in time\") }";
+    let denied = "alone: Deny { why: Some(\"no one answered in time\") }";
     assert_eq!(end.data["output"], denied);
 }
 
 #[tokio::test]
 async fn a_request_that_is_no_longer_needed_is_not_answered_for_another() {
-    let desk = Desk::new().await;
+    let desk = AskingHarness::new().await;
     let mut run = desk.start("dead -dead live").await;
     let closed = run.until("approval.closed").await;
     assert_eq!(closed.data["request_id"], "dead");

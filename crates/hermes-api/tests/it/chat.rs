@@ -8,7 +8,7 @@ use pretty_assertions::assert_eq;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::world::{World, answer, stream};
+use super::harness::{ApiHarness, answer, stream};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -18,7 +18,7 @@ fn ask(text: &str) -> Value {
 
 #[tokio::test]
 async fn an_answer_in_one_piece() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let request = world
         .request(Method::POST, CHAT)
         .body(ask("hello").to_string());
@@ -50,7 +50,7 @@ async fn an_answer_in_one_piece() {
 
 #[tokio::test]
 async fn an_answer_bit_by_bit_with_tools_and_usage() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let mut body = ask("tool ls");
     body["stream"] = json!(true);
     body["stream_options"] = json!({"include_usage": true});
@@ -95,7 +95,7 @@ async fn an_answer_bit_by_bit_with_tools_and_usage() {
 
 #[tokio::test]
 async fn text_that_comes_again_is_told_once() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let mut body = ask("again");
     body["stream"] = json!(true);
     let events = stream(world.request(Method::POST, CHAT).body(body.to_string())).await;
@@ -108,7 +108,7 @@ async fn text_that_comes_again_is_told_once() {
 
 #[tokio::test]
 async fn a_client_that_keeps_the_conversation_stays_in_its_session() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let talk = async |messages: Value| {
         let body = json!({"messages": messages}).to_string();
         let response = world
@@ -155,7 +155,7 @@ async fn a_client_that_keeps_the_conversation_stays_in_its_session() {
 
 #[tokio::test]
 async fn a_session_is_named_by_header_or_body() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let request = world
         .request(Method::POST, CHAT)
         .header("x-hermes-session-id", "mine");
@@ -187,7 +187,7 @@ async fn a_session_is_named_by_header_or_body() {
 
 #[tokio::test]
 async fn failures_are_failures() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let request = world
         .request(Method::POST, CHAT)
         .body(ask("fail").to_string());
@@ -232,14 +232,14 @@ async fn failures_are_failures() {
 
 #[tokio::test]
 async fn nobody_is_asked_here() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     assert_eq!(world.say("danger").await, "denied: nobody is here");
     assert_eq!(world.say("ask").await, "I decided myself");
 }
 
 #[tokio::test]
 async fn a_client_that_leaves_interrupts_its_turn() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     for streaming in [true, false] {
         let mut body = ask("wait");
         body["stream"] = json!(streaming);
@@ -263,7 +263,7 @@ async fn a_client_that_leaves_interrupts_its_turn() {
 
 #[tokio::test]
 async fn repeated_requests_are_answered_once() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let send = async |key: &str, text: &str| {
         let request = world
             .request(Method::POST, CHAT)
@@ -292,7 +292,7 @@ async fn repeated_requests_are_answered_once() {
 
 #[tokio::test]
 async fn pictures_reach_the_agent() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let body = json!({"messages": [{"role": "user", "content": [
         {"type": "text", "text": "look"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}]});
@@ -306,7 +306,7 @@ async fn pictures_reach_the_agent() {
 
 #[tokio::test]
 async fn a_conversation_that_does_not_fit_is_the_clients_error() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let request = world
         .request(Method::POST, CHAT)
         .body(ask("long story").to_string());
@@ -335,7 +335,7 @@ async fn a_conversation_that_does_not_fit_is_the_clients_error() {
 
 #[tokio::test]
 async fn a_field_that_would_be_ignored_is_refused_by_name() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let refused = async |path: &str, body: &Value, field: &str| {
         let request = world.request(Method::POST, path).body(body.to_string());
         let (status, answer) = answer(request.send().await.unwrap()).await;

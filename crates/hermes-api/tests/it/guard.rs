@@ -7,13 +7,13 @@ use pretty_assertions::assert_eq;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::world::{KEY, World, answer};
+use super::harness::{ApiHarness, KEY, answer};
 
 const CHAT: &str = "/v1/chat/completions";
 
 #[tokio::test]
 async fn only_the_key_opens() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let (status, body) = answer(world.stranger(Method::GET, "/health").send().await.unwrap()).await;
     assert_eq!((status, &body["status"]), (200, &json!("ok")));
     for path in [
@@ -44,7 +44,7 @@ async fn only_the_key_opens() {
 
 #[tokio::test]
 async fn origins_must_be_named() {
-    let world = World::with(json!({"cors_origins": "https://a.example"})).await;
+    let world = ApiHarness::with(json!({"cors_origins": "https://a.example"})).await;
     let from = |origin: &str, method| {
         let request = world.request(method, "/v1/models");
         request.header("origin", origin.to_owned()).send()
@@ -70,7 +70,7 @@ async fn origins_must_be_named() {
         .to_str()
         .unwrap();
     assert!(allowed.contains("X-Hermes-Session-Id"), "{allowed}");
-    let closed = World::new().await;
+    let closed = ApiHarness::new().await;
     let request = closed
         .request(Method::GET, "/v1/models")
         .header("origin", "https://a.example");
@@ -79,7 +79,7 @@ async fn origins_must_be_named() {
 
 #[tokio::test]
 async fn what_is_no_request_is_told_so() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     for (body, expected) in [("", 400), ("[1]", 400), ("{", 400), ("{}", 400)] {
         let request = world.request(Method::POST, CHAT).body(body);
         let (status, told) = answer(request.send().await.unwrap()).await;
@@ -103,7 +103,7 @@ async fn what_is_no_request_is_told_so() {
 
 #[tokio::test]
 async fn turns_are_bounded_and_a_drain_takes_none() {
-    let world = World::with(json!({"max_concurrent_runs": 1})).await;
+    let world = ApiHarness::with(json!({"max_concurrent_runs": 1})).await;
     let body = json!({"stream": true, "messages": [{"role": "user", "content": "wait"}]});
     let request = world.request(Method::POST, CHAT).body(body.to_string());
     let mut bytes = request.send().await.unwrap().bytes_stream();
@@ -136,14 +136,14 @@ async fn turns_are_bounded_and_a_drain_takes_none() {
 
 #[tokio::test]
 async fn a_server_that_stops_tells_its_clients() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let body = json!({"stream": true, "messages": [{"role": "user", "content": "wait"}]});
     let request = world.request(Method::POST, CHAT).body(body.to_string());
     let response = request.send().await.unwrap();
     let reading = hermes_core::task::spawn("reading", response.text());
     world.stop().await;
     let text = reading.await.unwrap().unwrap().unwrap();
-    let events = super::world::events(&text);
+    let events = super::harness::events(&text);
     assert_eq!(events.last().unwrap().data, "[DONE]");
     let finish = &events[events.len() - 2].data;
     assert_eq!(finish["hermes"]["error_code"], "interrupted");
@@ -151,7 +151,7 @@ async fn a_server_that_stops_tells_its_clients() {
 
 #[tokio::test]
 async fn health_and_abilities() {
-    let world = World::with(json!({"model_name": "mine", "model_routes": {
+    let world = ApiHarness::with(json!({"model_name": "mine", "model_routes": {
         "fast": {"model": "small", "provider": "p"}}}))
     .await;
     let (_, health) = world.get("/health/detailed").await;

@@ -6,16 +6,16 @@ use pretty_assertions::assert_eq;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::world::{World, answer};
+use super::harness::{ApiHarness, answer};
 
-async fn change(world: &World, method: Method, path: &str, body: Value) -> (u16, Value) {
+async fn change(world: &ApiHarness, method: Method, path: &str, body: Value) -> (u16, Value) {
     let request = world.request(method, path).body(body.to_string());
     answer(request.send().await.unwrap()).await
 }
 
 #[tokio::test]
 async fn a_job_is_made_changed_paused_run_and_deleted() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let job = json!({"name": "tides", "schedule": "every 2h", "prompt": "When is high tide?",
                      "skills": ["sea"], "repeat": 3});
     let (status, made) = world.post("/api/jobs", job).await;
@@ -52,7 +52,7 @@ async fn a_job_is_made_changed_paused_run_and_deleted() {
 
 #[tokio::test]
 async fn what_is_no_job_is_refused() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let cases = [
         (json!({"schedule": "every 1h"}), "name"),
         (json!({"name": "x"}), "schedule"),

@@ -1,14 +1,14 @@
-//! What a client may ask of the next life of the server.
+//! What a client may ask of the next process of the server.
 
 use pretty_assertions::assert_eq;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::world::{World, answer, stream};
+use super::harness::{ApiHarness, answer, stream};
 
 const CHAT: &str = "/v1/chat/completions";
 
-async fn send(world: &World, path: &str, key: &str, body: &Value) -> (u16, Value) {
+async fn send(world: &ApiHarness, path: &str, key: &str, body: &Value) -> (u16, Value) {
     let request = world
         .request(Method::POST, path)
         .header("idempotency-key", key);
@@ -21,7 +21,7 @@ fn said(text: &str) -> Value {
 
 #[tokio::test]
 async fn a_key_of_an_earlier_life_gets_the_answer_that_was_stored() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let chat = send(&world, CHAT, "k1", &said("hello")).await;
     let input = json!({"input": "hello"});
     let response = send(&world, "/v1/responses", "k1", &input).await;
@@ -39,12 +39,12 @@ async fn a_key_of_an_earlier_life_gets_the_answer_that_was_stored() {
 }
 
 /// A stream under a key, as its bytes.
-async fn told(world: &World, path: &str, key: &str, text: &str) -> String {
+async fn told(world: &ApiHarness, path: &str, key: &str, text: &str) -> String {
     let response = begun(world, path, key, text).await;
     response.text().await.unwrap()
 }
 
-async fn begun(world: &World, path: &str, key: &str, text: &str) -> reqwest::Response {
+async fn begun(world: &ApiHarness, path: &str, key: &str, text: &str) -> reqwest::Response {
     let mut body = if path == CHAT {
         said(text)
     } else {
@@ -60,7 +60,7 @@ async fn begun(world: &World, path: &str, key: &str, text: &str) -> reqwest::Res
 
 #[tokio::test]
 async fn a_stream_under_a_key_is_the_same_for_all_and_goes_on_without_them() {
-    let mut world = World::new().await;
+    let mut world = ApiHarness::new().await;
     for path in [CHAT, "/v1/responses"] {
         let mut gone = begun(&world, path, "k1", "door").await;
         assert!(gone.headers().contains_key("x-hermes-session-id"));
@@ -105,7 +105,7 @@ async fn a_stream_under_a_key_is_the_same_for_all_and_goes_on_without_them() {
 
 #[tokio::test]
 async fn a_stream_that_was_cut_says_so_in_the_next_life() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let mut cut = begun(&world, CHAT, "k1", "wait").await;
     cut.chunk().await.unwrap().unwrap();
     let world = world.again().await;
@@ -116,7 +116,7 @@ async fn a_stream_that_was_cut_says_so_in_the_next_life() {
 
 #[tokio::test]
 async fn a_request_that_was_cut_says_so() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let body = said("wait");
     let request = world
         .request(Method::POST, CHAT)
@@ -146,7 +146,7 @@ async fn a_request_that_was_cut_says_so() {
 
 #[tokio::test]
 async fn runs_of_an_earlier_life_can_be_asked_about() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let (_, done) = world.post("/v1/runs", json!({"input": "hello"})).await;
     let done = done["run_id"].as_str().unwrap().to_owned();
     let path = format!("/v1/runs/{done}");

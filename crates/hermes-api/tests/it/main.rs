@@ -7,6 +7,8 @@ mod chat;
 #[cfg(test)]
 mod guard;
 #[cfg(test)]
+mod harness;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod lives;
@@ -18,5 +20,3 @@ mod runs;
 mod sdk;
 #[cfg(test)]
 mod sessions;
-#[cfg(test)]
-mod world;

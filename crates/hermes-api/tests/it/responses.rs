@@ -5,7 +5,7 @@ use pretty_assertions::assert_eq;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::world::{World, stream};
+use super::harness::{ApiHarness, stream};
 
 const RESPONSES: &str = "/v1/responses";
 
@@ -16,7 +16,7 @@ fn text(response: &Value) -> &Value {
 
 #[tokio::test]
 async fn an_answer_is_kept_and_gone_on_from() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let (status, first) = world
         .post(
             RESPONSES,
@@ -56,7 +56,7 @@ async fn an_answer_is_kept_and_gone_on_from() {
 
 #[tokio::test]
 async fn conversations_have_names() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let say = async |text: &str| {
         let body = json!({"input": text, "conversation": {"id": "talk"}});
         let (status, answer) = world.post(RESPONSES, body).await;
@@ -80,7 +80,7 @@ fn text_of(answer: &Value) -> String {
 
 #[tokio::test]
 async fn an_answer_of_another_process_is_gone_on_from_in_its_session() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let (_, first) = world.post(RESPONSES, json!({"input": "one"})).await;
     let id = first["id"].as_str().unwrap().to_owned();
     let session = world.seen.openings.lock().unwrap()[0].id.clone();
@@ -121,7 +121,7 @@ async fn an_answer_of_another_process_is_gone_on_from_in_its_session() {
 
 #[tokio::test]
 async fn calls_and_results_are_items() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let (_, answer) = world.post(RESPONSES, json!({"input": "tool ls"})).await;
     let kinds: Vec<&Value> = answer["output"]
         .as_array()
@@ -155,7 +155,7 @@ async fn calls_and_results_are_items() {
 
 #[tokio::test]
 async fn events_have_the_names_and_order_of_the_format() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let body = json!({"input": "tool ls", "stream": true}).to_string();
     let events = stream(world.request(Method::POST, RESPONSES).body(body)).await;
     let names: Vec<&str> = events
@@ -203,7 +203,7 @@ async fn events_have_the_names_and_order_of_the_format() {
 
 #[tokio::test]
 async fn what_a_client_left_behind_is_kept_as_incomplete() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let body = json!({"input": "wait", "stream": true}).to_string();
     let request = world.request(Method::POST, RESPONSES).body(body);
     let mut bytes = request.send().await.unwrap().bytes_stream();
@@ -213,7 +213,7 @@ async fn what_a_client_left_behind_is_kept_as_incomplete() {
             &bytes.next().await.unwrap().unwrap(),
         ));
     }
-    let created = &super::world::events(&text)[0].data["response"];
+    let created = &super::harness::events(&text)[0].data["response"];
     let id = created["id"].as_str().unwrap();
     assert_eq!(
         world.get(&format!("{RESPONSES}/{id}")).await.1["status"],

@@ -5,9 +5,9 @@ use pretty_assertions::assert_eq;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::world::{Event, World, events, stream};
+use super::harness::{ApiHarness, StreamedEvent, events, stream};
 
-async fn start(world: &World, body: Value) -> String {
+async fn start(world: &ApiHarness, body: Value) -> String {
     let (status, started) = world.post("/v1/runs", body).await;
     assert_eq!(
         (status, &started["status"]),
@@ -17,8 +17,8 @@ async fn start(world: &World, body: Value) -> String {
     started["run_id"].as_str().unwrap().to_owned()
 }
 
-fn names(events: &[Event]) -> Vec<&str> {
-    let name = |event: &Event| event.data["event"].as_str().map(str::len);
+fn names(events: &[StreamedEvent]) -> Vec<&str> {
+    let name = |event: &StreamedEvent| event.data["event"].as_str().map(str::len);
     assert!(events.iter().all(|event| name(event).is_some()));
     events
         .iter()
@@ -26,7 +26,7 @@ fn names(events: &[Event]) -> Vec<&str> {
         .collect()
 }
 
-async fn follow(world: &World, run: &str, after: Option<u64>) -> Vec<Event> {
+async fn follow(world: &ApiHarness, run: &str, after: Option<u64>) -> Vec<StreamedEvent> {
     let mut request = world.request(Method::GET, &format!("/v1/runs/{run}/events"));
     if let Some(after) = after {
         request = request.header("last-event-id", after.to_string());
@@ -36,7 +36,7 @@ async fn follow(world: &World, run: &str, after: Option<u64>) -> Vec<Event> {
 
 #[tokio::test]
 async fn events_can_be_followed_by_many_late_and_again() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let run = start(&world, json!({"input": "tool ls"})).await;
     let (one, two) = tokio::join!(follow(&world, &run, None), follow(&world, &run, None));
     assert_eq!(names(&one), names(&two));
@@ -71,7 +71,7 @@ async fn events_can_be_followed_by_many_late_and_again() {
 
 #[tokio::test]
 async fn a_run_asks_and_is_answered() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     for (choice, expected) in [
         ("approve", "allowed: Once"),
         ("session", "allowed: Session"),
@@ -126,7 +126,7 @@ async fn a_run_asks_and_is_answered() {
 
 #[tokio::test]
 async fn a_session_of_chat_completions_is_opened_anew_for_a_run_that_can_ask() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let body = json!({"session_id": "s", "messages": [{"role": "user", "content": "one"}]});
     world.post("/v1/chat/completions", body).await;
     // The header counts here as well.
@@ -139,7 +139,7 @@ async fn a_session_of_chat_completions_is_opened_anew_for_a_run_that_can_ask() {
         .await
         .unwrap();
     assert_eq!(started.headers()["x-hermes-session-id"], "s");
-    let (_, started) = super::world::answer(started).await;
+    let (_, started) = super::harness::answer(started).await;
     let all = follow(&world, started["run_id"].as_str().unwrap(), None).await;
     let output = &all.last().unwrap().data["output"];
     assert_eq!(output, "[user=one|assistant=You said: one]");
@@ -150,7 +150,7 @@ async fn a_session_of_chat_completions_is_opened_anew_for_a_run_that_can_ask() {
 
 #[tokio::test]
 async fn a_run_is_stopped() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let run = start(&world, json!({"input": "wait", "session_id": "s"})).await;
     let waiting = start(&world, json!({"input": "hello", "session_id": "s"})).await;
     let following = follow(&world, &run, None);
@@ -179,7 +179,7 @@ async fn a_run_is_stopped() {
 
 #[tokio::test]
 async fn a_run_that_fails_says_so() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let run = start(&world, json!({"input": "fail"})).await;
     let all = follow(&world, &run, None).await;
     let last = &all.last().unwrap().data;

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use hermes_testkit::oracle;
 use tokio::process::Command;
 
-use super::world::{KEY, World, sdk};
+use super::harness::{ApiHarness, KEY, sdk};
 
 fn installed(path: &str, test: &str) -> Option<PathBuf> {
     let found = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -20,7 +20,7 @@ fn installed(path: &str, test: &str) -> Option<PathBuf> {
 }
 
 async fn run(mut command: Command) {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let output = command
         .args([&format!("{}/v1", world.url), KEY])
         .stdin(Stdio::null())

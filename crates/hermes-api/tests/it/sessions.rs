@@ -4,18 +4,18 @@ use pretty_assertions::assert_eq;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::world::{World, answer, stream};
+use super::harness::{ApiHarness, answer, stream};
 
 const SESSIONS: &str = "/api/sessions";
 
-async fn change(world: &World, method: Method, path: &str, body: Value) -> (u16, Value) {
+async fn change(world: &ApiHarness, method: Method, path: &str, body: Value) -> (u16, Value) {
     let request = world.request(method, path).body(body.to_string());
     answer(request.send().await.unwrap()).await
 }
 
 #[tokio::test]
 async fn a_session_is_made_used_renamed_copied_and_deleted() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     let (status, made) = world
         .post(SESSIONS, json!({"id": "s1", "title": "First"}))
         .await;
@@ -70,7 +70,7 @@ async fn a_session_is_made_used_renamed_copied_and_deleted() {
 
 #[tokio::test]
 async fn a_session_is_renamed_copied_and_deleted() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     world.post(SESSIONS, json!({"id": "s1"})).await;
     world
         .post("/api/sessions/s1/chat", json!({"message": "one"}))
@@ -116,7 +116,7 @@ async fn a_session_is_renamed_copied_and_deleted() {
 
 #[tokio::test]
 async fn a_session_in_use_is_not_deleted() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     world.post(SESSIONS, json!({"id": "s"})).await;
     let (_, run) = world
         .post("/v1/runs", json!({"input": "wait", "session_id": "s"}))
@@ -133,7 +133,7 @@ async fn a_session_in_use_is_not_deleted() {
 
 #[tokio::test]
 async fn a_turn_in_a_session_bit_by_bit() {
-    let world = World::new().await;
+    let world = ApiHarness::new().await;
     world.post(SESSIONS, json!({"id": "s"})).await;
     let request = world.request(Method::POST, "/api/sessions/s/chat/stream");
     let events = stream(request.body(json!({"message": "tool ls"}).to_string())).await;

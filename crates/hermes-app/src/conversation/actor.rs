@@ -1,8 +1,8 @@
-//! One conversation that a front end holds for somebody else (an editor, a chat): answers what is
-//! wanted of it, tells what happens.
+//! The actor of one conversation for a front end that serves others (an editor, a chat): handles
+//! requests and sends updates.
 //!
-//! While a slash command runs, events of the session, interrupts and answers go on beside it; what
-//! else is wanted waits.
+//! While a slash command runs, events of the session, interrupts and answers are still handled;
+//! other requests wait.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,81 +19,84 @@ use tokio::sync::mpsc;
 
 use super::Conversation;
 use crate::failure::{Exit, Failure};
-use crate::front::{Follows, NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish};
+use crate::front::{
+    CommandFollowUp, ConversationRequest, ConversationUpdate, HostError, HostErrorKind,
+    OpenedConversation, REQUESTS, UPDATES,
+};
 use crate::slash_commands;
 use crate::wiring;
 
-/// Wishes that may wait for a command.
+/// Maximum number of requests waiting for a command.
 const WAITING: usize = 16;
 
-/// What commands are there in the front end's place, in its words. Both are asked first.
+/// Commands as the front end restricts and documents them. Both are checked first.
 #[derive(Clone, Copy)]
 pub struct CommandRules {
-    /// What is said to a line whose command has no place there.
+    /// The reply to a command that is not available there.
     pub refused: fn(&str) -> Option<String>,
-    /// What `/help` says there.
+    /// The `/help` text there.
     pub help: fn(&str) -> Option<String>,
 }
 
-/// How the conversation is left when nobody wants anything any more.
+/// What happens when the front end closes the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClosePolicy {
     /// The session is over.
     End,
-    /// It goes on another time.
+    /// The session can be resumed.
     Keep,
 }
 
 struct ConversationActor {
     conversation: Conversation,
-    live: Live,
+    inputs: ConversationInputs,
     rules: CommandRules,
     on_close: ClosePolicy,
     /// Servers of this conversation alone.
     servers: Option<Arc<Toolbox>>,
 }
 
-/// What goes on beside a command.
-struct Live {
-    wishes: mpsc::Receiver<Wish>,
-    news: mpsc::Sender<News>,
+/// The channels that are served while a command runs.
+struct ConversationInputs {
+    requests: mpsc::Receiver<ConversationRequest>,
+    updates: mpsc::Sender<ConversationUpdate>,
     /// `None`: the session is over.
     events: Option<EventReceiver>,
     handle: SessionHandle,
     weight: ConversationMemory,
     later: mpsc::Receiver<Effect>,
-    waiting: VecDeque<Wish>,
-    /// Events that the conversation was not told of yet.
-    seen: Vec<AgentEvent>,
-    left: bool,
+    waiting: VecDeque<ConversationRequest>,
+    /// Events that the conversation has not observed yet.
+    unobserved: Vec<AgentEvent>,
+    closed: bool,
 }
 
-enum Next {
-    Wish(Option<Wish>),
+enum ActorEvent {
+    Request(Option<ConversationRequest>),
     Event(Option<SequencedEvent>),
     Later(Effect),
 }
 
-/// What a front end that serves others opens a conversation with.
+/// Options of a front end that serves others.
 pub struct ActorOptions {
     pub rules: CommandRules,
     pub on_close: ClosePolicy,
     /// MCP servers of this conversation alone; they end with it.
     pub servers: Option<Arc<Toolbox>>,
-    /// What was said before, for the front end.
+    /// Earlier messages, for the front end.
     pub past: Vec<TranscriptEntry>,
-    /// What the person should know from the start.
+    /// Remarks to show at the start.
     pub remarks: Vec<String>,
 }
 
-/// Starts the task of a conversation, and gives the front end's end of it.
+/// Starts the task of a conversation and returns the front end's side of it.
 pub fn start(
     mut conversation: Conversation,
     later: mpsc::Receiver<Effect>,
     options: ActorOptions,
 ) -> OpenedConversation {
-    let (wishes, receiver) = mpsc::channel(WISHES);
-    let (sender, news) = mpsc::channel(NEWS);
+    let (requests, receiver) = mpsc::channel(REQUESTS);
+    let (sender, updates) = mpsc::channel(UPDATES);
     let weight = ConversationMemory::default();
     let opened = OpenedConversation {
         id: conversation.chat.id.to_string(),
@@ -103,24 +106,24 @@ pub fn start(
         remarks: options.remarks,
         approvals_off: approvals_off(&conversation),
         weight: weight.clone(),
-        wishes,
-        news,
+        requests,
+        updates,
     };
-    let live = Live {
-        wishes: receiver,
-        news: sender,
+    let live = ConversationInputs {
+        requests: receiver,
+        updates: sender,
         events: conversation.opened.take(),
         handle: conversation.chat.handle(),
         weight,
         later,
         waiting: VecDeque::new(),
-        seen: Vec::new(),
-        left: false,
+        unobserved: Vec::new(),
+        closed: false,
     };
-    live.weigh();
+    live.update_weight();
     let actor = ConversationActor {
         conversation,
-        live,
+        inputs: live,
         rules: options.rules,
         on_close: options.on_close,
         servers: options.servers,
@@ -135,35 +138,37 @@ fn approvals_off(conversation: &Conversation) -> bool {
 }
 
 impl ConversationActor {
-    /// Until nobody wants anything any more. Follows the conversation is closed. What it does when it
-    /// does something is boxed: most of the time it waits, and many do.
+    /// Runs until the requests end, then closes the conversation. Work is boxed, because most of
+    /// the time many of these tasks only wait.
     async fn run(mut self: Box<Self>) {
-        while !self.live.left {
-            if let Some(wish) = self.live.waiting.pop_front() {
-                Box::pin(self.wish(wish)).await;
+        while !self.inputs.closed {
+            if let Some(request) = self.inputs.waiting.pop_front() {
+                Box::pin(self.handle_request(request)).await;
             } else {
-                match self.live.next().await {
-                    Next::Wish(Some(wish)) => Box::pin(self.wish(wish)).await,
-                    Next::Wish(None) => break,
-                    Next::Event(event) => self.live.event(event).await,
-                    Next::Later(effect) => Box::pin(self.effect(effect)).await,
+                match self.inputs.next().await {
+                    ActorEvent::Request(Some(request)) => {
+                        Box::pin(self.handle_request(request)).await
+                    }
+                    ActorEvent::Request(None) => break,
+                    ActorEvent::Event(event) => self.inputs.event(event).await,
+                    ActorEvent::Later(effect) => Box::pin(self.effect(effect)).await,
                 }
             }
             self.settle().await;
         }
         let Self {
             mut conversation,
-            live,
+            inputs: live,
             on_close,
             servers,
             ..
         } = *self;
-        // What it uses belongs to the process.
+        // Its resources belong to the process.
         conversation.chat.borrows = true;
         drop(live.events);
         let left = match on_close {
             ClosePolicy::End => Box::pin(conversation.leave()).await,
-            ClosePolicy::Keep => Box::pin(conversation.put_aside()).await,
+            ClosePolicy::Keep => Box::pin(conversation.suspend()).await,
         };
         if let Err(failure) = left {
             tracing::warn!("closing a conversation: {}", failure.message);
@@ -171,13 +176,13 @@ impl ConversationActor {
         if let Some(servers) = servers {
             servers.shutdown(wiring::mcp::STOPPING).await;
         }
-        // Last of all: it tells that everything has ended.
-        drop(live.news);
+        // Last: closing the channel signals that everything has ended.
+        drop(live.updates);
     }
 
-    /// The conversation learns what happened.
+    /// Applies pending events to the conversation.
     async fn settle(&mut self) {
-        for event in std::mem::take(&mut self.live.seen) {
+        for event in std::mem::take(&mut self.inputs.unobserved) {
             self.conversation.observe(&event);
             if matches!(event, AgentEvent::TurnFinished { .. })
                 && let Some(effect) = Box::pin(self.conversation.settle_title()).await
@@ -191,32 +196,40 @@ impl ConversationActor {
     /// Another session is open.
     fn take_opened(&mut self) {
         if let Some(events) = self.conversation.opened.take() {
-            self.live.events = Some(events);
-            self.live.handle = self.conversation.chat.handle();
-            self.live.weigh();
+            self.inputs.events = Some(events);
+            self.inputs.handle = self.conversation.chat.handle();
+            self.inputs.update_weight();
         }
     }
 
-    async fn wish(&mut self, wish: Wish) {
-        match wish {
-            Wish::Say(input) => self.say(input).await,
-            Wish::Order(command) => self.live.command(command).await,
-            Wish::Slash(line) => self.slash(&line).await,
+    async fn handle_request(&mut self, request: ConversationRequest) {
+        match request {
+            ConversationRequest::Input(input) => self.submit(input).await,
+            ConversationRequest::Agent(command) => self.inputs.command(command).await,
+            ConversationRequest::Slash(line) => self.slash(&line).await,
             // Nothing runs that could be stopped.
-            Wish::Stop => {}
+            ConversationRequest::Stop => {}
         }
     }
 
-    async fn say(&mut self, input: UserInput) {
-        match self.conversation.unready(&input.text).await {
+    async fn submit(&mut self, input: UserInput) {
+        match self.conversation.check_ready(&input.text).await {
             Ok(None) => {}
             Ok(Some(_)) => {
                 let why = self.conversation.chat.missing.as_ref();
                 let why = why.map_or_else(String::new, ToString::to_string);
                 let failure = Failure::new(Exit::NotConfigured, why);
-                return self.live.tell(News::Unsaid(refusal(&failure))).await;
+                return self
+                    .inputs
+                    .send_update(ConversationUpdate::Rejected(host_error(&failure)))
+                    .await;
             }
-            Err(failure) => return self.live.tell(News::Unsaid(refusal(&failure))).await,
+            Err(failure) => {
+                return self
+                    .inputs
+                    .send_update(ConversationUpdate::Rejected(host_error(&failure)))
+                    .await;
+            }
         }
         // The model may have been configured just now.
         self.take_opened();
@@ -227,48 +240,60 @@ impl ConversationActor {
                  does support them: hermes config set model.supports_vision true",
                 chat.route.model
             );
-            self.live.say(NoticeLevel::Warning, text, false).await;
+            self.inputs
+                .send_text(NoticeLevel::Warning, text, false)
+                .await;
         }
         let message = self.conversation.message(input);
-        self.live.command(message).await;
+        self.inputs.command(message).await;
     }
 
     async fn slash(&mut self, line: &str) {
         if let Some(text) = (self.rules.refused)(line) {
-            self.live.say(NoticeLevel::Warning, text, false).await;
-            return self.live.tell(News::Ran(Follows::Nothing)).await;
+            self.inputs
+                .send_text(NoticeLevel::Warning, text, false)
+                .await;
+            return self
+                .inputs
+                .send_update(ConversationUpdate::CommandEnded(CommandFollowUp::Nothing))
+                .await;
         }
         if let Some(text) = (self.rules.help)(line) {
-            self.live.say(NoticeLevel::Info, text, true).await;
-            return self.live.tell(News::Ran(Follows::Nothing)).await;
+            self.inputs.send_text(NoticeLevel::Info, text, true).await;
+            return self
+                .inputs
+                .send_update(ConversationUpdate::CommandEnded(CommandFollowUp::Nothing))
+                .await;
         }
         let Self {
-            conversation, live, ..
+            conversation,
+            inputs: live,
+            ..
         } = self;
-        // What happened so far, so that it knows whether a turn runs.
-        for event in std::mem::take(&mut live.seen) {
+        // Apply events so far, so that it is known whether a turn is running.
+        for event in std::mem::take(&mut live.unobserved) {
             conversation.observe(&event);
         }
         let done = live
-            .attend(Box::pin(slash_commands::line(conversation, line)))
+            .run_alongside(Box::pin(slash_commands::line(conversation, line)))
             .await;
         let follows = match done {
             None => {
-                self.live
-                    .say(NoticeLevel::Info, "stopped".to_owned(), false)
+                self.inputs
+                    .send_text(NoticeLevel::Info, "stopped".to_owned(), false)
                     .await;
-                Follows::Nothing
+                CommandFollowUp::Nothing
             }
-            // A path, say: something to talk about.
+            // Not a command (a path, for example): a message.
             Some(None) => {
-                self.say(line.into()).await;
-                Follows::Turn
+                self.submit(line.into()).await;
+                CommandFollowUp::Turn
             }
             Some(Some(Err(failure))) => {
-                self.live
-                    .say(NoticeLevel::Warning, failure.message, false)
+                self.inputs
+                    .send_text(NoticeLevel::Warning, failure.message, false)
                     .await;
-                Follows::Nothing
+                CommandFollowUp::Nothing
             }
             Some(Some(Ok(told))) => {
                 for effect in told.effects {
@@ -278,26 +303,30 @@ impl ConversationActor {
             }
         };
         self.take_opened();
-        self.live.tell(News::Ran(follows)).await;
+        self.inputs
+            .send_update(ConversationUpdate::CommandEnded(follows))
+            .await;
     }
 
     async fn effect(&mut self, effect: Effect) {
-        let news = match effect {
-            Effect::Say(ShownText { kind, text }) => said(&kind, text),
-            Effect::Page(page) => said(&page.kind, page.text),
-            Effect::Opened { entries, .. } => News::Moved {
+        let update = match effect {
+            Effect::Say(ShownText { kind, text }) => text_update(&kind, text),
+            Effect::Page(page) => text_update(&page.kind, page.text),
+            Effect::Opened { entries, .. } => ConversationUpdate::Moved {
                 id: self.conversation.chat.id.to_string(),
                 past: entries,
             },
-            Effect::Draft(text) => said(&TextKind::Info, format!("Your words were: {text}")),
-            // What only a screen has a place for.
+            Effect::Draft(text) => {
+                text_update(&TextKind::Info, format!("Your message was: {text}"))
+            }
+            // Effects for screens only.
             _ => return,
         };
-        self.live.tell(news).await;
+        self.inputs.send_update(update).await;
     }
 }
 
-fn said(kind: &TextKind, text: String) -> News {
+fn text_update(kind: &TextKind, text: String) -> ConversationUpdate {
     let (level, columns) = match kind {
         TextKind::Plain | TextKind::Diff => (NoticeLevel::Info, true),
         TextKind::Markdown | TextKind::Info => (NoticeLevel::Info, false),
@@ -308,22 +337,22 @@ fn said(kind: &TextKind, text: String) -> News {
         TextKind::Error { fix: Some(fix) } => format!("{text}\n{fix}"),
         _ => text,
     };
-    News::Said {
+    ConversationUpdate::Text {
         level,
         text,
         columns,
     }
 }
 
-pub fn refusal(failure: &Failure) -> Refusal {
+pub fn host_error(failure: &Failure) -> HostError {
     let kind = match failure.exit {
-        Exit::NotConfigured => RefusalKind::NotConfigured,
-        Exit::NotFound => RefusalKind::NotFound,
-        Exit::Usage => RefusalKind::Invalid,
-        _ => RefusalKind::Failed,
+        Exit::NotConfigured => HostErrorKind::NotConfigured,
+        Exit::NotFound => HostErrorKind::NotFound,
+        Exit::Usage => HostErrorKind::Invalid,
+        _ => HostErrorKind::Failed,
     };
     let message = match kind {
-        RefusalKind::NotConfigured => {
+        HostErrorKind::NotConfigured => {
             format!(
                 "{}\nto set it up, in a terminal: hermes setup",
                 failure.message
@@ -331,27 +360,27 @@ pub fn refusal(failure: &Failure) -> Refusal {
         }
         _ => failure.message.clone(),
     };
-    Refusal::new(kind, message)
+    HostError::new(kind, message)
 }
 
-impl Live {
-    async fn next(&mut self) -> Next {
+impl ConversationInputs {
+    async fn next(&mut self) -> ActorEvent {
         let Self {
-            wishes,
+            requests,
             events,
             later,
             ..
         } = self;
         tokio::select! {
             biased;
-            wish = wishes.recv() => Next::Wish(wish),
-            event = next_event(events) => Next::Event(event),
-            Some(effect) = later.recv() => Next::Later(effect),
+            request = requests.recv() => ActorEvent::Request(request),
+            event = next_event(events) => ActorEvent::Event(event),
+            Some(effect) = later.recv() => ActorEvent::Later(effect),
         }
     }
 
-    /// Runs a command, and what goes on beside it. `None`: it was stopped.
-    async fn attend<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+    /// Runs a command while serving the channels. `None`: it was stopped.
+    async fn run_alongside<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::pin!(work);
         loop {
             let next = tokio::select! {
@@ -360,25 +389,28 @@ impl Live {
                 next = self.next() => next,
             };
             match next {
-                Next::Wish(None) => {
-                    self.left = true;
+                ActorEvent::Request(None) => {
+                    self.closed = true;
                     return None;
                 }
-                Next::Wish(Some(Wish::Stop)) => return None,
-                Next::Wish(Some(Wish::Order(command))) => self.command(command).await,
-                Next::Wish(Some(wish)) if self.waiting.len() < WAITING => {
-                    self.waiting.push_back(wish);
+                ActorEvent::Request(Some(ConversationRequest::Stop)) => return None,
+                ActorEvent::Request(Some(ConversationRequest::Agent(command))) => {
+                    self.command(command).await
                 }
-                Next::Wish(Some(_)) => {
+                ActorEvent::Request(Some(request)) if self.waiting.len() < WAITING => {
+                    self.waiting.push_back(request);
+                }
+                ActorEvent::Request(Some(_)) => {
                     let text = "too many messages are waiting for the running command; cancel it";
-                    let refusal = Refusal::new(RefusalKind::Invalid, text);
-                    self.tell(News::Unsaid(refusal)).await;
+                    let refusal = HostError::new(HostErrorKind::Invalid, text);
+                    self.send_update(ConversationUpdate::Rejected(refusal))
+                        .await;
                 }
-                Next::Event(event) => self.event(event).await,
-                Next::Later(Effect::Say(ShownText { kind, text })) => {
-                    self.tell(said(&kind, text)).await;
+                ActorEvent::Event(event) => self.event(event).await,
+                ActorEvent::Later(Effect::Say(ShownText { kind, text })) => {
+                    self.send_update(text_update(&kind, text)).await;
                 }
-                Next::Later(_) => {}
+                ActorEvent::Later(_) => {}
             }
         }
     }
@@ -386,8 +418,9 @@ impl Live {
     async fn command(&mut self, command: AgentCommand) {
         if self.handle.send(command).await.is_err() {
             let text = "the session ended unexpectedly; see logs/errors.log";
-            let refusal = Refusal::new(RefusalKind::Failed, text);
-            self.tell(News::Unsaid(refusal)).await;
+            let refusal = HostError::new(HostErrorKind::Failed, text);
+            self.send_update(ConversationUpdate::Rejected(refusal))
+                .await;
         }
     }
 
@@ -403,19 +436,19 @@ impl Live {
                 | AgentEvent::ToolProgress { .. }
         );
         if !frequent {
-            self.seen.push(event.clone());
-            self.weigh();
+            self.unobserved.push(event.clone());
+            self.update_weight();
         }
-        self.tell(News::Event(event)).await;
+        self.send_update(ConversationUpdate::Event(event)).await;
     }
 
-    /// Before anybody is told that a turn has ended.
-    fn weigh(&self) {
+    /// Must happen before the end of a turn is reported.
+    fn update_weight(&self) {
         self.weight.set(self.handle.bytes());
     }
 
-    async fn say(&mut self, level: NoticeLevel, text: String, columns: bool) {
-        self.tell(News::Said {
+    async fn send_text(&mut self, level: NoticeLevel, text: String, columns: bool) {
+        self.send_update(ConversationUpdate::Text {
             level,
             text,
             columns,
@@ -423,9 +456,9 @@ impl Live {
         .await;
     }
 
-    async fn tell(&mut self, news: News) {
-        if self.news.send(news).await.is_err() {
-            self.left = true;
+    async fn send_update(&mut self, update: ConversationUpdate) {
+        if self.updates.send(update).await.is_err() {
+            self.closed = true;
         }
     }
 }

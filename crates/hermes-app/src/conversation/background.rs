@@ -1,4 +1,4 @@
-//! Sessions that answer one question beside the conversation (`/background`).
+//! Sessions that answer one question in the background (`/background`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,38 +19,38 @@ use crate::failure::Failure;
 use crate::text::shorten;
 use crate::wiring::{ConversationMode, OpenSession};
 
-/// What may go on at the same time.
+/// Maximum number of concurrent questions.
 const MOST: usize = 8;
-/// How long leaving waits for what is being stopped.
+/// How long closing waits for interrupted questions.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// The questions that are being answered.
+/// The running background questions.
 #[derive(Default)]
-pub struct Background {
-    running: Arc<Mutex<Vec<Asked>>>,
+pub struct BackgroundQuestions {
+    running: Arc<Mutex<Vec<BackgroundQuestion>>>,
     tasks: TaskTracker,
     ended: CancellationToken,
 }
 
-/// A question that is being answered.
+/// A running background question.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct BackgroundQuestion {
     pub session: SessionId,
     pub question: String,
     stop: CancellationToken,
 }
 
-impl Background {
-    pub fn list(&self) -> Vec<Asked> {
+impl BackgroundQuestions {
+    pub fn list(&self) -> Vec<BackgroundQuestion> {
         self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Asked>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<BackgroundQuestion>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks in a session of its own that uses the servers and the environment of `chat`. What would
-    /// need a person is refused: nobody watches it.
+    /// Asks in a separate session that uses the servers and the environment of `chat`. Anything
+    /// that needs approval is refused, because no one is watching.
     pub async fn ask(
         &self,
         question: &str,
@@ -65,10 +65,10 @@ impl Background {
         }
         let request = chat.beside(options, cx, ConversationMode::Query);
         let (mut side, mut events) = OpenSession::open(request).await?;
-        // What it uses belongs to the conversation.
+        // Its resources belong to the conversation.
         side.borrows = true;
         side.send(AgentCommand::Submit(question.into())).await?;
-        let asked = Asked {
+        let asked = BackgroundQuestion {
             session: side.id.clone(),
             question: question.to_owned(),
             stop: self.ended.child_token(),
@@ -91,7 +91,7 @@ impl Background {
             side.close().await;
             done(&running, &asked.session);
             for effect in report(&asked, summary) {
-                // Nobody is there to read it any more.
+                // The receiver is gone.
                 let _ = later.send(effect).await;
             }
         };
@@ -99,7 +99,7 @@ impl Background {
         Ok(id)
     }
 
-    /// Stops what answers in this session, or everything. How many.
+    /// Stops the question of this session, or all. Returns their number.
     pub fn stop(&self, session: Option<&str>) -> usize {
         let running = self.lock();
         let wanted = running
@@ -115,12 +115,12 @@ impl Background {
     }
 }
 
-fn done(running: &Mutex<Vec<Asked>>, session: &SessionId) {
+fn done(running: &Mutex<Vec<BackgroundQuestion>>, session: &SessionId) {
     let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
     running.retain(|other| other.session != *session);
 }
 
-fn report(asked: &Asked, summary: Option<TurnSummary>) -> Vec<Effect> {
+fn report(asked: &BackgroundQuestion, summary: Option<TurnSummary>) -> Vec<Effect> {
     let about = shorten(&asked.question, 60);
     let id = &asked.session;
     match summary {

@@ -14,7 +14,7 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<Part>, Failure> {
     paths.iter().map(load_one).collect()
 }
 
-/// Says so when the model will not get to see them.
+/// Warns if the model does not support images.
 pub fn warn_if_unseen(images: &[Part], chat: &OpenSession, cx: &AppContext) {
     if let Some(text) = unseen(images, chat) {
         cx.process.remark(&format!("hermes: {text}"));

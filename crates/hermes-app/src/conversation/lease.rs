@@ -1,8 +1,8 @@
-//! One window per conversation: a file below `cache/leases` says which process has it.
+//! One window per conversation: a file below `cache/leases` names the process that owns it.
 //!
-//! Two processes that go on with the same session would each know only their own half of it. Whoever
-//! opens one that another window has is asked; whoever lost it finds out before the next message is
-//! sent, and reads it again.
+//! Two processes that continue the same session would each know only their own part. Opening a
+//! session that another window owns asks the person; a window that lost its session notices before
+//! the next message is sent, and reloads it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ use serde::{Deserialize, Serialize};
 /// How long the directory may be locked by another process.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Which process has a conversation.
+/// The process that owns a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseHolder {
     token: String,
     pub pid: u32,
-    /// When the process began, as the system counts it: a pid is used again.
+    /// Start time of the process, because pids are reused.
     began: u64,
-    /// A turn runs there.
+    /// A turn is running there.
     pub busy: bool,
 }
 
@@ -39,7 +39,7 @@ impl LeaseHolder {
     }
 }
 
-/// A conversation that is this window's.
+/// The ownership of a conversation by this window.
 #[derive(Debug)]
 pub struct WindowLease {
     file: PathBuf,
@@ -47,13 +47,13 @@ pub struct WindowLease {
 }
 
 impl WindowLease {
-    /// Takes the conversation. `Err`: another window has it. Where nothing can be written, it is taken
-    /// as well: a disk that is full must not keep a person from their conversation.
-    pub fn take(home: &Home, session: &SessionId) -> Result<Self, LeaseHolder> {
+    /// Acquires the conversation. `Err`: another window owns it. If the file cannot be written, it
+    /// succeeds as well: a full disk must not lock a person out.
+    pub fn acquire(home: &Home, session: &SessionId) -> Result<Self, LeaseHolder> {
         Self::new(home, session).write(false)
     }
 
-    /// Takes it from whoever has it.
+    /// Takes it from its current owner.
     pub fn seize(home: &Home, session: &SessionId) -> Result<Self, LeaseHolder> {
         Self::new(home, session).write(true)
     }
@@ -89,15 +89,15 @@ impl WindowLease {
             Some(other) if !by_force && other.pid != self.me.pid && other.is_alive() => {
                 return Err(other);
             }
-            // Not in the middle of what it says.
+            // Not during a turn.
             Some(other) if by_force && other.busy && other.is_alive() => return Err(other),
             _ => {}
         }
-        self.put(&self.me);
+        self.store(&self.me);
         Ok(self)
     }
 
-    fn put(&self, holder: &LeaseHolder) {
+    fn store(&self, holder: &LeaseHolder) {
         let written = serde_json::to_vec(holder)
             .map_err(std::io::Error::from)
             .and_then(|bytes| fs::write(&self.file, bytes));
@@ -106,20 +106,20 @@ impl WindowLease {
         }
     }
 
-    /// Whether nobody has taken it since.
+    /// Whether it is still ours.
     pub fn is_mine(&self) -> bool {
         match holder(&self.file) {
             Some(holder) => holder.token == self.me.token,
-            // Where nothing can be written, nobody else has written.
+            // If nothing can be written, no one else has written either.
             None => !self.file.parent().is_some_and(Path::is_dir) || self.file.exists(),
         }
     }
 
-    /// A turn begins or ends.
+    /// Records the start or end of a turn.
     pub fn set_busy(&mut self, busy: bool) {
         if self.me.busy != busy && self.is_mine() {
             self.me.busy = busy;
-            self.put(&self.me);
+            self.store(&self.me);
         }
     }
 }
@@ -127,7 +127,7 @@ impl WindowLease {
 impl Drop for WindowLease {
     fn drop(&mut self) {
         if self.is_mine() {
-            // A file that stays names a process that is gone.
+            // A leftover file names a dead process.
             let _ = fs::remove_file(&self.file);
         }
     }
@@ -137,7 +137,7 @@ fn holder(file: &Path) -> Option<LeaseHolder> {
     serde_json::from_slice(&fs::read(file).ok()?).ok()
 }
 
-/// When a process began; 0 where the system does not say.
+/// Start time of a process; 0 if unknown.
 fn began(pid: u32) -> u64 {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return 0;
@@ -160,7 +160,7 @@ mod tests {
 
     /// As another process would have written it.
     fn foreign(home: &Home, id: &SessionId, pid: u32, began: u64, busy: bool) -> PathBuf {
-        let lease = WindowLease::take(home, id).unwrap();
+        let lease = WindowLease::acquire(home, id).unwrap();
         let file = lease.file.clone();
         drop(lease);
         let other = LeaseHolder {
@@ -177,7 +177,7 @@ mod tests {
     fn one_window_has_it_and_gives_it_back() {
         let (_dir, home) = home();
         let id = SessionId::new("20260101_a/b");
-        let lease = WindowLease::take(&home, &id).unwrap();
+        let lease = WindowLease::acquire(&home, &id).unwrap();
         assert!(lease.is_mine());
         let file = lease.file.clone();
         drop(lease);
@@ -188,17 +188,17 @@ mod tests {
     fn a_living_holder_is_named_and_a_dead_one_forgotten() {
         let (_dir, home) = home();
         let id = SessionId::new("a");
-        // The parent of every test lives.
+        // The parent of every test is alive.
         let parent = std::os::unix::process::parent_id();
         foreign(&home, &id, parent, began(parent), false);
-        assert_eq!(WindowLease::take(&home, &id).unwrap_err().pid, parent);
+        assert_eq!(WindowLease::acquire(&home, &id).unwrap_err().pid, parent);
         let mine = WindowLease::seize(&home, &id).unwrap();
         assert!(mine.is_mine());
         drop(mine);
         // Another process of that number.
         foreign(&home, &id, parent, 1, false);
-        assert!(WindowLease::take(&home, &id).is_ok());
-        // In the middle of a turn nothing is taken away.
+        assert!(WindowLease::acquire(&home, &id).is_ok());
+        // A running turn prevents a takeover.
         foreign(&home, &id, parent, began(parent), true);
         assert!(WindowLease::seize(&home, &id).is_err());
     }
@@ -207,7 +207,7 @@ mod tests {
     fn whoever_lost_it_knows() {
         let (_dir, home) = home();
         let id = SessionId::new("a");
-        let mut lease = WindowLease::take(&home, &id).unwrap();
+        let mut lease = WindowLease::acquire(&home, &id).unwrap();
         lease.set_busy(true);
         let other = WindowLease::seize(&home, &id).unwrap_err();
         assert!(other.busy);

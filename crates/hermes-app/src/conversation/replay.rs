@@ -1,5 +1,5 @@
-//! A stored conversation as its person saw it: compaction hides rows from the model, not from
-//! them, and what it writes for the model is not shown.
+//! A stored conversation as the person saw it: compaction hides rows from the model only, and its
+//! summaries are not shown.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 /// Entries that are shown again; earlier ones are counted.
 const MOST: usize = 2000;
 
-/// What a session looks like, oldest first.
+/// The visible entries of a session, oldest first.
 pub async fn entries(store: &Store, id: &SessionId) -> Result<Vec<TranscriptEntry>, StoreError> {
     let rows = store.messages(id, true).await?;
     let mut entries = shown(&rows);
@@ -28,7 +28,7 @@ pub async fn entries(store: &Store, id: &SessionId) -> Result<Vec<TranscriptEntr
 
 fn shown(rows: &[MessageRecord]) -> Vec<TranscriptEntry> {
     let flag = |row: &MessageRecord, name: &str| row.0.get(name).and_then(Value::as_i64) == Some(1);
-    // Taken back: neither the model nor the person sees them.
+    // Undone: visible neither to the model nor to the person.
     let there = |row: &&MessageRecord| flag(row, "active") || flag(row, "compacted");
     let rows: Vec<&MessageRecord> = rows
         .iter()
@@ -45,7 +45,7 @@ fn shown(rows: &[MessageRecord]) -> Vec<TranscriptEntry> {
     let mut entries = Vec::new();
     for row in rows {
         let text = row.plain_text();
-        // A compaction writes the tail once more, with its times.
+        // A compaction copies the tail, including its times.
         let time = row.0.get("timestamp").map(ToString::to_string);
         if !seen.insert((row.role().to_owned(), time, text.clone(), calls_text(row))) {
             continue;
@@ -99,7 +99,7 @@ fn assistant(
     }
 }
 
-/// As results of tools say it themselves.
+/// As tool results indicate it themselves.
 fn is_failure(result: &str) -> bool {
     if result.starts_with("Error:") {
         return true;

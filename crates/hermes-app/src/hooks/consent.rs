@@ -14,7 +14,7 @@ pub fn path(home: &Home) -> PathBuf {
     home.root().join(FILE)
 }
 
-/// What was agreed to in one home.
+/// The consents of one home.
 pub struct Consent {
     path: PathBuf,
     all: Map<String, Value>,
@@ -54,7 +54,7 @@ impl Consent {
         self.write(entries)
     }
 
-    /// Takes it back, on every event. How many there were.
+    /// Revokes consent for all events. Returns their number.
     pub fn take_back(&mut self, command: &str) -> Result<usize, String> {
         let before = self.entries().len();
         let mut entries = self.entries().to_vec();

@@ -1,9 +1,9 @@
-//! Programs of the person that run when something happens.
+//! User programs that run on events.
 //!
-//! Two kinds, as in the original: commands under `hooks:` in config.yaml, each of which a person
-//! has to have agreed to once ([`consent`]), and directories under `hooks/` of the home with a
-//! `HOOK.yaml` and a handler. Each gets the event as JSON on its standard input. A hook that
-//! fails or is late is noted in the log and stops nothing; only `pre_tool_call` can say no.
+//! Two kinds, as in the original: commands under `hooks:` in config.yaml, each of which needs a
+//! person's consent once ([`consent`]), and directories under `hooks/` of the home with a
+//! `HOOK.yaml` and a handler. Each gets the event as JSON on standard input. A hook that fails or
+//! times out is logged and stops nothing; only `pre_tool_call` can block.
 
 pub mod consent;
 mod read;
@@ -24,7 +24,7 @@ use crate::child;
 
 pub use read::load;
 
-/// Hooks that nobody waits for, running or about to.
+/// Limit of unawaited hooks.
 const BESIDE: usize = 32;
 
 /// One hook.
@@ -32,7 +32,7 @@ const BESIDE: usize = 32;
 pub struct Hook {
     /// `agent:end`, `pre_tool_call`, `command:*`, …
     pub event: String,
-    pub action: Action,
+    pub action: HookAction,
     pub timeout: Duration,
     /// For tools: which ones, by their whole name.
     pub matcher: Option<Regex>,
@@ -41,24 +41,24 @@ pub struct Hook {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum HookAction {
     /// A command of config.yaml.
     Command(String),
     /// The directory of a handler.
-    Handler { dir: PathBuf, file: Handler },
+    Handler { dir: PathBuf, file: HookHandler },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handler {
+pub enum HookHandler {
     /// `handler.py` with `handle(event, context)`.
     Python,
     /// `handler` or `handler.sh`, executable.
     Program(&'static str),
 }
 
-/// What has happened.
+/// An event for hooks.
 #[derive(Clone, Debug, Default)]
-pub struct Happening {
+pub struct HookEvent {
     pub session: String,
     /// The tool and its arguments, for events of tools.
     pub tool: Option<(String, Value)>,
@@ -85,26 +85,26 @@ impl Hooks {
         &self.list
     }
 
-    /// Whether anybody wants to know.
-    pub fn wants(&self, event: &str) -> bool {
+    /// Whether any hook listens to this event.
+    pub fn has_hooks_for(&self, event: &str) -> bool {
         self.list
             .iter()
-            .any(|hook| hook.agreed && hook.hears(event))
+            .any(|hook| hook.agreed && hook.listens_to(event))
     }
 
     /// Those that run when this happens, in the order in which they run.
-    pub fn of<'a>(
+    pub fn for_event<'a>(
         &'a self,
         event: &'a str,
-        happening: &'a Happening,
+        happening: &'a HookEvent,
     ) -> impl Iterator<Item = &'a Hook> {
         let list = self.list.iter();
-        list.filter(move |hook| hook.agreed && hook.hears(event) && hook.concerns(happening))
+        list.filter(move |hook| hook.agreed && hook.listens_to(event) && hook.matches(happening))
     }
 
-    /// Runs the hooks of an event; nobody waits for them.
-    pub fn tell(&self, event: &str, happening: Happening) {
-        if !self.wants(event) {
+    /// Runs the hooks of an event without waiting for them.
+    pub fn notify(&self, event: &str, happening: HookEvent) {
+        if !self.has_hooks_for(event) {
             return;
         }
         let Ok(permit) = Arc::clone(&self.beside).try_acquire_owned() else {
@@ -118,10 +118,10 @@ impl Hooks {
         });
     }
 
-    /// Runs the hooks of an event one after the other; what they answered.
-    pub async fn ask(&self, event: &str, happening: &Happening) -> Vec<Value> {
+    /// Runs the hooks of an event one after the other and returns their answers.
+    pub async fn ask(&self, event: &str, happening: &HookEvent) -> Vec<Value> {
         let mut answers = Vec::new();
-        for hook in self.of(event, happening) {
+        for hook in self.for_event(event, happening) {
             match hook.run(event, happening).await {
                 Ok(answer) => answers.extend(answer),
                 Err(why) => tracing::warn!(event, hook = hook.name(), "hook: {why}"),
@@ -130,15 +130,15 @@ impl Hooks {
         answers
     }
 
-    /// Why a tool must not be called, if a hook says so.
-    pub async fn objection(&self, happening: &Happening) -> Option<String> {
+    /// The reason if a hook blocks a tool call.
+    pub async fn objection(&self, happening: &HookEvent) -> Option<String> {
         let answers = self.ask("pre_tool_call", happening).await;
-        answers.iter().find_map(blocks)
+        answers.iter().find_map(block_reason)
     }
 }
 
 /// Either of the two forms that scripts use.
-fn blocks(answer: &Value) -> Option<String> {
+fn block_reason(answer: &Value) -> Option<String> {
     let is = |key: &str| answer.get(key).and_then(Value::as_str) == Some("block");
     if !is("action") && !is("decision") {
         return None;
@@ -152,40 +152,40 @@ fn blocks(answer: &Value) -> Option<String> {
 }
 
 impl Hook {
-    /// What it is called in lists and logs.
+    /// Its name in lists and logs.
     pub fn name(&self) -> String {
         match &self.action {
-            Action::Command(command) => command.clone(),
-            Action::Handler { dir, .. } => {
+            HookAction::Command(command) => command.clone(),
+            HookAction::Handler { dir, .. } => {
                 let name = dir.file_name().unwrap_or_default();
                 format!("hooks/{}", name.to_string_lossy())
             }
         }
     }
 
-    fn hears(&self, event: &str) -> bool {
+    fn listens_to(&self, event: &str) -> bool {
         match self.event.strip_suffix('*') {
             Some(beginning) => event.starts_with(beginning),
             None => self.event == event,
         }
     }
 
-    fn concerns(&self, happening: &Happening) -> bool {
+    fn matches(&self, happening: &HookEvent) -> bool {
         match (&self.matcher, &happening.tool) {
             (Some(matcher), Some((tool, _))) => matcher.is_match(tool),
             _ => true,
         }
     }
 
-    /// Runs it once. What it answered, where that is a JSON object.
-    pub async fn run(&self, event: &str, happening: &Happening) -> Result<Option<Value>, String> {
+    /// Runs it once and returns its answer, if that is a JSON object.
+    pub async fn run(&self, event: &str, happening: &HookEvent) -> Result<Option<Value>, String> {
         let input = match &self.action {
-            Action::Command(_) => payload(event, happening),
-            Action::Handler { .. } => handler_payload(event, happening),
+            HookAction::Command(_) => payload(event, happening),
+            HookAction::Handler { .. } => handler_payload(event, happening),
         };
         let program = self.program(event);
         let ended = child::run(program, &input.to_string(), None, self.timeout).await?;
-        // A script may say no and fail at the same time: what it said counts.
+        // A script may block and fail at the same time: its answer counts.
         let answer = serde_json::from_str::<Value>(ended.out.trim()).ok();
         match answer.filter(Value::is_object) {
             Some(answer) => Ok(Some(answer)),
@@ -195,18 +195,18 @@ impl Hook {
 
     fn program(&self, event: &str) -> Command {
         let mut program = match &self.action {
-            Action::Command(command) => child::shell(command),
-            Action::Handler {
+            HookAction::Command(command) => child::shell(command),
+            HookAction::Handler {
                 dir,
-                file: Handler::Program(name),
+                file: HookHandler::Program(name),
             } => {
                 let mut program = Command::new(dir.join(name));
                 program.current_dir(dir);
                 program
             }
-            Action::Handler {
+            HookAction::Handler {
                 dir,
-                file: Handler::Python,
+                file: HookHandler::Python,
             } => {
                 let mut program = Command::new("python3");
                 program
@@ -235,7 +235,7 @@ if isinstance(result, dict):
     print(json.dumps(result))
 ";
 
-fn payload(event: &str, happening: &Happening) -> Value {
+fn payload(event: &str, happening: &HookEvent) -> Value {
     let (tool, input) = match &happening.tool {
         Some((tool, input)) => (Some(tool), Some(input)),
         None => (None, None),
@@ -251,7 +251,7 @@ fn payload(event: &str, happening: &Happening) -> Value {
     })
 }
 
-fn handler_payload(event: &str, happening: &Happening) -> Value {
+fn handler_payload(event: &str, happening: &HookEvent) -> Value {
     let mut context = happening.extra.as_object().cloned().unwrap_or_default();
     context.insert("session_id".to_owned(), happening.session.clone().into());
     if let Some((tool, input)) = &happening.tool {

@@ -9,7 +9,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::consent::Consent;
-use super::{Action, Handler, Hook};
+use super::{Hook, HookAction, HookHandler};
 
 const TIMEOUT: u64 = 60;
 const LONGEST: u64 = 300;
@@ -28,7 +28,7 @@ const EVENTS: [&str; 10] = [
     "command:*",
 ];
 
-/// Events of the original that nothing here stands for.
+/// Events of the original that do not exist here.
 const OF_THE_ORIGINAL: [&str; 19] = [
     "agent:step",
     "transform_terminal_output",
@@ -54,8 +54,8 @@ const OF_THE_ORIGINAL: [&str; 19] = [
 /// Keys below `hooks:` that are no events.
 const NO_EVENTS: [&str; 1] = ["output_spill"];
 
-/// All hooks of a home, and what is wrong with the others, for people. `hooks`: that block of
-/// config.yaml; `agreed`: nobody need be asked (`hooks_auto_accept`).
+/// All hooks of a home, and the problems with invalid ones. `hooks`: that section of config.yaml;
+/// `agreed`: consent is not needed (`hooks_auto_accept`).
 pub fn load(home: &Home, hooks: Option<&Value>, agreed: bool) -> (Vec<Hook>, Vec<String>) {
     let mut problems = Vec::new();
     let mut list = configured(home, hooks, agreed, &mut problems);
@@ -142,7 +142,7 @@ fn command(event: &str, entry: &Value) -> Result<(String, Hook), String> {
     };
     let hook = Hook {
         event: event.to_owned(),
-        action: Action::Command(command.clone()),
+        action: HookAction::Command(command.clone()),
         timeout: Duration::from_secs(seconds),
         matcher,
         agreed: false,
@@ -150,7 +150,7 @@ fn command(event: &str, entry: &Value) -> Result<(String, Hook), String> {
     Ok((command, hook))
 }
 
-/// Directories that somebody put there by hand: that is agreement enough.
+/// Directories were created by hand, which implies consent.
 fn handlers(dir: &Path, problems: &mut Vec<String>) -> Vec<Hook> {
     let mut dirs: Vec<_> = std::fs::read_dir(dir)
         .into_iter()
@@ -194,8 +194,8 @@ fn handler(dir: &Path) -> Result<Vec<Hook>, String> {
         data.is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
     };
     let file = match ["handler", "handler.sh"].into_iter().find(executable) {
-        Some(name) => Handler::Program(name),
-        None if dir.join("handler.py").is_file() => Handler::Python,
+        Some(name) => HookHandler::Program(name),
+        None if dir.join("handler.py").is_file() => HookHandler::Python,
         None => return Err("there is no handler, handler.sh (executable) or handler.py".to_owned()),
     };
     let timeout = about
@@ -204,7 +204,7 @@ fn handler(dir: &Path) -> Result<Vec<Hook>, String> {
         .unwrap_or(TIMEOUT);
     let hook = |event: &str| Hook {
         event: event.to_owned(),
-        action: Action::Handler {
+        action: HookAction::Handler {
             dir: dir.to_owned(),
             file,
         },

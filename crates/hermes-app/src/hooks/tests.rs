@@ -9,8 +9,8 @@ fn home() -> (tempfile::TempDir, Home) {
     (dir, home)
 }
 
-fn happening(tool: &str) -> Happening {
-    Happening {
+fn happening(tool: &str) -> HookEvent {
+    HookEvent {
         session: "s1".to_owned(),
         tool: Some((tool.to_owned(), json!({"command": "ls"}))),
         extra: json!({"platform": "telegram"}),
@@ -25,7 +25,7 @@ async fn only_what_was_agreed_to_runs_and_it_can_say_no() {
     let (list, problems) = load(&home, Some(&config), false);
     assert!(problems.is_empty(), "{problems:?}");
     let hooks = Hooks::new(list);
-    assert!(!hooks.wants("pre_tool_call"));
+    assert!(!hooks.has_hooks_for("pre_tool_call"));
     assert_eq!(hooks.objection(&happening("terminal")).await, None);
 
     let mut consent = consent::Consent::open(&home).unwrap();
@@ -40,7 +40,7 @@ async fn only_what_was_agreed_to_runs_and_it_can_say_no() {
 
     assert_eq!(consent.take_back(says_no).unwrap(), 1);
     let hooks = Hooks::new(load(&home, Some(&config), false).0);
-    assert!(!hooks.wants("pre_tool_call"));
+    assert!(!hooks.has_hooks_for("pre_tool_call"));
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn handlers_in_directories_run_as_they_did() {
     let (list, problems) = load(&home, None, false);
     assert_eq!(problems.len(), 1, "{problems:?}");
     let hooks = Hooks::new(list);
-    assert!(hooks.wants("command:status") && !hooks.wants("agent:start"));
+    assert!(hooks.has_hooks_for("command:status") && !hooks.has_hooks_for("agent:start"));
     let answers = hooks.ask("command:status", &happening("terminal")).await;
     assert_eq!(
         answers,

@@ -1,4 +1,4 @@
-//! While something works: queue, steer, ask beside it, stop.
+//! Commands for running turns: queue, steer, background, stop.
 
 use hermes_core::event::{AgentCommand, UserInput};
 use hermes_core::front_end::{BusyInput, DisplaySetting, Effect};
@@ -7,11 +7,11 @@ use crate::options::TurnOptions;
 
 use crate::conversation::{CommandResult, Conversation, Surface};
 use crate::failure::Failure;
-use crate::front::Follows;
+use crate::front::CommandFollowUp;
 use crate::text::shorten;
 use hermes_core::figures;
 
-fn words<'a>(text: &'a str, command: &str) -> Result<&'a str, Failure> {
+fn required_text<'a>(text: &'a str, command: &str) -> Result<&'a str, Failure> {
     if text.is_empty() {
         return Err(Failure::usage(format!("/{command} needs a text")));
     }
@@ -23,7 +23,7 @@ pub(super) async fn queue(
     conversation: &mut Conversation,
     text: &str,
 ) -> Result<CommandResult, Failure> {
-    let text = words(text, "queue")?;
+    let text = required_text(text, "queue")?;
     if !conversation.busy {
         return conversation.ask(text).await;
     }
@@ -39,7 +39,7 @@ pub(super) async fn steer(
     conversation: &mut Conversation,
     text: &str,
 ) -> Result<CommandResult, Failure> {
-    let text = words(text, "steer")?;
+    let text = required_text(text, "steer")?;
     if !conversation.busy {
         return conversation.ask(text).await;
     }
@@ -51,13 +51,13 @@ pub(super) async fn steer(
     )))
 }
 
-/// In a session of its own, beside this one.
+/// In a separate session, in the background.
 pub(super) async fn background(
     conversation: &mut Conversation,
     text: &str,
 ) -> Result<CommandResult, Failure> {
-    let text = words(text, "background")?;
-    if let Some(told) = conversation.unready(text).await? {
+    let text = required_text(text, "background")?;
+    if let Some(told) = conversation.check_ready(text).await? {
         return Ok(told);
     }
     let options = TurnOptions {
@@ -111,7 +111,7 @@ pub(super) async fn stop(
     }))
 }
 
-/// What goes on in the background.
+/// Lists background work.
 pub(super) fn agents(conversation: &Conversation) -> CommandResult {
     let mut lines = Vec::new();
     for asked in conversation.background.list() {
@@ -141,7 +141,7 @@ pub(super) fn agents(conversation: &Conversation) -> CommandResult {
     CommandResult::plain(lines.join("\n"))
 }
 
-/// What Enter does while a turn runs.
+/// Sets what Enter does while a turn is running.
 pub(super) fn mode(conversation: &Conversation, word: &str) -> Result<CommandResult, Failure> {
     let busy = match word {
         "steer" => BusyInput::Steer,
@@ -160,7 +160,7 @@ pub(super) fn mode(conversation: &Conversation, word: &str) -> Result<CommandRes
             ));
         }
     };
-    super::settings::keep(conversation, "tui.busy", word)?;
+    super::settings::save_setting(conversation, "tui.busy", word)?;
     let told = CommandResult::info(format!("Enter while a turn runs: {word}"));
     Ok(told.and(Effect::Show(DisplaySetting::Busy(busy))))
 }
@@ -171,13 +171,13 @@ pub(super) async fn moa(
     text: &str,
 ) -> Result<CommandResult, Failure> {
     use hermes_agent::session::ToolSource as _;
-    let text = words(text, "moa")?;
+    let text = required_text(text, "moa")?;
     if conversation.chat.tools.registry().get(TOOL).is_none() {
         return Err(Failure::usage(format!(
             "the tool {TOOL} is not available; hermes tools list says why"
         )));
     }
-    if let Some(told) = conversation.unready(text).await? {
+    if let Some(told) = conversation.check_ready(text).await? {
         return Ok(told);
     }
     let input = UserInput {
@@ -189,9 +189,9 @@ pub(super) async fn moa(
     };
     let message = conversation.message(input);
     conversation.chat.send(message).await?;
-    let told = CommandResult::of(Effect::Asked(text.to_owned()));
+    let told = CommandResult::from_effect(Effect::Asked(text.to_owned()));
     Ok(match conversation.surface {
-        Surface::Line | Surface::Platform => told.then(Follows::Turn),
+        Surface::Line | Surface::Platform => told.then(CommandFollowUp::Turn),
         Surface::Screen => told,
     })
 }

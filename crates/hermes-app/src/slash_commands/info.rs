@@ -1,4 +1,4 @@
-//! What is known: help, status, usage, who and where, what changed.
+//! Information: help, status, usage, identity, changes.
 
 use std::fmt::Write as _;
 use std::process::Stdio;
@@ -44,7 +44,7 @@ pub(super) fn help(conversation: &Conversation, topic: &str) -> Result<CommandRe
     }
 }
 
-/// What the keys of the line chat do that no command does.
+/// Keys of the line chat without a corresponding command.
 const LINE_KEYS: &[&str] = &[
     "\\ at the end of a line: continue the message on the next line",
     "Tab completes commands · Ctrl+C stops an answer · Ctrl+D leaves",
@@ -202,7 +202,7 @@ pub(super) async fn copy(
         .checked_sub(nth)
         .and_then(|at| answers.get(at))
     {
-        Some(text) => Ok(CommandResult::of(Effect::Copy(text.clone()))),
+        Some(text) => Ok(CommandResult::from_effect(Effect::Copy(text.clone()))),
         None => Err(Failure::usage("there is no such answer")),
     }
 }
@@ -268,7 +268,7 @@ pub(super) async fn paste(conversation: &mut Conversation) -> Result<CommandResu
     ))
 }
 
-/// What changed in the project, by git.
+/// Changes in the project, from git.
 pub(super) async fn diff(
     conversation: &Conversation,
     rest: &str,
@@ -297,8 +297,10 @@ pub(super) async fn diff(
         return Ok(CommandResult::info("nothing has changed"));
     }
     Ok(match conversation.surface {
-        Surface::Line | Surface::Platform => CommandResult::of(show_text(TextKind::Diff, text)),
-        Surface::Screen => CommandResult::of(Effect::Page(PagedText {
+        Surface::Line | Surface::Platform => {
+            CommandResult::from_effect(show_text(TextKind::Diff, text))
+        }
+        Surface::Screen => CommandResult::from_effect(Effect::Page(PagedText {
             title: "changes".to_owned(),
             kind: TextKind::Diff,
             text,
@@ -306,7 +308,7 @@ pub(super) async fn diff(
     })
 }
 
-/// What a bug report needs. Secrets are left out.
+/// Information for a bug report, without secrets.
 pub(super) async fn debug(conversation: &Conversation) -> Result<CommandResult, Failure> {
     let chat = &conversation.chat;
     let term = |name: &str| std::env::var(name).unwrap_or_else(|_| "-".to_owned());

@@ -1,4 +1,4 @@
-//! What the slash commands do. Each takes the conversation and gives what is to be shown.
+//! Implementations of the slash commands. Each takes the conversation and returns what to show.
 
 mod busy;
 mod info;
@@ -21,7 +21,7 @@ pub use info::days;
 pub use personality::names as personalities;
 pub use session::{opened, resume};
 
-/// Runs a whole line that begins with a slash. `None`: it is no command but something to say.
+/// Runs a line that begins with a slash. `None`: it is not a command but a message.
 pub async fn line(
     conversation: &mut Conversation,
     line: &str,
@@ -33,9 +33,9 @@ pub async fn line(
     }
 }
 
-/// What a line that begins with a slash stands for.
+/// The meaning of a line that begins with a slash.
 pub enum ResolvedLine {
-    /// Something to say.
+    /// A message.
     Text,
     /// A command and its arguments, for [`run`].
     Command(&'static CommandDef, String),
@@ -43,7 +43,8 @@ pub enum ResolvedLine {
     Done(Result<CommandResult, Failure>),
 }
 
-/// Finds the command, through aliases of the config. What is not a command of ours is run at once.
+/// Resolves aliases of the config and finds the command. Anything but a built-in command is run
+/// immediately.
 pub async fn resolve(conversation: &mut Conversation, line: &str) -> ResolvedLine {
     match slash::parse(line) {
         Parsed::Text => ResolvedLine::Text,
@@ -57,7 +58,7 @@ pub async fn resolve(conversation: &mut Conversation, line: &str) -> ResolvedLin
     }
 }
 
-/// How many names may stand for one another before it counts as a circle.
+/// Maximum length of a chain of aliases.
 const LONGEST_ALIAS: usize = 8;
 
 /// A quick command of the config, else a skill, else a prompt of an MCP server.

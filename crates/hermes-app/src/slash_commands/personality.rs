@@ -1,4 +1,4 @@
-//! How the agent talks: the names of the original, in our words, and those of the config.
+//! Personalities: those of the original, with our texts, and those of the config.
 
 use hermes_core::slash;
 use serde_json::Value;
@@ -109,7 +109,7 @@ pub(super) fn run(conversation: &mut Conversation, name: &str) -> Result<Command
     }
     let name = name.to_lowercase();
     if matches!(name.as_str(), "none" | "default" | "neutral") {
-        super::settings::keep(conversation, "agent.system_prompt", "")?;
+        super::settings::save_setting(conversation, "agent.system_prompt", "")?;
         conversation.note("The person wants your ordinary manner of speaking again.".to_owned());
         return Ok(CommandResult::info(
             "no personality, starting with the next message",
@@ -126,7 +126,7 @@ pub(super) fn run(conversation: &mut Conversation, name: &str) -> Result<Command
             "no personality {name:?}{hint} (/personality lists them)"
         )));
     };
-    super::settings::keep(conversation, "agent.system_prompt", text)?;
+    super::settings::save_setting(conversation, "agent.system_prompt", text)?;
     conversation.note(format!(
         "From now on the person wants you to talk in this manner: {text}"
     ));

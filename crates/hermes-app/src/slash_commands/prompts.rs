@@ -15,30 +15,30 @@ use serde_json::{Map, Value};
 
 use crate::conversation::{CommandResult, Conversation};
 use crate::failure::Failure;
-use crate::front::Follows;
+use crate::front::CommandFollowUp;
 
-/// How the commands begin.
+/// The prefix of the commands.
 const PREFIX: &str = "mcp__";
 
-/// What a server offers.
-struct Prompt {
+/// A prompt of a server.
+struct ServerPrompt {
     server: String,
     name: String,
     about: String,
-    arguments: Vec<Argument>,
+    arguments: Vec<PromptArgument>,
 }
 
-struct Argument {
+struct PromptArgument {
     name: String,
     required: bool,
 }
 
-impl Prompt {
+impl ServerPrompt {
     fn read(server: &str, listed: &Value) -> Option<Self> {
         let text = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
         let arguments = listed.get("arguments").and_then(Value::as_array);
         let arguments = arguments.into_iter().flatten().filter_map(|one| {
-            Some(Argument {
+            Some(PromptArgument {
                 name: text(one, "name")?,
                 required: one.get("required") == Some(&Value::Bool(true)),
             })
@@ -69,7 +69,7 @@ impl Prompt {
         text
     }
 
-    /// Values by name (`name=value`) or in their order; the last one takes all words that are left.
+    /// Values by name (`name=value`) or position; the last one takes the remaining words.
     fn values(&self, rest: &str) -> Result<Map<String, Value>, Failure> {
         let mut given = Map::new();
         let mut words: Vec<&str> = Vec::new();
@@ -82,7 +82,7 @@ impl Prompt {
                 None => words.push(word),
             }
         }
-        let open: Vec<&Argument> = self
+        let open: Vec<&PromptArgument> = self
             .arguments
             .iter()
             .filter(|argument| !given.contains_key(&argument.name))
@@ -113,8 +113,8 @@ impl Prompt {
     }
 }
 
-/// What a server offers, as it said when it was connected, else as it says now.
-async fn offered(handle: &ServerHandle) -> Vec<Prompt> {
+/// The prompts of a server, cached from the connection or requested now.
+async fn offered(handle: &ServerHandle) -> Vec<ServerPrompt> {
     let known = handle.catalogue().borrow().clone();
     let listed = match known.and_then(|known| known.prompts.clone()) {
         Some(listed) => listed.to_vec(),
@@ -130,11 +130,11 @@ async fn offered(handle: &ServerHandle) -> Vec<Prompt> {
     let server = handle.name();
     listed
         .iter()
-        .filter_map(|one| Prompt::read(server, one))
+        .filter_map(|one| ServerPrompt::read(server, one))
         .collect()
 }
 
-/// The prompts that are known without asking anybody, one line for each.
+/// The cached prompts, one line each.
 pub(super) fn known(toolbox: &Toolbox) -> Vec<String> {
     let mut lines = Vec::new();
     for name in toolbox.names() {
@@ -144,7 +144,7 @@ pub(super) fn known(toolbox: &Toolbox) -> Vec<String> {
         let snapshot = handle.catalogue().borrow().clone();
         let listed = snapshot.and_then(|snapshot| snapshot.prompts.clone());
         for one in listed.iter().flat_map(|listed| listed.iter()) {
-            if let Some(prompt) = Prompt::read(&name, one) {
+            if let Some(prompt) = ServerPrompt::read(&name, one) {
                 lines.push(format!("  {}: {}", prompt.usage(), prompt.about));
             }
         }
@@ -152,7 +152,8 @@ pub(super) fn known(toolbox: &Toolbox) -> Vec<String> {
     lines
 }
 
-/// `/mcp__<server>__<prompt> values`: what the server makes of it goes to the model. `None`: it names no server.
+/// `/mcp__<server>__<prompt> values`: the server's result goes to the model. `None`: unknown
+/// server.
 pub(super) async fn use_prompt(
     conversation: &mut Conversation,
     typed: &str,
@@ -184,7 +185,7 @@ async fn run(
         .iter()
         .position(|prompt| prompt.command().to_ascii_lowercase() == typed);
     let Some(at) = at else {
-        let names: Vec<String> = all.iter().map(Prompt::usage).collect();
+        let names: Vec<String> = all.iter().map(ServerPrompt::usage).collect();
         let there = if names.is_empty() {
             "it offers none".to_owned()
         } else {
@@ -199,7 +200,7 @@ async fn run(
     let prompt = all.swap_remove(at);
     let arguments = prompt.values(rest)?;
     if let Some(told) = conversation
-        .unready(format!("/{typed} {rest}").trim_end())
+        .check_ready(format!("/{typed} {rest}").trim_end())
         .await?
     {
         return Ok(told);
@@ -237,7 +238,7 @@ async fn run(
         "with the prompt {} of {}",
         prompt.name, prompt.server
     ));
-    Ok(told.and(Effect::Asked(words)).then(Follows::Turn))
+    Ok(told.and(Effect::Asked(words)).then(CommandFollowUp::Turn))
 }
 
 #[cfg(test)]
@@ -246,10 +247,10 @@ mod tests {
 
     use super::*;
 
-    fn prompt() -> Prompt {
+    fn prompt() -> ServerPrompt {
         let listed = json!({"name": "review-code", "description": "d", "arguments": [
             {"name": "file", "required": true}, {"name": "focus"}]});
-        Prompt::read("my server", &listed).unwrap()
+        ServerPrompt::read("my server", &listed).unwrap()
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! `quick_commands` of config.yaml in a chat: a name for a command line, or for another command. No
-//! model is asked.
+//! `quick_commands` of config.yaml in a chat: a name for a command line or another command. The
+//! model is not involved.
 
 use std::fmt::Write as _;
 
@@ -13,17 +13,17 @@ use crate::quick_commands::{QuickKind, read_quick_commands};
 use crate::wiring::unattended::{CommandLine, run_line_in};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Characters of what a command says.
+/// Maximum length of a command's output, in characters.
 const SHOWN: usize = 12_000;
 
-/// What a name stands for.
+/// The meaning of a name.
 pub(super) enum QuickOutcome {
     /// Another line to type.
     Line(String),
     Done(Result<CommandResult, Failure>),
 }
 
-/// `None`: the name stands for nothing.
+/// `None`: unknown name.
 pub(super) async fn run(
     conversation: &Conversation,
     typed: &str,
@@ -44,7 +44,9 @@ pub(super) async fn run(
 
 async fn exec(conversation: &Conversation, command: String) -> Result<CommandResult, Failure> {
     let Some(commands) = &conversation.chat.commands else {
-        return Err(Failure::failed("there is no place to run commands"));
+        return Err(Failure::failed(
+            "no environment to run commands is available",
+        ));
     };
     let line = CommandLine {
         command,

@@ -1,4 +1,4 @@
-//! The conversation itself: begin, leave, go back, name, keep.
+//! Commands for the conversation itself: new, resume, undo, title, export.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::options::TurnOptions;
 
 use crate::checkpoints;
 use crate::conversation::replay;
-use crate::conversation::{Back, CommandResult, Conversation, Surface, show_text};
+use crate::conversation::{CommandResult, Conversation, Surface, UndoTarget, show_text};
 use crate::export_html::html;
 use crate::failure::{Failure, Outcome};
 use crate::text::shorten;
@@ -21,7 +21,7 @@ use crate::wiring;
 /// How many sessions a list shows.
 const LISTED: usize = 10;
 
-/// What the front end shows of the session that was opened.
+/// Shows the opened session.
 pub async fn opened(conversation: &mut Conversation) -> Result<CommandResult, Failure> {
     conversation.forget_notes();
     let chat = &conversation.chat;
@@ -30,7 +30,7 @@ pub async fn opened(conversation: &mut Conversation) -> Result<CommandResult, Fa
     } else {
         Vec::new()
     };
-    Ok(CommandResult::of(Effect::Opened {
+    Ok(CommandResult::from_effect(Effect::Opened {
         banner: chat.banner(),
         entries,
     }))
@@ -40,10 +40,10 @@ pub(super) async fn new(
     conversation: &mut Conversation,
     title: &str,
 ) -> Result<CommandResult, Failure> {
-    // Of one in which nothing was said there is nothing to go back to, but of the one before it.
+    // An empty session cannot be restored, but the one before it can.
     let old = match &conversation.back {
         _ if conversation.chat.used => Some(conversation.chat.id.clone()),
-        Some(Back::Left(id)) => Some(id.clone()),
+        Some(UndoTarget::Left(id)) => Some(id.clone()),
         _ => None,
     };
     let options = conversation.options.clone();
@@ -54,7 +54,7 @@ pub(super) async fn new(
         return Ok(told);
     };
     let back = format!("new session; back to the old one: /undo, or later /resume {old}");
-    conversation.back = Some(Back::Left(old));
+    conversation.back = Some(UndoTarget::Left(old));
     Ok(told.and(show_text(TextKind::Info, back)))
 }
 
@@ -98,7 +98,7 @@ pub(super) async fn retry(conversation: &mut Conversation) -> Result<CommandResu
     conversation.ask(question).await
 }
 
-/// What the person asked in this session, oldest first.
+/// The person's messages in this session, oldest first.
 async fn questions(conversation: &Conversation) -> Result<Vec<String>, Failure> {
     let chat = &conversation.chat;
     if !chat.used {
@@ -121,7 +121,7 @@ fn not_while_busy(conversation: &Conversation) -> Outcome {
     Ok(())
 }
 
-/// Takes questions back; without a number and right after it was done, brings them back.
+/// Undoes messages; without a number directly afterwards, restores them.
 pub(super) async fn undo(
     conversation: &mut Conversation,
     count: &str,
@@ -149,7 +149,7 @@ pub(super) async fn undo(
         .send(AgentCommand::Rewind { turns })
         .await?;
     conversation.last_question = None;
-    conversation.back = Some(Back::Rewound);
+    conversation.back = Some(UndoTarget::Rewound);
     let told =
         CommandResult::order().and(show_text(TextKind::Info, "undone; /undo again restores it"));
     Ok(told.and(Effect::Draft(again)))
@@ -159,11 +159,11 @@ pub(super) async fn redo(conversation: &mut Conversation) -> Result<CommandResul
     not_while_busy(conversation)?;
     match conversation.back.take() {
         None => Err(Failure::usage("there is nothing to restore")),
-        Some(Back::Rewound) => {
+        Some(UndoTarget::Rewound) => {
             conversation.chat.send(AgentCommand::Restore).await?;
             Ok(CommandResult::order())
         }
-        Some(Back::Left(id)) => resume(conversation, id.as_str()).await,
+        Some(UndoTarget::Left(id)) => resume(conversation, id.as_str()).await,
     }
 }
 
@@ -192,7 +192,7 @@ pub(super) async fn title(
     Ok(CommandResult::plain(format!("title: {title}")))
 }
 
-/// Goes on in a copy; the session itself stays as it is.
+/// Continues in a copy; the session itself is not changed.
 pub(super) async fn branch(
     conversation: &mut Conversation,
     title: &str,
@@ -244,13 +244,13 @@ pub(super) async fn branch(
         ..conversation.options.clone()
     };
     conversation.open_instead(&options, "branched").await?;
-    // What was said stands on the screen already.
+    // The messages are on the screen already.
     Ok(CommandResult::info(format!(
         "this is a copy now ({id}); the original: /resume {old}"
     )))
 }
 
-/// Questions that `/compress here` keeps word for word, with their answers.
+/// Number of messages that `/compress here` keeps verbatim, with their answers.
 const KEPT_TURNS: usize = 2;
 
 pub(super) async fn compress(
@@ -263,7 +263,7 @@ pub(super) async fn compress(
     let (focus, keep) = match rest.split_once(' ').unwrap_or((rest, "")) {
         ("", _) => (None, None),
         ("here", "") => (None, Some(KEPT_TURNS)),
-        // A topic may begin with the word as well.
+        // A topic may begin with this word, too.
         ("here", count) if count.bytes().all(|byte| byte.is_ascii_digit()) => {
             let turns = count.parse().ok().filter(|turns| *turns > 0);
             let turns = turns.ok_or_else(|| {
@@ -282,7 +282,7 @@ pub(super) async fn compress(
     Ok(CommandResult::order())
 }
 
-/// What compressing is about, before it is done.
+/// A preview of the compression.
 async fn preview(conversation: &Conversation) -> Result<CommandResult, Failure> {
     let chat = &conversation.chat;
     let stored = if chat.used {
@@ -357,7 +357,7 @@ pub(super) async fn history(
         Surface::Line | Surface::Platform => {
             CommandResult::plain(replay::lines(&entries).join("\n"))
         }
-        Surface::Screen => CommandResult::of(Effect::Page(PagedText {
+        Surface::Screen => CommandResult::from_effect(Effect::Page(PagedText {
             title: "conversation".to_owned(),
             kind: TextKind::Markdown,
             text: replay::markdown(&entries),
@@ -409,7 +409,7 @@ pub(super) fn quit(conversation: &mut Conversation, rest: &str) -> Result<Comman
             )));
         }
     }
-    Ok(CommandResult::of(Effect::Leave))
+    Ok(CommandResult::from_effect(Effect::Leave))
 }
 
 /// `/rollback`, `/rollback diff N`, `/rollback N [file]`.
@@ -418,7 +418,7 @@ pub(super) async fn rollback(
     rest: &str,
 ) -> Result<CommandResult, Failure> {
     let chat = &conversation.chat;
-    // Those that the tools use, where there are any: they know whether snapshots are taken.
+    // The checkpoints of the tools, if any: they know whether snapshots are enabled.
     let checkpoints = match &chat.commands {
         Some(commands) => commands.checkpoints.clone(),
         None => checkpoints::open(&conversation.cx, &chat.config),
@@ -441,21 +441,21 @@ pub(super) async fn rollback(
             let changes = checkpoints.diff(here, which).await;
             let changes = changes.map_err(|error| checkpoints::failure(&error))?;
             let text = checkpoints::changed(&changes.diff);
-            Ok(CommandResult::of(show_text(TextKind::Diff, text)))
+            Ok(CommandResult::from_effect(show_text(TextKind::Diff, text)))
         }
         ("diff", None) => Err(Failure::usage("/rollback diff <number>")),
         (which, file) => {
             let restored = checkpoints.restore(here, which, file).await;
             let restored = restored.map_err(|error| checkpoints::failure(&error))?;
-            Ok(CommandResult::plain(checkpoints::told(&restored)))
+            Ok(CommandResult::plain(checkpoints::restore_text(&restored)))
         }
     }
 }
 
-/// `/compose`: the interface opens the editor by itself; here the text is made ready.
+/// `/compose`: prepares the text; the interface opens the editor itself.
 pub(super) fn compose(conversation: &Conversation, text: &str) -> Result<CommandResult, Failure> {
     match conversation.surface {
-        Surface::Screen => Ok(CommandResult::of(Effect::Edit(text.to_owned()))),
+        Surface::Screen => Ok(CommandResult::from_effect(Effect::Edit(text.to_owned()))),
         Surface::Line | Surface::Platform => Err(Failure::usage(
             "\\ at the end of a line continues the message; $EDITOR needs the full interface",
         )),
@@ -463,5 +463,5 @@ pub(super) fn compose(conversation: &Conversation, text: &str) -> Result<Command
 }
 
 pub(super) fn redraw() -> CommandResult {
-    CommandResult::of(Effect::Redraw)
+    CommandResult::from_effect(Effect::Redraw)
 }

@@ -1,4 +1,4 @@
-//! What is chosen: model, reasoning, what is shown, what is asked.
+//! Settings: model, reasoning, display, approvals.
 
 use hermes_config::settings::{self, SetOptions};
 use hermes_core::event::{AgentCommand, Setting};
@@ -10,21 +10,21 @@ use crate::conversation::{CommandResult, Conversation};
 use crate::failure::{Failure, Outcome};
 
 /// Writes a key of config.yaml.
-pub(super) fn keep(conversation: &Conversation, key: &str, value: &str) -> Outcome {
+pub(super) fn save_setting(conversation: &Conversation, key: &str, value: &str) -> Outcome {
     let cx = &conversation.cx;
     settings::set(&cx.home, &cx.env, key, value, SetOptions::default())
         .map(drop)
         .map_err(|error| Failure::failed(error.to_string()))
 }
 
-/// What `/model` was given.
-struct Wanted<'a> {
+/// The arguments of `/model`.
+struct ModelArgument<'a> {
     model: &'a str,
     provider: Option<&'a str>,
     kept: bool,
 }
 
-fn wanted(rest: &str) -> Result<Option<Wanted<'_>>, Failure> {
+fn wanted(rest: &str) -> Result<Option<ModelArgument<'_>>, Failure> {
     let mut model = None;
     let mut provider = None;
     let mut kept = false;
@@ -40,7 +40,7 @@ fn wanted(rest: &str) -> Result<Option<Wanted<'_>>, Failure> {
             _ => return Err(usage()),
         }
     }
-    Ok(model.map(|model| Wanted {
+    Ok(model.map(|model| ModelArgument {
         model,
         provider,
         kept,
@@ -60,15 +60,15 @@ pub(super) async fn model(
     };
     switch(conversation, wanted.model, wanted.provider).await?;
     if wanted.kept {
-        keep(conversation, "model.default", wanted.model)?;
+        save_setting(conversation, "model.default", wanted.model)?;
         if let Some(provider) = wanted.provider {
-            keep(conversation, "model.provider", provider)?;
+            save_setting(conversation, "model.provider", provider)?;
         }
     }
     Ok(CommandResult::order())
 }
 
-/// Goes on with another model; the session says so.
+/// Switches the model; the session reports it.
 async fn switch(conversation: &mut Conversation, model: &str, provider: Option<&str>) -> Outcome {
     let command = AgentCommand::SwitchRoute {
         model: model.to_owned(),
@@ -176,9 +176,9 @@ pub(super) fn status_bar(
 ) -> Result<CommandResult, Failure> {
     let on = switched(conversation.shown.status_line, word, "statusbar")?;
     conversation.shown.status_line = on;
-    Ok(CommandResult::of(Effect::Show(DisplaySetting::StatusLine(
-        on,
-    ))))
+    Ok(CommandResult::from_effect(Effect::Show(
+        DisplaySetting::StatusLine(on),
+    )))
 }
 
 pub(super) fn timestamps(

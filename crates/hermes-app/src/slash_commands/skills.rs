@@ -7,11 +7,11 @@ use hermes_store::skills::{Skill, SkillBundle, SkillBundles, SkillLibrary, comma
 
 use crate::conversation::{CommandResult, Conversation};
 use crate::failure::{Failure, skill_failure};
-use crate::front::Follows;
+use crate::front::CommandFollowUp;
 use crate::text::shorten;
 use crate::wiring::skills::SkillLoader;
 
-/// Skills that one line can name.
+/// Maximum number of skills in one line.
 const MAX_STACKED: usize = 5;
 
 fn library(conversation: &Conversation) -> Result<SkillLibrary, Failure> {
@@ -68,7 +68,7 @@ pub(super) fn bundles(conversation: &Conversation) -> CommandResult {
     CommandResult::plain(lines.chain(wrong).collect::<Vec<_>>().join("\n"))
 }
 
-/// They are looked for whenever a prompt is written: this only says what is there.
+/// Skills are read for every prompt; this only lists them.
 pub(super) fn reload_skills(conversation: &Conversation) -> Result<CommandResult, Failure> {
     let count = library(conversation)?.scan().len();
     Ok(CommandResult::info(format!(
@@ -77,19 +77,19 @@ pub(super) fn reload_skills(conversation: &Conversation) -> Result<CommandResult
     )))
 }
 
-/// What a name behind a slash stands for.
-struct Named {
-    /// As the person knows it.
+/// The skills behind a name.
+struct InvokedSkills {
+    /// The name for display.
     label: String,
-    /// What to type to get it.
+    /// The command to type.
     command: String,
     skills: Vec<String>,
     instruction: String,
     words: String,
 }
 
-/// `/<skill> words`, `/<bundle> words`: the skills go to the model with the words. `None`: nothing is
-/// called so.
+/// `/<skill> words`, `/<bundle> words`: sends the skills with the words to the model. `None`:
+/// unknown name.
 pub(super) async fn use_skill(
     conversation: &mut Conversation,
     name: &str,
@@ -103,8 +103,8 @@ pub(super) async fn use_skill(
     Some(with_skills(conversation, &library, named).await)
 }
 
-fn of_bundle(bundle: SkillBundle, rest: &str) -> Named {
-    Named {
+fn of_bundle(bundle: SkillBundle, rest: &str) -> InvokedSkills {
+    InvokedSkills {
         command: bundle.command(),
         label: format!("the bundle {}", bundle.name),
         skills: bundle.skills,
@@ -113,8 +113,8 @@ fn of_bundle(bundle: SkillBundle, rest: &str) -> Named {
     }
 }
 
-/// One skill, or several that stand at the beginning of the line: `/a /b words`.
-fn of_skills(library: &SkillLibrary, name: &str, rest: &str) -> Option<Named> {
+/// One or several skills at the beginning of the line: `/a /b words`.
+fn of_skills(library: &SkillLibrary, name: &str, rest: &str) -> Option<InvokedSkills> {
     let known: Vec<Skill> = library.scan();
     let find = |typed: &str| {
         let typed = command_name(typed);
@@ -136,7 +136,7 @@ fn of_skills(library: &SkillLibrary, name: &str, rest: &str) -> Option<Named> {
         words = typed[end..].trim_start();
     }
     let commands: Vec<String> = skills.iter().map(|name| command_name(name)).collect();
-    Some(Named {
+    Some(InvokedSkills {
         label: match skills.as_slice() {
             [one] => format!("the skill {one}"),
             several => format!("the skills {}", several.join(", ")),
@@ -151,10 +151,10 @@ fn of_skills(library: &SkillLibrary, name: &str, rest: &str) -> Option<Named> {
 async fn with_skills(
     conversation: &mut Conversation,
     library: &SkillLibrary,
-    named: Named,
+    named: InvokedSkills,
 ) -> Result<CommandResult, Failure> {
     let line = format!("/{} {}", named.command, named.words);
-    if let Some(told) = conversation.unready(line.trim_end()).await? {
+    if let Some(told) = conversation.check_ready(line.trim_end()).await? {
         return Ok(told);
     }
     let chat = &conversation.chat;
@@ -213,5 +213,5 @@ async fn with_skills(
             format!("left out: {}", left_out.join(", ")),
         ));
     }
-    Ok(told.and(Effect::Asked(words)).then(Follows::Turn))
+    Ok(told.and(Effect::Asked(words)).then(CommandFollowUp::Turn))
 }

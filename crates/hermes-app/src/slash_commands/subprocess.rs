@@ -1,4 +1,4 @@
-//! Commands of the program itself, run beside the conversation: what they print is shown.
+//! Subcommands of the program, run as child processes; their output is shown.
 
 use std::process::Stdio;
 

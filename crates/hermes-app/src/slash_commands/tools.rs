@@ -1,4 +1,4 @@
-//! What the agent can do: tools, servers, skills, memory, jobs.
+//! Capabilities of the agent: tools, servers, skills, memory, jobs.
 
 use hermes_agent::session::ToolSource as _;
 use hermes_config::Env;
@@ -94,7 +94,7 @@ pub(super) fn mcp(conversation: &Conversation, rest: &str) -> Result<CommandResu
                 return Err(unknown(name));
             }
             let value = if *state == "on" { "true" } else { "false" };
-            super::settings::keep(conversation, &key, value)?;
+            super::settings::save_setting(conversation, &key, value)?;
             Ok(CommandResult::plain(format!(
                 "{name} is {state} from the next turn"
             )))
@@ -141,7 +141,7 @@ pub(super) async fn memory(
     Ok(CommandResult::plain(lines.join("\n")))
 }
 
-/// Has the agent write down what it has just done.
+/// Lets the agent record what it has just done.
 pub(super) async fn learn(
     conversation: &mut Conversation,
     what: &str,
@@ -208,7 +208,7 @@ pub(super) fn cron(conversation: &Conversation, rest: &str) -> Result<CommandRes
     }
 }
 
-/// Reads keys and configuration again and goes on with the same session.
+/// Reloads keys and configuration and continues the same session.
 pub(super) async fn reload(conversation: &mut Conversation) -> Result<CommandResult, Failure> {
     if conversation.busy {
         return Err(Failure::usage("a turn is running: stop it first"));

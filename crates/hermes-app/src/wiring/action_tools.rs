@@ -1,4 +1,4 @@
-//! The tools that act: subagents, files, commands, programs, web, jobs. Put together once per
+//! The tools that act: subagents, files, commands, programs, web, jobs. Built once per
 //! conversation.
 
 mod files;
@@ -28,13 +28,13 @@ use hermes_store::skills::SkillLibrary;
 use hermes_tools::files::{ReadMemory, whole_files};
 use tokio_util::sync::CancellationToken;
 
-use super::commands::Commands;
+use super::commands::CommandEnvironment;
 use super::front_end::FrontEndSettings;
 use super::web;
 use crate::context::AppContext;
 use crate::failure::Failure;
 
-/// What the tools are made of.
+/// The dependencies of the tools.
 pub struct ActionToolsDeps<'a> {
     pub cx: &'a AppContext,
     pub config: &'a Arc<Config>,
@@ -43,24 +43,24 @@ pub struct ActionToolsDeps<'a> {
     pub settings: &'a AgentSettings,
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
-    /// Ends what goes on in the background.
+    /// Stops background work.
     pub cancel: CancellationToken,
     /// Whether images in tool results reach the model.
     pub sees: bool,
     /// Its window in tokens.
     pub window: u32,
-    /// Where commands run; `None`: nowhere, because what the configuration names is not there.
-    pub commands: Option<&'a Commands>,
-    /// What the front end adds.
+    /// The command environment; `None`: the configured one is not available.
+    pub commands: Option<&'a CommandEnvironment>,
+    /// Additions of the front end.
     pub front_end: &'a FrontEndSettings,
 }
 
-/// What a conversation can act with.
+/// The action tools of a conversation.
 pub struct ActionTools {
     pub tools: Vec<Arc<dyn Tool>>,
-    /// What the model was shown of files; void when the conversation is compacted.
+    /// Which parts of files the model has seen; reset when the conversation is compacted.
     pub read: ReadMemory,
-    /// Where the tools of the conversation come from, for its children.
+    /// The tool source of the conversation, for subagents.
     pub parent_tools: ParentTools,
     post: ReportQueue,
 }
@@ -74,7 +74,11 @@ impl ActionTools {
             tools.push(clarify(deps.config));
         }
         tools.extend(several_models(deps.cx, deps.config).ok());
-        tools.extend(deps.commands.into_iter().flat_map(Commands::tools));
+        tools.extend(
+            deps.commands
+                .into_iter()
+                .flat_map(CommandEnvironment::tools),
+        );
         tools.extend(programs::programs(deps.commands, deps.config).unwrap_or_default());
         let clock = Arc::clone(&deps.clock);
         if !deps.front_end.is_job {
@@ -102,7 +106,7 @@ impl ActionTools {
         }
     }
 
-    /// What goes on in the background reports to this session from now on.
+    /// Background work reports to this session from now on.
     pub fn attach(&self, session: &SessionHandle) {
         self.post.attach_waking(session);
     }
@@ -113,7 +117,7 @@ fn clarify(config: &Config) -> Arc<dyn Tool> {
     clarify_tool((seconds > 0).then(|| Duration::from_secs(seconds)))
 }
 
-/// `delegate_task`. Children know the home's rules and nothing of the conversation.
+/// `delegate_task`. Subagents get the rules of the home but nothing of the conversation.
 fn children(deps: &ActionToolsDeps<'_>, post: ReportQueue, tools: ParentTools) -> Arc<dyn Tool> {
     let home = &deps.cx.home;
     let prompt = HomePrompt {
@@ -167,7 +171,7 @@ fn several_models(cx: &AppContext, config: &Arc<Config>) -> Result<Arc<dyn Tool>
     })
 }
 
-/// Tools that need a place to act in.
+/// Tools that need an execution environment.
 const ON_THE_GROUND: [&str; 6] = [
     "terminal",
     "process",
@@ -184,7 +188,7 @@ pub struct AvailableTools {
     pub missing: Vec<(&'static str, String)>,
 }
 
-/// What a conversation could be given here.
+/// The tools that are available here.
 pub fn offer(cx: &AppContext, config: &Arc<Config>) -> Result<AvailableTools, Failure> {
     let store = if cx.home.state_db().exists() {
         Some(super::open_for_reading(cx)?)
@@ -195,11 +199,11 @@ pub fn offer(cx: &AppContext, config: &Arc<Config>) -> Result<AvailableTools, Fa
     let deps = StoreTools::from_config(&cx.home, config, None, store, rng);
     let tools = HomeTools::new(deps, Vec::new(), &ToolChoice::named(&["all".to_owned()]));
     let mut names: BTreeSet<String> = tools.registry().names().map(str::to_owned).collect();
-    // These need a conversation, which there is none of here.
+    // These need a conversation, which does not exist here.
     names.extend(["session_search", "clarify", "delegate_task"].map(str::to_owned));
     let router: Arc<dyn ModelRouter> = super::router(cx, config, Overrides::default());
     let mut missing = Vec::new();
-    match Commands::new(cx, config, Arc::clone(&router)) {
+    match CommandEnvironment::new(cx, config, Arc::clone(&router)) {
         Ok(_) => names.extend(ON_THE_GROUND.map(str::to_owned)),
         Err(error) => missing.extend(ON_THE_GROUND.map(|name| (name, error.to_string()))),
     }

@@ -1,5 +1,4 @@
-//! Where commands run, and what they share: one for the whole process, whichever conversation they
-//! belong to.
+//! The command environment, shared by all conversations of the process.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,9 +29,9 @@ use crate::failure::Failure;
 const MAX_WAITING: usize = 64;
 
 /// The environment of this home's commands.
-pub struct Commands {
+pub struct CommandEnvironment {
     pub environment: Arc<dyn Environment>,
-    /// What confines commands on this machine; none for other environments.
+    /// The sandbox on this machine; none for other environments.
     pub sandbox: Option<Arc<Sandbox>>,
     pub workspaces: Workspaces,
     pub processes: ProcessRegistry,
@@ -40,23 +39,23 @@ pub struct Commands {
     pub gate: Gate,
     pub ledger: FileLedger,
     pub checkpoints: Checkpoints,
-    /// What skills asked for.
+    /// Variables declared by skills.
     declared: Declared,
     settings: TerminalSettings,
-    bell: Arc<Bell>,
+    bell: Arc<ProcessNotifier>,
     /// This machine, for homes whose commands run elsewhere.
-    here: OnceCell<Ground>,
+    here: OnceCell<LocalMachine>,
 }
 
-/// This machine, and what confines commands on it.
+/// This machine and its sandbox.
 #[derive(Clone)]
-pub struct Ground {
+pub struct LocalMachine {
     pub environment: Arc<dyn Environment>,
     pub sandbox: Arc<Sandbox>,
 }
 
-impl Ground {
-    pub fn here(cx: &AppContext, config: &Config, declared: &Declared) -> Result<Self, ExecError> {
+impl LocalMachine {
+    pub fn new(cx: &AppContext, config: &Config, declared: &Declared) -> Result<Self, ExecError> {
         let sandbox = Arc::new(Sandbox::detect(SandboxSettings::from_config(
             &cx.home, config,
         )));
@@ -76,9 +75,9 @@ impl Ground {
     }
 }
 
-impl Commands {
-    /// As the configuration says. Where what it names is not there, the person is told and there
-    /// are no commands: they never run somewhere else.
+impl CommandEnvironment {
+    /// As configured. If the configured environment is not available, the person is told and there
+    /// are no commands: they never run elsewhere.
     pub fn for_chat(
         cx: &AppContext,
         config: &Config,
@@ -114,11 +113,11 @@ impl Commands {
         let (environment, sandbox) = if let Some(environment) = far {
             (environment, None)
         } else {
-            let here = Ground::here(cx, config, &declared)?;
+            let here = LocalMachine::new(cx, config, &declared)?;
             (here.environment, Some(here.sandbox))
         };
         let workspaces = Workspaces::for_environment(&environment, config, &cx.env);
-        let bell = Arc::new(Bell::default());
+        let bell = Arc::new(ProcessNotifier::default());
         let grace = config.terminal.daemon_term_grace_seconds;
         let processes = ProcessRegistry::new(RegistryOptions {
             checkpoint: Some(cx.home.join("processes.json")),
@@ -162,37 +161,41 @@ impl Commands {
     }
 
     /// This machine, wherever the commands of the agent run: scripts and skills lie here.
-    pub async fn ground_here(&self, cx: &AppContext, config: &Config) -> Result<Ground, Failure> {
+    pub async fn local_machine(
+        &self,
+        cx: &AppContext,
+        config: &Config,
+    ) -> Result<LocalMachine, Failure> {
         if let Some(sandbox) = &self.sandbox {
-            return Ok(Ground {
+            return Ok(LocalMachine {
                 environment: Arc::clone(&self.environment),
                 sandbox: Arc::clone(sandbox),
             });
         }
         let made = self.here.get_or_try_init(|| async {
-            let made = Ground::here(cx, config, &Declared::default());
+            let made = LocalMachine::new(cx, config, &Declared::default());
             made.map_err(|error| Failure::failed(error.to_string()))
         });
         Ok(made.await?.clone())
     }
 
-    /// For skills that ask for variables: commands have them from then on.
+    /// Declares variables of skills for all later commands.
     pub fn declare(&self) -> Declare {
         let declared = self.declared.clone();
         Arc::new(move |name| declared.declare(name))
     }
 
-    /// Takes over the background processes that an earlier run of hermes left.
+    /// Adopts background processes of an earlier run of hermes.
     pub async fn adopt(&self) {
         self.processes.adopt(self.environment.as_ref()).await;
     }
 
-    /// Background processes tell this session when they end.
+    /// Background processes notify this session when they end.
     pub async fn attach(&self, session: &SessionHandle) {
         self.bell.attach(session).await;
     }
 
-    /// Background processes go on; what else the environment holds is given back.
+    /// Background processes continue; other resources of the environment are released.
     pub async fn close(&self) {
         if let Err(error) = self.environment.close().await {
             tracing::warn!("closing the environment of commands: {error}");
@@ -206,7 +209,7 @@ pub fn is_on_path(name: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
 
-/// Clears away what runs of hermes that ended long ago left; nothing waits for it.
+/// Removes containers left by old runs of hermes, in the background.
 fn reap_containers(cx: &AppContext, config: &Config) {
     let (home, config, env) = (cx.home.clone(), config.clone(), cx.env.clone());
     task::spawn("container reaper", async move {
@@ -224,18 +227,18 @@ fn judge(config: &Config, router: Arc<dyn ModelRouter>) -> ModelJudge {
     ModelJudge::new(router, Duration::from_secs(seconds.max(1)))
 }
 
-/// Brings notices about background processes to their sessions.
+/// Delivers notices about background processes to their sessions.
 #[derive(Default)]
-struct Bell(Mutex<Known>);
+struct ProcessNotifier(Mutex<NotifierState>);
 
 #[derive(Default)]
-struct Known {
+struct NotifierState {
     sessions: HashMap<SessionId, WeakSession>,
     /// For sessions that are not open.
     waiting: VecDeque<Notice>,
 }
 
-impl Bell {
+impl ProcessNotifier {
     async fn attach(&self, session: &SessionHandle) {
         let id = session.id().clone();
         let waiting = {
@@ -250,11 +253,11 @@ impl Bell {
             ours
         };
         for notice in waiting {
-            tell(session, &notice).await;
+            send_notice(session, &notice).await;
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, NotifierState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -263,19 +266,19 @@ impl Bell {
     }
 }
 
-async fn tell(session: &SessionHandle, notice: &Notice) {
+async fn send_notice(session: &SessionHandle, notice: &Notice) {
     if !notice.is_stale() {
         let command = AgentCommand::Inform {
             headline: notice.headline(),
             text: notice.text(),
             wakes: true,
         };
-        // a session that ended needs no news
+        // a session that ended needs no notices
         let _ = session.send(command).await;
     }
 }
 
-impl Notices for Bell {
+impl Notices for ProcessNotifier {
     fn deliver(&self, notice: Notice) {
         let Some(session) = self.open(&notice.session) else {
             let mut known = self.lock();
@@ -285,7 +288,10 @@ impl Notices for Bell {
             known.waiting.push_back(notice);
             return;
         };
-        task::spawn("notice", async move { tell(&session, &notice).await });
+        task::spawn(
+            "notice",
+            async move { send_notice(&session, &notice).await },
+        );
     }
 
     fn can_reach(&self, session: &SessionId) -> bool {

@@ -1,4 +1,4 @@
-//! What a front end adds to its conversations, beside what the home says.
+//! What a front end adds to its conversations beyond the home's configuration.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,68 +11,68 @@ use hermes_core::tool::Tool;
 use hermes_mcp::tools::toolbox::Toolbox;
 use hermes_store::Store;
 
-use super::commands::Commands;
-use super::mcp::{BRIEFLY, Mcp, ServerWait, fed};
+use super::commands::CommandEnvironment;
+use super::mcp::{BRIEFLY, McpServers, ServerWait, fed_toolset};
 use super::parts_cache::HomeParts;
 use crate::context::AppContext;
 use crate::failure::Failure;
 
-/// Put around each tool that acts; the flag says whether it acts on this machine.
+/// Wraps each tool that acts; the flag tells whether it acts on this machine.
 pub type ToolGuard = Arc<dyn Fn(Arc<dyn Tool>, bool) -> Arc<dyn Tool> + Send + Sync>;
 
-/// Kept by a conversation whatever session is open in it.
+/// Kept across the sessions of a conversation.
 #[derive(Clone, Default)]
 pub struct FrontEndSettings {
     pub guard: Option<ToolGuard>,
     /// MCP servers of this conversation alone.
     pub servers: Option<Arc<Toolbox>>,
-    /// Tools that there are only here.
+    /// Tools of this front end only.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// Text that follows the system prompt: where the conversation takes place.
+    /// Text after the system prompt that describes the chat.
     pub system: Option<String>,
-    /// Whom it is held with, as the platform calls them.
+    /// The platform's id of the user.
     pub user_id: Option<String>,
-    /// A platform: it has the tools that the configuration gives to it.
+    /// A chat platform with its own configured toolsets.
     pub is_platform: bool,
-    /// Nobody can be asked.
+    /// No one can be asked.
     pub unattended: bool,
     /// Conversations are not named.
     pub untitled: bool,
-    /// The chat, as jobs that are made in it remember it.
+    /// The chat, as stored in jobs that are created in it.
     pub origin: Option<serde_json::Value>,
-    /// It is a job: it makes no jobs and asks nobody.
+    /// It is a job: it creates no jobs and asks no one.
     pub is_job: bool,
     /// Files outside the directory that it was opened in are never changed unasked.
     pub only_workspace: bool,
     /// An editor that has files open.
     pub open_texts: Option<Arc<dyn OpenTexts>>,
-    /// One answer is all that comes of it.
+    /// There will be only one answer.
     pub is_single: bool,
-    /// What is built once for all conversations of the process.
+    /// Built once for all conversations of the process.
     pub parts: Option<Arc<HomeParts>>,
 }
 
-/// How a conversation begins that is named by whoever opens it.
+/// A session whose id is chosen by the caller.
 pub struct NamedSession {
-    /// One that is stored goes on; else it begins under this id.
+    /// A stored session is continued; otherwise a new one gets this id.
     pub id: SessionId,
     /// Nothing is stored under it.
     pub fresh: bool,
-    /// What was said before, unless it is stored.
+    /// Earlier messages, unless the session is stored.
     pub history: Vec<Message>,
 }
 
-/// What the conversations of a process share.
+/// Resources shared by the conversations of a process.
 #[derive(Clone, Default)]
 pub struct SharedResources {
-    /// `None`: each opens it for itself.
+    /// `None`: each conversation opens its own.
     pub store: Option<Store>,
-    pub mcp: Option<Arc<Mcp>>,
-    pub commands: Option<Arc<Commands>>,
+    pub mcp: Option<Arc<McpServers>>,
+    pub commands: Option<Arc<CommandEnvironment>>,
 }
 
 impl SharedResources {
-    /// The database: the common one, else one of its own.
+    /// The shared database, else a new connection.
     pub(super) fn store(self, cx: &AppContext) -> Result<Store, Failure> {
         match self.store {
             Some(store) => Ok(store),
@@ -80,7 +80,7 @@ impl SharedResources {
         }
     }
 
-    /// Ends the servers and what else is held.
+    /// Stops the servers and releases other resources.
     pub async fn close(self) {
         if let Some(mcp) = self.mcp {
             mcp.shutdown().await;
@@ -97,7 +97,7 @@ impl SharedResources {
 }
 
 impl FrontEndSettings {
-    /// Whose tools the configuration is asked for.
+    /// The platform whose toolsets apply.
     pub(super) fn platform<'a>(&self, source: &'a str) -> &'a str {
         if self.is_platform { source } else { "cli" }
     }
@@ -105,7 +105,7 @@ impl FrontEndSettings {
     pub(super) fn guarded(
         &self,
         tools: Vec<Arc<dyn Tool>>,
-        commands: Option<&Commands>,
+        commands: Option<&CommandEnvironment>,
     ) -> Vec<Arc<dyn Tool>> {
         let tools: Vec<Arc<dyn Tool>> = tools.into_iter().chain(self.tools.clone()).collect();
         let Some(guard) = &self.guard else {
@@ -117,14 +117,14 @@ impl FrontEndSettings {
 
     /// The servers of the home and those of the conversation. `waits`: how long its turns wait for
     /// those that are starting.
-    pub(super) fn feed(
+    pub(super) fn feed_tools(
         &self,
-        home: Option<Arc<Mcp>>,
+        home: Option<Arc<McpServers>>,
         waits: ServerWait,
     ) -> Option<Arc<dyn ToolFeed>> {
         let own = self.servers.clone();
         (home.is_some() || own.is_some()).then(|| {
-            Arc::new(Together {
+            Arc::new(CombinedServers {
                 home,
                 own,
                 waits,
@@ -134,25 +134,25 @@ impl FrontEndSettings {
     }
 }
 
-type Tools = Arc<[Arc<dyn Tool>]>;
+type ToolList = Arc<[Arc<dyn Tool>]>;
 
-/// The servers of the home and those of the conversation.
-struct Together {
-    home: Option<Arc<Mcp>>,
+/// The servers of the home combined with those of the conversation.
+struct CombinedServers {
+    home: Option<Arc<McpServers>>,
     own: Option<Arc<Toolbox>>,
     waits: ServerWait,
-    /// What both gave last, and that together.
-    last: Mutex<Option<(Tools, Tools, Tools)>>,
+    /// The last tools of both, and their combination.
+    last: Mutex<Option<(ToolList, ToolList, ToolList)>>,
 }
 
-impl ToolFeed for Together {
+impl ToolFeed for CombinedServers {
     fn toolsets(&self) -> Vec<FedToolset> {
         let home = self.home.iter().flat_map(|home| home.toolsets());
         let own = self.own.iter().flat_map(|own| own.names());
-        home.chain(own.map(|name| fed(&name))).collect()
+        home.chain(own.map(|name| fed_toolset(&name))).collect()
     }
 
-    fn tools(&self) -> Tools {
+    fn tools(&self) -> ToolList {
         let home = self.home.as_ref().map(|home| home.tools());
         let own = self.own.as_ref().map(|own| own.tools());
         let (home, own) = match (home, own) {
@@ -163,7 +163,7 @@ impl ToolFeed for Together {
         match &*last {
             Some((a, b, both)) if same(a, &home) && same(b, &own) => Arc::clone(both),
             _ => {
-                let both: Tools = home.iter().chain(own.iter()).cloned().collect();
+                let both: ToolList = home.iter().chain(own.iter()).cloned().collect();
                 *last = Some((home, own, Arc::clone(&both)));
                 both
             }
@@ -191,7 +191,7 @@ impl ToolFeed for Together {
     }
 }
 
-/// The same, or both empty: without servers the home gives a new nothing each time.
-fn same(one: &Tools, other: &Tools) -> bool {
+/// Identical, or both empty: without servers the home returns a new empty list each time.
+fn same(one: &ToolList, other: &ToolList) -> bool {
     Arc::ptr_eq(one, other) || (one.is_empty() && other.is_empty())
 }

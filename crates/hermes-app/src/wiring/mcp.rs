@@ -1,4 +1,4 @@
-//! MCP servers of this process: one set for all its sessions, kept in step with config.yaml.
+//! MCP servers of this process: one set for all sessions, synchronized with config.yaml.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -28,13 +28,13 @@ use super::progress;
 use super::sampler::RouterSampler;
 use crate::context::{AppContext, HostProcess};
 
-/// What stopping all servers may take.
+/// Timeout for stopping all servers.
 pub const STOPPING: Duration = Duration::from_secs(5);
-/// Longest wait for servers before a turn, whatever the config says.
+/// Upper bound of the wait for servers before a turn.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
-/// What a turn that a person waits for gives to servers that are starting or may have come back,
-/// unless the config says otherwise. Their tools join at a later step of the turn. With what else
-/// they cost it, slow servers delay a turn by less than 300 ms.
+/// How long an interactive turn waits for servers that are starting or reconnecting, unless
+/// configured. Their tools join at a later step. Including other costs, slow servers delay a turn
+/// by less than 300 ms.
 pub(super) const BRIEFLY: Duration = Duration::from_millis(250);
 
 /// How often the status is written while much happens, while only calls succeed, and while nothing
@@ -44,25 +44,25 @@ const SUCCESSES: Duration = Duration::from_millis(500);
 const LOOKED_AT: Duration = Duration::from_millis(400);
 const AT_LEAST: Duration = Duration::from_secs(10);
 
-/// The servers of this process. Nothing is started as long as none is configured.
-pub struct Mcp {
+/// The servers of this process. Nothing is started if none is configured.
+pub struct McpServers {
     home: Home,
     process: ProcessEnv,
     choice: ToolChoice,
-    /// The model that servers may borrow, where the config lets them.
+    /// The model for sampling requests of servers, if allowed.
     sampler: Arc<dyn Sampler>,
-    /// Where it is shown that a run waits for servers; nowhere, unless somebody watches it.
+    /// Where waiting for servers is displayed, if anywhere.
     progress: OnceLock<Arc<dyn HostProcess>>,
-    /// Whether config.yaml is looked at again and again.
+    /// Whether config.yaml is watched for changes.
     watches: bool,
     ended: CancellationToken,
-    state: Mutex<State>,
+    state: Mutex<McpState>,
 }
 
 #[derive(Default)]
-struct State {
+struct McpState {
     toolbox: Option<Arc<Toolbox>>,
-    seen: Vec<Option<Seen>>,
+    seen: Vec<Option<ConfigFileVersion>>,
     /// `mcp_discovery_timeout`, where the file has it: how long turns wait for servers.
     discovery: Option<Duration>,
 }
@@ -70,20 +70,20 @@ struct State {
 /// How long a turn waits for servers that are starting, unless the config says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerWait {
-    /// Somebody is there: briefly.
+    /// Interactive: briefly.
     Briefly,
-    /// One answer is all there will be: until every server is ready or has failed.
+    /// One answer only: until every server is ready or has failed.
     ForAll,
 }
 
-/// A file as it was last looked at.
+/// The version of a file at the last check.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct ConfigFileVersion {
     modified: Option<SystemTime>,
     len: u64,
 }
 
-impl Mcp {
+impl McpServers {
     /// For a conversation. `None`: it has no servers and will not get any.
     pub fn for_chat(
         cx: &AppContext,
@@ -119,17 +119,17 @@ impl Mcp {
             ended: CancellationToken::new(),
             state: Mutex::default(),
         };
-        this.state().seen = this.look();
+        this.state().seen = this.file_versions();
         this.apply(entries, &cx.env);
         if this.toolbox().is_some() {
-            // Read once more for what the settings do not tell: whether the file has the key.
+            // Read again to find out whether the file contains the key.
             let loaded = cx.load_config().ok();
             this.state().discovery = loaded.and_then(|loaded| discovery(&loaded));
         }
         Some(Arc::new(this))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, McpState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -156,9 +156,9 @@ impl Mcp {
         }
     }
 
-    /// Takes over what changed in the files since the last look.
+    /// Applies changes of the files since the last check.
     fn reload(&self) -> Vec<String> {
-        let now = self.look();
+        let now = self.file_versions();
         if !self.watches || std::mem::replace(&mut self.state().seen, now.clone()) == now {
             return Vec::new();
         }
@@ -169,7 +169,7 @@ impl Mcp {
                 Err(error) => Err(error.to_string()),
             });
         match loaded {
-            // What runs goes on: a file in the middle of an edit is no reason to stop it.
+            // Running servers stay: the file may be in the middle of an edit.
             Err(why) => vec![format!("MCP servers stay as they are: {why}")],
             Ok((loaded, _)) if !reloads(&loaded) => Vec::new(),
             Ok((loaded, env)) => {
@@ -186,10 +186,10 @@ impl Mcp {
         }
     }
 
-    fn look(&self) -> Vec<Option<Seen>> {
+    fn file_versions(&self) -> Vec<Option<ConfigFileVersion>> {
         let look = |path: PathBuf| {
             let metadata = std::fs::metadata(path).ok()?;
-            Some(Seen {
+            Some(ConfigFileVersion {
                 modified: metadata.modified().ok(),
                 len: metadata.len(),
             })
@@ -197,15 +197,15 @@ impl Mcp {
         vec![look(self.home.config_path()), look(self.home.env_path())]
     }
 
-    /// Shows there what runs wait for.
+    /// Sets where waiting is displayed.
     pub fn show_progress(&self, process: Arc<dyn HostProcess>) {
-        // The first one stays: a process has one terminal.
+        // The first one is kept: a process has one terminal.
         let _ = self.progress.set(process);
     }
 
     pub fn toolsets(&self) -> Vec<FedToolset> {
         let names = self.toolbox().map_or_else(Vec::new, |box_| box_.names());
-        names.iter().map(|name| fed(name)).collect()
+        names.iter().map(|name| fed_toolset(name)).collect()
     }
 
     pub fn tools(&self) -> Arc<[Arc<dyn Tool>]> {
@@ -213,8 +213,8 @@ impl Mcp {
             .map_or_else(|| Arc::from([]), |box_| box_.tools())
     }
 
-    /// Before a turn: takes over what changed in the files, and gives servers time to come up.
-    /// What it returns is for the person.
+    /// Before a turn: applies changed files and gives servers time to start. Returns remarks for
+    /// the person.
     pub async fn prepare(&self, waits: ServerWait) -> Vec<String> {
         let mut notices = self.reload();
         let Some(toolbox) = self.toolbox() else {
@@ -285,12 +285,12 @@ pub fn server_details(toolbox: &Toolbox, name: &str) -> Option<String> {
     Some(report::details(report, SystemClock.now()))
 }
 
-/// Where processes tell about their servers.
+/// The status files of processes about their servers.
 pub fn board(home: &Home) -> Board {
     Board::new(home.cache_dir().join("mcp-status"))
 }
 
-/// Tells how the servers fare: when something happens to them, and now and then.
+/// Publishes the status of the servers, on changes and periodically.
 fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
     let (toolbox, ended) = (Arc::downgrade(toolbox), ended.clone());
     let Some(mut events) = toolbox.upgrade().map(|toolbox| toolbox.events()) else {
@@ -300,7 +300,7 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
         let telling = async {
             let mut written = None;
             while let Some(reports) = toolbox.upgrade().map(|toolbox| toolbox.report()) {
-                let news: Vec<_> = reports.iter().map(news).collect();
+                let news: Vec<_> = reports.iter().map(server_change).collect();
                 let successes: Vec<_> = reports.iter().map(last_success).collect();
                 let known = |(at, old, earlier): &(Instant, Vec<_>, Vec<_>)| {
                     let longest = if *earlier == successes {
@@ -317,7 +317,7 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
                     written = Some((Instant::now(), news, successes));
                 }
                 tokio::time::sleep(AT_MOST).await;
-                // Lagging only means that much happened.
+                // Lagging only means that there were many events.
                 let _ = tokio::time::timeout(LOOKED_AT, events.recv()).await;
             }
         };
@@ -329,9 +329,9 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
     });
 }
 
-/// What is worth writing at once.
-fn news(report: &ServerReport) -> (&'static str, Option<News>) {
-    let news = report.link.as_ref().map(|link| News {
+/// Changes that are written immediately.
+fn server_change(report: &ServerReport) -> (&'static str, Option<ServerChange>) {
+    let news = report.link.as_ref().map(|link| ServerChange {
         epoch: link.epoch,
         works: link.last_ok.is_some(),
         call_failed: link.call_failed,
@@ -346,7 +346,7 @@ fn last_success(report: &ServerReport) -> Option<DateTime<Utc>> {
 }
 
 #[derive(PartialEq)]
-struct News {
+struct ServerChange {
     epoch: u64,
     works: bool,
     call_failed: bool,
@@ -354,13 +354,13 @@ struct News {
     why: Option<String>,
 }
 
-/// Starts servers for one command, chosen or not.
+/// Starts servers for one command, enabled or not.
 pub fn start_all(
     cx: &AppContext,
     entries: Vec<ServerEntry>,
     prompt: Option<Arc<dyn AuthPrompt>>,
 ) -> Toolbox {
-    // Commands that look at servers make no calls, so no server can ask for a model.
+    // Commands that inspect servers make no calls, so no sampling requests arise.
     let workshop = ServerConnector::new(&cx.home, &cx.env, prompt, None);
     start(entries, &cx.home, workshop)
 }
@@ -395,14 +395,17 @@ pub fn entries(config: &Config, env: &Env, home: &Home) -> Vec<ServerEntry> {
 
 /// The servers whose tools the session may use: others are not started at all.
 fn wanted(entries: Vec<ServerEntry>, choice: &ToolChoice) -> Vec<ServerEntry> {
-    let all: Vec<FedToolset> = entries.iter().map(|entry| fed(&entry.name)).collect();
+    let all: Vec<FedToolset> = entries
+        .iter()
+        .map(|entry| fed_toolset(&entry.name))
+        .collect();
     entries
         .into_iter()
-        .filter(|entry| choice.wants(&fed(&entry.name), &all))
+        .filter(|entry| choice.wants(&fed_toolset(&entry.name), &all))
         .collect()
 }
 
-pub(super) fn fed(server: &str) -> FedToolset {
+pub(super) fn fed_toolset(server: &str) -> FedToolset {
     FedToolset {
         name: naming::toolset(server).to_owned(),
         alias: server.to_owned(),
@@ -410,7 +413,7 @@ pub(super) fn fed(server: &str) -> FedToolset {
     }
 }
 
-/// The person's own bound for waits, if there is one.
+/// The configured limit for waits, if any.
 fn discovery(loaded: &Loaded) -> Option<Duration> {
     loaded.file_tree.get("mcp_discovery_timeout")?;
     let seconds = loaded.config.mcp_discovery_timeout;

@@ -25,11 +25,11 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-/// Sockets that nobody used for so long are closed: servers and proxies drop them silently. Node
-/// and uvicorn do so after five seconds, and a call on its way at that moment is of unknown fate.
+/// Idle sockets are closed after this time: servers and proxies drop them silently. Node and
+/// uvicorn do so after five seconds, and the outcome of a call in flight at that moment is unknown.
 const IDLE_SOCKETS: Duration = Duration::from_secs(4);
 
-/// What ways to servers are made from.
+/// Builds the transports to servers.
 pub struct ServerConnector {
     home: Home,
     http: HttpSettings,
@@ -163,13 +163,13 @@ impl ServerConnector {
         let first = hermes_http::client(&settings)
             .map_err(|error| problem(config, "url", &error.to_string()))?;
         Ok(HttpClients::new(move || {
-            // It could be built once; where the files are gone since, the old one must do.
+            // It was built once; if the files are gone since, the old one is kept.
             hermes_http::client(&settings).unwrap_or_else(|_| first.clone())
         }))
     }
 }
 
-/// `None`: the person turned it off.
+/// `None`: disabled in the configuration.
 fn malware_check(home: &Home, env: &Env, http: &HttpSettings) -> Option<Arc<MalwareCheck>> {
     let endpoint = match env.get("OSV_ENDPOINT").map(str::trim).unwrap_or_default() {
         "" => osv::ENDPOINT,
@@ -185,7 +185,7 @@ fn malware_check(home: &Home, env: &Env, http: &HttpSettings) -> Option<Arc<Malw
     )))
 }
 
-/// What the entry of a server gives away must not come back in errors and logs.
+/// Secrets of a server entry must not appear in errors and logs.
 fn hide_secrets(config: &ServerConfig) {
     let values: Vec<(String, &str)> = match &config.transport {
         Transport::Stdio { env, .. } => env
@@ -220,7 +220,7 @@ fn is_secret_name(name: &str) -> bool {
     .any(|word| name.contains(word))
 }
 
-/// The secret itself, without the scheme in front of it.
+/// The secret itself, without the scheme prefix.
 fn bare(value: &str) -> &str {
     match value.split_once(' ') {
         Some((scheme, secret)) if scheme.chars().all(char::is_alphanumeric) => secret.trim(),

@@ -1,4 +1,4 @@
-//! A chat without a model: it opens, and says what is missing when something is asked.
+//! A chat without a model: it opens, and reports what is missing when a message is sent.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use hermes_core::model::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Whether a person can put it right without leaving the chat.
+/// Whether a person can fix it inside the chat.
 pub(super) fn can_wait(error: &RouteError) -> bool {
     matches!(
         error,
@@ -16,7 +16,7 @@ pub(super) fn can_wait(error: &RouteError) -> bool {
     )
 }
 
-/// Nobody.
+/// No model.
 pub(super) fn route() -> Route {
     Route {
         provider: String::new(),
@@ -27,16 +27,16 @@ pub(super) fn route() -> Route {
     }
 }
 
-/// The router, or one whose first choice is nobody until [`ModelRouter::switch`] names somebody.
-pub(super) fn or_nobody(
+/// The router, or one without a primary model until [`ModelRouter::switch`] selects one.
+pub(super) fn or_missing(
     router: Arc<dyn ModelRouter>,
     missing: Option<&RouteError>,
 ) -> Arc<dyn ModelRouter> {
     match missing {
         None => router,
-        Some(why) => Arc::new(OrNobody {
+        Some(why) => Arc::new(RouterOrMissing {
             router,
-            nobody: Arc::new(Nobody {
+            nobody: Arc::new(MissingModel {
                 route: route(),
                 info: ModelInfo {
                     context_length: 200_000,
@@ -54,12 +54,12 @@ pub(super) fn or_nobody(
     }
 }
 
-struct OrNobody {
+struct RouterOrMissing {
     router: Arc<dyn ModelRouter>,
-    nobody: Arc<Nobody>,
+    nobody: Arc<MissingModel>,
 }
 
-impl ModelRouter for OrNobody {
+impl ModelRouter for RouterOrMissing {
     fn primary(&self) -> Result<Arc<dyn ModelClient>, RouteError> {
         let nobody = || Arc::clone(&self.nobody) as Arc<dyn ModelClient>;
         Ok(self.router.primary().unwrap_or_else(|_| nobody()))
@@ -86,13 +86,13 @@ impl ModelRouter for OrNobody {
     }
 }
 
-struct Nobody {
+struct MissingModel {
     route: Route,
     info: ModelInfo,
     why: String,
 }
 
-impl ModelClient for Nobody {
+impl ModelClient for MissingModel {
     fn route(&self) -> &Route {
         &self.route
     }

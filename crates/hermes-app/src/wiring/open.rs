@@ -23,10 +23,10 @@ use hermes_store::skills::SkillLibrary;
 use tokio_util::sync::CancellationToken;
 
 use super::action_tools::{ActionTools, ActionToolsDeps};
-use super::commands::Commands;
+use super::commands::CommandEnvironment;
 use super::front_end::{FrontEndSettings, NamedSession, SharedResources};
-use super::mcp::Mcp;
-use super::session_start::{Who, cwd, find_session, start, stored_or_begun};
+use super::mcp::McpServers;
+use super::session_start::{SessionOwner, cwd, find_session, start, stored_or_begun};
 use super::{
     ConversationMode, answering, config, new_id, prune_sessions, repository, resources, skills,
     sources, tool_choice, tool_hooks, unsupported,
@@ -36,18 +36,18 @@ use crate::failure::{Failure, Outcome};
 use crate::hooks::Hooks;
 use crate::options::TurnOptions;
 
-/// What is to be opened, and with what.
+/// The conversation to open, with its resources.
 pub struct OpenRequest<'a> {
     pub options: &'a TurnOptions,
     pub cx: &'a AppContext,
     pub mode: ConversationMode,
-    /// `None`: as config.yaml says now.
+    /// `None`: config.yaml is read now.
     pub config: Option<Arc<Config>>,
-    /// What the front end adds.
+    /// Additions of the front end.
     pub front_end: FrontEndSettings,
-    /// What it uses together with others. `None`: it is the first of this process and starts its own.
+    /// Shared resources. `None`: the first conversation of this process creates them.
     pub resources: Option<SharedResources>,
-    /// The session, where the front end names it. `None`: as the options say.
+    /// The session, if chosen by the front end. `None`: from the options.
     pub session: Option<NamedSession>,
 }
 
@@ -66,12 +66,12 @@ impl<'a> OpenRequest<'a> {
     }
 }
 
-/// What goes on in the background reports to the session if it `hears`. `adopts`: it takes over what
-/// an earlier run left; whoever keeps a parts did that when it began.
+/// Background work reports to the session if it `hears`. `adopts`: it takes over what an earlier
+/// run left; with a parts cache this happened at the start.
 async fn attach(
     session: &SessionHandle,
     action_tools: &ActionTools,
-    commands: Option<&Commands>,
+    commands: Option<&CommandEnvironment>,
     (hears, adopts): (bool, bool),
 ) {
     if let (Some(commands), true) = (commands, adopts) {
@@ -85,32 +85,32 @@ async fn attach(
     }
 }
 
-/// A conversation that is open.
+/// An open session with its resources.
 pub struct OpenSession {
     pub id: SessionId,
     pub clock: Arc<dyn Clock>,
     pub store: Store,
     pub tools: Arc<HomeTools>,
-    /// Whether there is something in it.
+    /// Whether it has messages.
     pub used: bool,
-    /// Whether something was asked since it was opened.
+    /// Whether a message was sent since it was opened.
     pub asked: bool,
     /// Where tools run.
     pub cwd: PathBuf,
-    /// Who answers; empty names where [`Self::missing`] says why.
+    /// The model in use; empty names if [`Self::missing`] is set.
     pub route: Route,
-    /// Why there is no model to talk to.
+    /// Why there is no model.
     pub missing: Option<RouteError>,
     pub config: Arc<Config>,
-    /// What the model can do.
+    /// The capabilities of the model.
     pub able: ModelInfo,
-    /// The MCP servers of this process; the next chat takes them over.
-    pub mcp: Option<Arc<Mcp>>,
-    /// Where commands of this process run; the next chat takes it over.
-    pub commands: Option<Arc<Commands>>,
-    /// Runs the commands that stand in skills, where that is switched on.
+    /// The MCP servers of this process; reused by the next chat.
+    pub mcp: Option<Arc<McpServers>>,
+    /// The command environment of this process; reused by the next chat.
+    pub commands: Option<Arc<CommandEnvironment>>,
+    /// Runs inline commands of skills, if enabled.
     pub inline: Option<RunInline>,
-    /// What its front end adds; the next chat takes it over.
+    /// Additions of its front end; reused by the next chat.
     front_end: FrontEndSettings,
     /// Servers, environment and database belong to others: closing leaves them alone.
     pub borrows: bool,
@@ -135,10 +135,10 @@ impl OpenSession {
         config: Arc<Config>,
     ) -> Result<(Self, EventReceiver), Failure> {
         let (options, cx, mode) = (request.options, request.cx, request.mode);
-        // First of all, so that servers start while everything else is made ready.
+        // First, so that servers start while everything else is prepared.
         let resources = resources(options, cx, &config, mode);
         if !options.ignores_config() {
-            unsupported::tell_once(cx, &config);
+            unsupported::warn_once(cx, &config);
         }
         if let (Some(mcp), false) = (&resources.mcp, mode == ConversationMode::Repl) {
             mcp.show_progress(Arc::clone(&cx.process));
@@ -170,7 +170,7 @@ impl OpenSession {
         }
     }
 
-    /// What others may use, too.
+    /// The resources that others may share.
     fn resources(&self) -> SharedResources {
         SharedResources {
             store: Some(self.store.clone()),
@@ -197,7 +197,7 @@ impl OpenSession {
         let store = resources.store(cx)?;
         let (clock, rng) = sources();
         let source = options.source().to_owned();
-        let who = Who::of(&source, &front_end);
+        let who = SessionOwner::new(&source, &front_end);
         let (stored, id) = match session {
             None => (find_session(options, &store).await?, new_id(&*clock, &*rng)),
             Some(named) => stored_or_begun(named, (options, cx, who), &store, &*clock).await?,
@@ -226,7 +226,7 @@ impl OpenSession {
         });
         let others = front_end.guarded(action_tools.tools.clone(), commands.as_deref());
         let choice = choice_of(options, &config, &front_end, &source);
-        let feed = front_end.feed(mcp.clone(), mode.waits(&front_end));
+        let feed = front_end.feed_tools(mcp.clone(), mode.waits(&front_end));
         let tools = home_tools(options, &choice, store_tools, others, feed)?;
         let (tools, hooked) = attached(tools, &action_tools, hooks_of(cx, &config, &front_end));
         let deps = SessionDeps {
@@ -247,7 +247,7 @@ impl OpenSession {
         let cwd = cwd(&start);
         let (handle, events) = Session::start(deps, start)?;
         let how = (
-            mode.hears() && !front_end.unattended,
+            mode.has_listener() && !front_end.unattended,
             front_end.parts.is_none(),
         );
         attach(&handle, &action_tools, commands.as_deref(), how).await;
@@ -273,7 +273,7 @@ impl OpenSession {
         Ok((session, events))
     }
 
-    /// Speaks to the session beside whoever holds the chat.
+    /// A second handle to the session.
     pub fn handle(&self) -> SessionHandle {
         self.handle.clone()
     }
@@ -289,7 +289,7 @@ impl OpenSession {
         Ok(self.store.update(&self.id, update).await?)
     }
 
-    /// Marks the session as ended, unless it was only looked at.
+    /// Marks the session as ended, unless it was only viewed.
     pub async fn end(&self, reason: &str) -> Outcome {
         if !self.asked {
             return Ok(());
@@ -299,8 +299,8 @@ impl OpenSession {
         self.update(SessionUpdate::End { reason, at }).await
     }
 
-    /// Ends the session's work and its MCP servers, and closes the database. Whoever has its events
-    /// reads them meanwhile, or has dropped them.
+    /// Stops the session and its MCP servers, and closes the database. Its events must be read
+    /// meanwhile, or their receiver dropped.
     pub async fn close(self) {
         // A session that ended already needs no order to.
         let _ = self.handle.send(AgentCommand::Close).await;
@@ -310,7 +310,7 @@ impl OpenSession {
         }
     }
 
-    /// The line a chat begins with.
+    /// The first line of a chat.
     pub fn banner(&self) -> String {
         let model = match &self.missing {
             None if self.able.tools => format!("{} ({})", self.route.model, self.route.provider),
@@ -335,13 +335,13 @@ fn store_tools(
     config: &Config,
     store: &Store,
     stored: Option<&StoredSession>,
-    (commands, inline): (Option<&Commands>, Option<&RunInline>),
+    (commands, inline): (Option<&CommandEnvironment>, Option<&RunInline>),
 ) -> StoreTools {
     let rng: Arc<dyn Rng> = Arc::new(SystemRng);
     let source = options.source();
     let mut deps =
         StoreTools::from_config(&cx.home, config, Some(source), Some(store.clone()), rng);
-    deps.declare = commands.map(Commands::declare);
+    deps.declare = commands.map(CommandEnvironment::declare);
     deps.inline = inline.cloned();
     let items = stored.into_iter().flat_map(|session| &session.items);
     deps.todos.restore(items.map(|item| &item.message));
@@ -351,7 +351,7 @@ fn store_tools(
 fn hooks_of(cx: &AppContext, config: &Config, front_end: &FrontEndSettings) -> Hooks {
     match &front_end.parts {
         Some(parts) => parts.hooks(),
-        None => tool_hooks::of(cx, config, false),
+        None => tool_hooks::load_hooks(cx, config, false),
     }
 }
 
@@ -402,7 +402,7 @@ fn attached(
 ) -> (Arc<HomeTools>, Arc<dyn ToolSource>) {
     let read = action_tools.read.clone();
     let tools = Arc::new(tools.on_compacted(move || read.clear()));
-    let hooked = tool_hooks::around(&tools, hooks);
+    let hooked = tool_hooks::with_hooks(&tools, hooks);
     action_tools.parent_tools.set(&hooked);
     (tools, hooked)
 }
@@ -428,7 +428,7 @@ async fn home_prompt(
     cx: &AppContext,
     config: &Arc<Config>,
     (source, front_end): (&str, &FrontEndSettings),
-    runs: (Option<&Commands>, Option<&RunInline>),
+    runs: (Option<&CommandEnvironment>, Option<&RunInline>),
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<dyn PromptSource>, Failure> {
     let library = SkillLibrary::of_home(&cx.home, config, Some(source));
@@ -458,7 +458,7 @@ async fn system_message(
     options: &TurnOptions,
     config: &Config,
     library: &SkillLibrary,
-    runs: (Option<&Commands>, Option<&RunInline>),
+    runs: (Option<&CommandEnvironment>, Option<&RunInline>),
 ) -> Result<Option<String>, Failure> {
     let own = config.agent.system_prompt.clone();
     let own = own.filter(|text| !options.safe_mode && !text.trim().is_empty());
@@ -480,7 +480,7 @@ fn approver(
     }
 }
 
-/// Permissions given beforehand are no answers: with `--yolo` the person is still asked.
+/// Preapproved permissions do not answer questions: with `--yolo` the person is still asked.
 fn asker(mode: ConversationMode, unattended: bool) -> Option<Arc<dyn Asker>> {
     match mode {
         _ if unattended => Some(Arc::new(Nobody)),

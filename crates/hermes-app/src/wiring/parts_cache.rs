@@ -1,5 +1,5 @@
-//! What the conversations of a long-lived process need again and again: made once, as long as the
-//! files of the home say the same.
+//! Parts that the conversations of a long-lived process share: built once, until the files of the
+//! home change.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,97 +20,97 @@ use super::no_model;
 use crate::context::AppContext;
 use crate::failure::Failure;
 
-/// Routers that are kept; conversations may name models.
+/// Maximum number of cached routers; conversations may choose models.
 const ROUTERS: usize = 16;
 const HELPERS: usize = 64;
 const PLATFORMS: usize = 64;
-/// System prompts that are kept, and how long the files behind them are not looked at.
+/// Maximum number of cached system prompts, and how long their files are not checked.
 const PROMPTS: usize = 16;
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The home as it was read.
+/// The home as it was loaded.
 pub struct HomeParts {
     pub cx: AppContext,
     pub config: Arc<Config>,
-    seen: Vec<Option<Seen>>,
-    /// Where the newest parts is: conversations that are open take it from there.
+    seen: Vec<Option<HomeFileVersion>>,
+    /// The latest parts, for conversations that are open.
     cache: OnceLock<Weak<Mutex<Arc<Self>>>>,
     /// By model and provider.
-    routers: Mutex<HashMap<Named, Arc<Router>>>,
-    helpers: Mutex<HashMap<(Named, String), Helper>>,
-    prompts: Arc<Prompts>,
-    hooks: Mutex<Option<Heard>>,
+    routers: Mutex<HashMap<ModelKey, Arc<Router>>>,
+    helpers: Mutex<HashMap<(ModelKey, String), CachedHelper>>,
+    prompts: Arc<PromptCache>,
+    hooks: Mutex<Option<CachedHooks>>,
     /// The toolsets of each platform.
     choices: Mutex<HashMap<String, ToolChoice>>,
 }
 
-/// The hooks of the home, since when they are known, and which were agreed to then.
-struct Heard {
+/// The hooks of the home, their load time, and the consents at that time.
+struct CachedHooks {
     at: Instant,
-    consents: Option<Seen>,
+    consents: Option<HomeFileVersion>,
     hooks: Hooks,
 }
 
-/// Who helps with a task, and since when that is known.
-struct Helper {
+/// The model for an auxiliary task, and when it was determined.
+struct CachedHelper {
     at: Instant,
     client: Result<Arc<dyn ModelClient>, RouteError>,
 }
 
-type Named = (Option<String>, Option<String>);
+type ModelKey = (Option<String>, Option<String>);
 
-/// A file as it was last looked at.
+/// The version of a file at the last check.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct HomeFileVersion {
     modified: Option<SystemTime>,
     len: u64,
 }
 
-/// Where the parts is kept: read again when the files change.
+/// Holds the parts and reloads them when the files change.
 pub struct PartsCache {
     current: Arc<Mutex<Arc<HomeParts>>>,
 }
 
 impl PartsCache {
     pub fn new(cx: &AppContext) -> Result<Self, Failure> {
-        let seen = look(cx);
+        let seen = file_versions(cx);
         let config = Arc::new(cx.config()?);
-        Ok(Self::holding(HomeParts::of(cx, config, seen)))
+        Ok(Self::from_parts(HomeParts::new(cx, config, seen)))
     }
 
     /// With a configuration that was read already.
     pub(super) fn with(cx: &AppContext, config: &Arc<Config>) -> Self {
-        Self::holding(HomeParts::of(cx, Arc::clone(config), look(cx)))
+        Self::from_parts(HomeParts::new(cx, Arc::clone(config), file_versions(cx)))
     }
 
-    fn holding(parts: HomeParts) -> Self {
+    fn from_parts(parts: HomeParts) -> Self {
         let current = Arc::new(Mutex::new(Arc::new(parts)));
         let cache = Arc::downgrade(&current);
         let parts = current.lock().unwrap_or_else(PoisonError::into_inner);
-        // It is new: nobody has set it.
+        // It is new: not set yet.
         let _ = parts.cache.set(cache);
         drop(parts);
         Self { current }
     }
 
-    /// What the files say now. A file in the middle of an edit is no reason to stop: what was
-    /// read last goes on.
-    pub fn take(&self) -> Arc<HomeParts> {
+    /// The current parts. An invalid file (perhaps in the middle of an edit) is ignored, and the
+    /// last parts stay in use.
+    pub fn current(&self) -> Arc<HomeParts> {
         newest(&self.current)
     }
 }
 
 fn newest(current: &Arc<Mutex<Arc<HomeParts>>>) -> Arc<HomeParts> {
     let mut parts = current.lock().unwrap_or_else(PoisonError::into_inner);
-    let seen = look(&parts.cx);
+    let seen = file_versions(&parts.cx);
     if seen != parts.seen {
         let read = parts.cx.reread().and_then(|cx| {
             let config = Arc::new(cx.config()?);
-            Ok(HomeParts::of(&cx, config, seen))
+            Ok(HomeParts::new(&cx, config, seen))
         });
         match read {
             Ok(new) => {
-                // It is new: nobody has set it.
+                // It is new: not set yet.
                 let _ = new.cache.set(Arc::downgrade(current));
                 *parts = Arc::new(new);
             }
@@ -123,7 +123,7 @@ fn newest(current: &Arc<Mutex<Arc<HomeParts>>>) -> Arc<HomeParts> {
 }
 
 impl HomeParts {
-    fn of(cx: &AppContext, config: Arc<Config>, seen: Vec<Option<Seen>>) -> Self {
+    fn new(cx: &AppContext, config: Arc<Config>, seen: Vec<Option<HomeFileVersion>>) -> Self {
         Self {
             config,
             cx: cx.clone(),
@@ -137,15 +137,15 @@ impl HomeParts {
         }
     }
 
-    /// The parts of what the files say by now.
+    /// The parts for the current files.
     fn newest(self: &Arc<Self>) -> Arc<Self> {
         let cache = self.cache.get().and_then(Weak::upgrade);
         cache.map_or_else(|| Arc::clone(self), |cache| newest(&cache))
     }
 
-    /// The hooks; what was agreed to or taken back a moment ago counts at once.
+    /// The hooks; changes of consent take effect immediately.
     pub(super) fn hooks(&self) -> Hooks {
-        let consents = seen(hooks::consent::path(&self.cx.home));
+        let consents = file_version(hooks::consent::path(&self.cx.home));
         let mut heard = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = heard.as_ref()
             && known.at.elapsed() < FRESH
@@ -153,9 +153,9 @@ impl HomeParts {
         {
             return known.hooks.clone();
         }
-        // What is wrong with them was said when the process began.
-        let hooks = super::tool_hooks::of(&self.cx, &self.config, true);
-        *heard = Some(Heard {
+        // Their problems were reported when the process started.
+        let hooks = super::tool_hooks::load_hooks(&self.cx, &self.config, true);
+        *heard = Some(CachedHooks {
             at: Instant::now(),
             consents,
             hooks: hooks.clone(),
@@ -163,7 +163,7 @@ impl HomeParts {
         hooks
     }
 
-    /// The toolsets that the configuration gives to a platform.
+    /// The configured toolsets of a platform.
     pub(super) fn choice(&self, platform: &str) -> ToolChoice {
         let mut choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(choice) = choices.get(platform) {
@@ -191,11 +191,12 @@ impl HomeParts {
         router
     }
 
-    /// Looking for a helper means asking every provider for its keys: not for each conversation.
+    /// Finding an auxiliary model checks the keys of every provider, which is too slow for each
+    /// conversation.
     fn helper(
         &self,
         router: &Router,
-        named: &Named,
+        named: &ModelKey,
         task: &str,
     ) -> Result<Arc<dyn ModelClient>, RouteError> {
         let key = (named.clone(), task.to_owned());
@@ -212,59 +213,59 @@ impl HomeParts {
             helpers.clear();
         }
         let known = client.clone();
-        helpers.insert(key, Helper { at, client });
+        helpers.insert(key, CachedHelper { at, client });
         known
     }
 
-    /// A router for one conversation: it may switch models without the others.
-    pub(super) fn of_one(
+    /// A router for one conversation, which can switch models independently.
+    pub(super) fn conversation_router(
         self: &Arc<Self>,
         router: Arc<Router>,
         overrides: &Overrides,
         missing: Option<&RouteError>,
     ) -> Arc<dyn ModelRouter> {
         let named = (overrides.model.clone(), overrides.provider.clone());
-        let own = Arc::new(OfOne {
+        let own = Arc::new(ConversationRouter {
             now: Mutex::new((named, router, Arc::clone(self))),
             cache: self.cache.get().and_then(Weak::upgrade),
         });
-        no_model::or_nobody(own, missing)
+        no_model::or_missing(own, missing)
     }
 
     pub(super) fn prompt(&self, prompt: HomePrompt) -> Arc<dyn PromptSource> {
-        Arc::new(Remembered {
+        Arc::new(CachingPrompt {
             prompt,
             prompts: Arc::clone(&self.prompts),
         })
     }
 }
 
-/// Files whose change makes everything be read again.
-fn look(cx: &AppContext) -> Vec<Option<Seen>> {
+/// Files whose change reloads everything.
+fn file_versions(cx: &AppContext) -> Vec<Option<HomeFileVersion>> {
     let home = &cx.home;
     let files = [home.config_path(), home.env_path(), home.auth_path()];
-    files.into_iter().map(seen).collect()
+    files.into_iter().map(file_version).collect()
 }
 
-fn seen(path: PathBuf) -> Option<Seen> {
+fn file_version(path: PathBuf) -> Option<HomeFileVersion> {
     let metadata = std::fs::metadata(path).ok()?;
-    Some(Seen {
+    Some(HomeFileVersion {
         modified: metadata.modified().ok(),
         len: metadata.len(),
     })
 }
 
-/// A router that others use, too, until somebody chooses another model in this conversation.
-struct OfOne {
-    /// What it was asked for by, the router for that, and the parts it is from.
-    now: Mutex<(Named, Arc<Router>, Arc<HomeParts>)>,
-    /// Keeps the parts current as long as the conversation lives.
+/// Uses a shared router until another model is chosen in this conversation.
+struct ConversationRouter {
+    /// The model key, its router, and the parts it is from.
+    now: Mutex<(ModelKey, Arc<Router>, Arc<HomeParts>)>,
+    /// Keeps the parts current while the conversation is open.
     #[expect(dead_code, reason = "it is held, not read")]
     cache: Option<Arc<Mutex<Arc<HomeParts>>>>,
 }
 
-impl OfOne {
-    fn now(&self) -> MutexGuard<'_, (Named, Arc<Router>, Arc<HomeParts>)> {
+impl ConversationRouter {
+    fn now(&self) -> MutexGuard<'_, (ModelKey, Arc<Router>, Arc<HomeParts>)> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -272,7 +273,7 @@ impl OfOne {
         Arc::clone(&self.now().1)
     }
 
-    /// What the files say by now counts from here on.
+    /// Switches to the current parts.
     fn refresh(&self) {
         let known = Arc::clone(&self.now().2);
         let newest = known.newest();
@@ -290,8 +291,8 @@ impl OfOne {
     }
 }
 
-impl ModelRouter for OfOne {
-    /// Asked at the start of each turn: a changed model, address or key counts from the next one.
+impl ModelRouter for ConversationRouter {
+    /// Called at the start of each turn, so that a changed model, address or key takes effect.
     fn primary(&self) -> Result<Arc<dyn ModelClient>, RouteError> {
         self.refresh();
         self.router().primary()
@@ -330,12 +331,12 @@ impl ModelRouter for OfOne {
     }
 }
 
-/// Prompts by what they were made for.
+/// Cached prompts by their inputs.
 #[derive(Default)]
-struct Prompts(Mutex<HashMap<Wanted, Made>>);
+struct PromptCache(Mutex<HashMap<PromptCacheKey, CachedPrompt>>);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Wanted {
+struct PromptCacheKey {
     source: String,
     provider: String,
     model: String,
@@ -345,31 +346,31 @@ struct Wanted {
     further: Option<String>,
 }
 
-struct Made {
+struct CachedPrompt {
     at: Instant,
-    /// The agent writes these itself: what it noted a moment ago counts at once.
-    memory: Vec<Option<Seen>>,
+    /// The agent writes these files itself; changes take effect immediately.
+    memory: Vec<Option<HomeFileVersion>>,
     prompt: PromptText,
 }
 
-/// A prompt that is not made again for every conversation.
-struct Remembered {
+/// A prompt that is cached across conversations.
+struct CachingPrompt {
     prompt: HomePrompt,
-    prompts: Arc<Prompts>,
+    prompts: Arc<PromptCache>,
 }
 
-impl Remembered {
-    fn memory(&self) -> Vec<Option<Seen>> {
+impl CachingPrompt {
+    fn memory(&self) -> Vec<Option<HomeFileVersion>> {
         let dir = self.prompt.home.memories_dir();
         let files = [dir.join("MEMORY.md"), dir.join("USER.md")];
         let soul = self.prompt.home.soul_path();
-        files.into_iter().chain([soul]).map(seen).collect()
+        files.into_iter().chain([soul]).map(file_version).collect()
     }
 }
 
-impl PromptSource for Remembered {
+impl PromptSource for CachingPrompt {
     fn build<'a>(&'a self, cx: PromptContext<'a>) -> BoxFuture<'a, PromptText> {
-        let wanted = Wanted {
+        let wanted = PromptCacheKey {
             source: cx.source.to_owned(),
             provider: cx.route.provider.clone(),
             model: cx.route.model.clone(),
@@ -379,7 +380,7 @@ impl PromptSource for Remembered {
             further: self.prompt.options.system_message.clone(),
         };
         let memory = self.memory();
-        let known = |made: &&Made| made.at.elapsed() < FRESH && made.memory == memory;
+        let known = |made: &&CachedPrompt| made.at.elapsed() < FRESH && made.memory == memory;
         if let Some(made) = self.prompts.lock().get(&wanted).filter(known) {
             return Box::pin(std::future::ready(made.prompt.clone()));
         }
@@ -391,7 +392,7 @@ impl PromptSource for Remembered {
             }
             if prompts.len() < PROMPTS {
                 let at = Instant::now();
-                let made = Made {
+                let made = CachedPrompt {
                     at,
                     memory,
                     prompt: prompt.clone(),
@@ -407,8 +408,8 @@ impl PromptSource for Remembered {
     }
 }
 
-impl Prompts {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Wanted, Made>> {
+impl PromptCache {
+    fn lock(&self) -> MutexGuard<'_, HashMap<PromptCacheKey, CachedPrompt>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Says that a run waits for MCP servers.
+//! Reports that a run waits for MCP servers.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use tokio::time::{Instant, interval_at};
 
 use crate::context::HostProcess;
 
-/// ServerWait shorter than this are not worth a word.
+/// Shorter waits are not reported.
 const QUIET: Duration = Duration::from_secs(1);
-/// Names that a line has room for.
+/// Maximum number of names in a line.
 const NAMES: usize = 3;
 
-/// ServerWait for `work`. After a second it says on stderr for what: on a terminal in a line that
-/// follows the time and goes away, elsewhere once.
+/// Waits for `work`. After a second, stderr shows the reason: on a terminal in a temporary line
+/// with the elapsed time, elsewhere once.
 pub async fn during<T>(
     process: Option<&dyn HostProcess>,
     work: impl Future<Output = T>,

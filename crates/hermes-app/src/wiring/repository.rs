@@ -1,4 +1,4 @@
-//! What messages refer to in a repository of this machine.
+//! Resolves references of messages in a repository of this machine.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use hermes_core::BoxFuture;
 use hermes_exec::git::ForeignRepository;
 
 use crate::context::AppContext;
-use crate::wiring::commands::Commands;
+use crate::wiring::commands::CommandEnvironment;
 
-/// Git of our own, which obeys nothing that a repository says.
+/// Git with settings of its own, independent of the repository's configuration.
 struct NeutralGit {
     /// Where no command can write.
     own: PathBuf,
 }
 
-/// `None`: commands run elsewhere, and what they work on lies there.
+/// `None`: commands run elsewhere, and so do their files.
 pub(super) fn reader(
     cx: &AppContext,
-    commands: Option<&Commands>,
+    commands: Option<&CommandEnvironment>,
 ) -> Option<Arc<dyn RepositoryReader>> {
     let is_here = commands.is_none_or(|commands| commands.environment.info().kind == "local");
     let own = cx.home.cache_dir().join("exec");

@@ -1,4 +1,4 @@
-//! The person's model for MCP servers that may borrow it (`sampling:` of a server).
+//! The user's model for sampling requests of MCP servers (`sampling:` of a server).
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) struct RouterSampler {
 }
 
 impl RouterSampler {
-    /// Made when it is needed: most servers never ask.
+    /// Created on demand: most servers never need it.
     fn client(&self, model: Option<&str>) -> Result<Arc<dyn ModelClient>, String> {
         let mut overrides = self.overrides.clone();
         if let Some(model) = model {

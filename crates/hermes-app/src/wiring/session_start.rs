@@ -1,4 +1,4 @@
-//! Which session a conversation is held in: a stored one, a new one, one that whoever opens it names.
+//! Selects the session of a conversation: a stored one, a new one, or one chosen by the caller.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ pub(super) async fn find_session(
     }
 }
 
-/// The session of this source that something was last said in.
+/// The session of this source with the latest message.
 async fn latest(source: &str, store: &Store) -> Result<String, Failure> {
     let filter = ListFilter {
         source: Some(source.to_owned()),
@@ -46,15 +46,15 @@ async fn latest(source: &str, store: &Store) -> Result<String, Failure> {
     }
 }
 
-/// Whose conversation it is, as it is recorded.
+/// The recorded owner of a session.
 #[derive(Clone, Copy)]
-pub(super) struct Who<'a> {
+pub(super) struct SessionOwner<'a> {
     pub(super) source: &'a str,
     pub(super) user_id: Option<&'a str>,
 }
 
-impl<'a> Who<'a> {
-    pub(super) fn of(source: &'a str, front_end: &'a FrontEndSettings) -> Self {
+impl<'a> SessionOwner<'a> {
+    pub(super) fn new(source: &'a str, front_end: &'a FrontEndSettings) -> Self {
         Self {
             source,
             user_id: front_end.user_id.as_deref(),
@@ -62,10 +62,10 @@ impl<'a> Who<'a> {
     }
 }
 
-/// The session of this id. Where there is none, and something was said before, it begins with that.
+/// The session with this id. If missing, it starts with the given history.
 pub(super) async fn stored_or_begun(
     beginning: NamedSession,
-    (options, cx, who): (&TurnOptions, &AppContext, Who<'_>),
+    (options, cx, who): (&TurnOptions, &AppContext, SessionOwner<'_>),
     store: &Store,
     clock: &dyn Clock,
 ) -> Result<(Option<StoredSession>, SessionId), Failure> {
@@ -94,7 +94,7 @@ pub(super) fn start(
     options: &TurnOptions,
     cx: &AppContext,
     stored: Option<StoredSession>,
-    who: Who<'_>,
+    who: SessionOwner<'_>,
     (id, clock): (SessionId, &dyn Clock),
 ) -> Result<SessionStart, Failure> {
     let here = match &options.cwd {

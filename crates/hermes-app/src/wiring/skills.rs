@@ -1,5 +1,5 @@
-//! Skills that are used by name: `--skills`, `/<skill>`, bundles. What stands in them as a command is run
-//! here (`skills.inline_shell`).
+//! Skills that are used by name: `--skills`, `/<skill>`, bundles. Runs their inline commands
+//! (`skills.inline_shell`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use hermes_policy::CommandRequest;
 use hermes_store::skills::usage::Event;
 use hermes_store::skills::{SkillError, SkillLibrary, SkillView, View};
 
-use super::commands::Commands;
+use super::commands::CommandEnvironment;
 use super::unattended::UnattendedCommand;
 use crate::context::AppContext;
 use crate::failure::Failure;
 use crate::failure::skill_failure;
 
-/// What runs the commands in skills. `None`: they are switched off, and stay as they are written.
+/// Runs inline commands of skills. `None`: disabled, the text stays as written.
 pub fn inline_shell(
     cx: &AppContext,
     config: &Arc<Config>,
-    commands: Option<&Arc<Commands>>,
+    commands: Option<&Arc<CommandEnvironment>>,
 ) -> Option<RunInline> {
     if !config.skills.inline_shell {
         return None;
@@ -31,7 +31,7 @@ pub fn inline_shell(
         let (cx, config, commands) = (cx.clone(), Arc::clone(&config), commands.clone());
         Box::pin(async move {
             let Some(commands) = commands else {
-                return Err("there is no place to run commands".to_owned());
+                return Err("no environment to run commands is available".to_owned());
             };
             run_inline(&cx, &config, &commands, line)
                 .await
@@ -40,14 +40,14 @@ pub fn inline_shell(
     }))
 }
 
-/// A skill may come from anywhere: its commands look, they write nowhere and reach nobody.
+/// Skills are untrusted: their commands may read, but not write or use the network.
 async fn run_inline(
     cx: &AppContext,
     config: &Config,
-    commands: &Commands,
+    commands: &CommandEnvironment,
     line: InlineLine,
 ) -> Result<String, Failure> {
-    let ground = commands.ground_here(cx, config).await?;
+    let ground = commands.local_machine(cx, config).await?;
     let cwd = line.dir.unwrap_or_else(|| cx.home.skills_dir());
     let confinement = match ground.sandbox.confinement(&cwd) {
         Confinement::Off => Confinement::Off,
@@ -82,10 +82,10 @@ async fn run_inline(
     })
 }
 
-/// Loads skills to be used: variables that they ask for are declared, and their commands are run.
+/// Loads skills: declares their variables and runs their inline commands.
 pub struct SkillLoader<'a> {
     pub library: &'a SkillLibrary,
-    pub commands: Option<&'a Commands>,
+    pub commands: Option<&'a CommandEnvironment>,
     pub inline: Option<&'a RunInline>,
     pub session: Option<&'a str>,
 }
@@ -94,10 +94,10 @@ impl SkillLoader<'_> {
     pub async fn load(&self, name: &str) -> Result<SkillView, SkillError> {
         let mut skill = match self.library.view(name, None, self.session)? {
             View::Skill(skill) => *skill,
-            // Only a file that was asked for is one.
+            // Only a requested file counts.
             View::File(file) => return Err(SkillError::Invalid(format!("{:?}", file.file))),
         };
-        if let Some(declare) = self.commands.map(Commands::declare) {
+        if let Some(declare) = self.commands.map(CommandEnvironment::declare) {
             skill.env_names().for_each(|name| _ = declare(name));
         }
         if let Err(error) = self.library.usage().bump(&skill.name, Event::Used) {
@@ -113,7 +113,7 @@ impl SkillLoader<'_> {
 pub(super) async fn named(
     names: &[String],
     library: &SkillLibrary,
-    (commands, inline): (Option<&Commands>, Option<&RunInline>),
+    (commands, inline): (Option<&CommandEnvironment>, Option<&RunInline>),
 ) -> Result<Option<String>, Failure> {
     if names.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Hooks around the tools: one may object to a call, others hear how it went.
+//! Hooks around tools: one may block a call, others receive its result.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -13,11 +13,11 @@ use hermes_core::tool::{
 };
 use serde_json::{Value, json};
 
-use crate::hooks::{self, Happening, Hook, Hooks};
+use crate::hooks::{self, Hook, HookEvent, Hooks};
 
 use crate::context::AppContext;
 
-/// The hooks of the home, and what is wrong with the others, for people.
+/// The hooks of the home, and the problems with invalid ones.
 pub fn load(cx: &AppContext, config: &Config) -> (Vec<Hook>, Vec<String>) {
     let variable = cx.env.get("HERMES_ACCEPT_HOOKS").unwrap_or_default();
     let accepted = cx.accept_hooks
@@ -29,8 +29,8 @@ pub fn load(cx: &AppContext, config: &Config) -> (Vec<Hook>, Vec<String>) {
     hooks::load(&cx.home, Some(&block), accepted || config.hooks_auto_accept)
 }
 
-/// The same for whoever only runs them. `told`: what is wrong was said when the process began.
-pub fn of(cx: &AppContext, config: &Config, told: bool) -> Hooks {
+/// The same without the problems. `told`: they were reported when the process started.
+pub fn load_hooks(cx: &AppContext, config: &Config, told: bool) -> Hooks {
     let (list, problems) = load(cx, config);
     if told {
         return Hooks::new(list);
@@ -48,10 +48,10 @@ pub fn of(cx: &AppContext, config: &Config, told: bool) -> Hooks {
     Hooks::new(list)
 }
 
-/// The tools, each with the hooks around it; as they are where nobody wants to know.
-pub(super) fn around(tools: &Arc<HomeTools>, hooks: Hooks) -> Arc<dyn ToolSource> {
+/// The tools wrapped with hooks; unchanged if there are no hooks.
+pub(super) fn with_hooks(tools: &Arc<HomeTools>, hooks: Hooks) -> Arc<dyn ToolSource> {
     let tools = Arc::clone(tools);
-    if hooks.wants("pre_tool_call") || hooks.wants("post_tool_call") {
+    if hooks.has_hooks_for("pre_tool_call") || hooks.has_hooks_for("post_tool_call") {
         return Arc::new(HookedTools {
             tools,
             hooks,
@@ -64,7 +64,7 @@ pub(super) fn around(tools: &Arc<HomeTools>, hooks: Hooks) -> Arc<dyn ToolSource
 struct HookedTools {
     tools: Arc<HomeTools>,
     hooks: Hooks,
-    /// The tools of the last look, without hooks and with them.
+    /// The last tools, without and with hooks.
     last: Mutex<Option<(Registry, Registry)>>,
 }
 
@@ -83,7 +83,7 @@ impl ToolSource for HookedTools {
         }
         let hooked = Registry::new(registry.iter().map(|tool| {
             let (tool, hooks) = (Arc::clone(tool), self.hooks.clone());
-            Arc::new(Hooked { tool, hooks }) as Arc<dyn Tool>
+            Arc::new(HookedTool { tool, hooks }) as Arc<dyn Tool>
         }));
         *last = Some((registry, hooked.clone()));
         hooked
@@ -107,12 +107,12 @@ fn is_same(one: &Registry, other: &Registry) -> bool {
         && one.iter().zip(other.iter()).all(|(a, b)| Arc::ptr_eq(a, b))
 }
 
-struct Hooked {
+struct HookedTool {
     tool: Arc<dyn Tool>,
     hooks: Hooks,
 }
 
-impl Tool for Hooked {
+impl Tool for HookedTool {
     fn spec(&self) -> &ToolSpec {
         self.tool.spec()
     }
@@ -124,7 +124,7 @@ impl Tool for Hooked {
     fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
         Box::pin(async move {
             let input = Value::Object(args.clone());
-            let mut happening = Happening {
+            let mut happening = HookEvent {
                 session: cx.session.to_string(),
                 tool: Some((self.spec().name.clone(), input)),
                 extra: json!({"tool_call_id": cx.call_id, "turn_id": cx.turn.0}),
@@ -150,7 +150,7 @@ impl Tool for Hooked {
                 extra.insert("result".to_owned(), result.into());
                 extra.insert("duration_ms".to_owned(), millis.into());
             }
-            self.hooks.tell("post_tool_call", happening);
+            self.hooks.notify("post_tool_call", happening);
             outcome
         })
     }

@@ -1,5 +1,5 @@
-//! Commands that are run for the home itself and not for the model: scripts, quick commands, commands in
-//! skills. They go through the same gate and sandbox as the commands of the agent, and nobody is asked.
+//! Commands of the home itself, not of the model: scripts, quick commands, inline commands of
+//! skills. They go through the same gate and sandbox as the agent's commands, without approvals.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -17,13 +17,13 @@ use hermes_exec::{Confinement, Environment, Exec, Exit, OutputSink, OutputStream
 use hermes_policy::{CommandRequest, Gate};
 use tokio_util::sync::CancellationToken;
 
-use super::commands::Commands;
+use super::commands::CommandEnvironment;
 use crate::failure::{Exit as Code, Failure};
 
-/// What is kept of each stream, in bytes.
+/// Maximum output kept per stream, in bytes.
 const KEPT: usize = 1024 * 1024;
 
-/// A command line that the home has a name for.
+/// A named command line of the home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
     pub command: String,
@@ -39,18 +39,18 @@ pub struct CommandOutput {
     pub errors: String,
 }
 
-/// Where such a command runs, and within which limits.
+/// The environment and limits of such a command.
 pub struct UnattendedCommand<'a> {
     pub gate: &'a Gate,
     pub ground: &'a dyn Environment,
     pub confinement: Confinement,
     pub cwd: PathBuf,
-    /// What it is called in records.
+    /// Its name in records.
     pub name: &'a str,
 }
 
 impl UnattendedCommand<'_> {
-    /// Runs `exec` if the gate admits `request`. What the command started ends with it.
+    /// Runs `exec` if the gate admits `request`. Child processes end with the command.
     pub async fn run(self, request: CommandRequest, exec: Exec) -> Result<CommandOutput, Failure> {
         let info = self.ground.info();
         let confined = if info.isolated {
@@ -73,7 +73,7 @@ impl UnattendedCommand<'_> {
             split: true,
             ..exec
         };
-        let mut streams = Streams::new();
+        let mut streams = CommandStreams::new();
         let finished = self.ground.exec(exec, &mut streams).await;
         let finished = finished.map_err(|error| Failure::failed(error.to_string()))?;
         Ok(streams.ran(finished.exit, timeout))
@@ -82,7 +82,7 @@ impl UnattendedCommand<'_> {
 
 /// A line that the configuration has a name for, in a directory.
 pub async fn run_line_in(
-    commands: &Commands,
+    commands: &CommandEnvironment,
     cwd: PathBuf,
     line: CommandLine,
 ) -> Result<CommandOutput, Failure> {
@@ -105,7 +105,7 @@ pub async fn run_line_in(
     run.run(request, exec).await
 }
 
-/// Nobody is there.
+/// No one can be asked.
 fn context(name: &str, cwd: PathBuf, cancel: CancellationToken) -> ToolContext {
     ToolContext {
         session: SessionId::from("scripts"),
@@ -122,12 +122,12 @@ fn context(name: &str, cwd: PathBuf, cancel: CancellationToken) -> ToolContext {
     }
 }
 
-struct Streams {
+struct CommandStreams {
     out: OutputCollector,
     err: OutputCollector,
 }
 
-impl Streams {
+impl CommandStreams {
     fn new() -> Self {
         Self {
             out: OutputCollector::new(KEPT),
@@ -161,7 +161,7 @@ impl Streams {
     }
 }
 
-impl OutputSink for Streams {
+impl OutputSink for CommandStreams {
     fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
         match stream {
             OutputStream::Out => self.out.feed(bytes),

@@ -1,4 +1,4 @@
-//! What a home of the original asks for and nothing here does: it is named, so that nobody relies on it.
+//! Reports settings of the original that have no effect here, so that no one relies on them.
 
 use hermes_config::Config;
 use hermes_config::fs::write_atomic;
@@ -6,10 +6,10 @@ use hermes_config::fs::write_atomic;
 use super::tool_hooks;
 use crate::context::{AppContext, Audience};
 
-/// Plugins that are named one by one.
+/// Maximum number of plugins listed by name.
 const NAMED: usize = 20;
 
-/// The directories below `plugins/` that hold a plugin in Python, also one level deeper.
+/// The directories below `plugins/` that contain a Python plugin, also one level deeper.
 pub fn plugins(cx: &AppContext) -> Vec<String> {
     let is_plugin = |dir: &std::path::Path| {
         ["plugin.yaml", "plugin.yml"]
@@ -44,7 +44,7 @@ pub fn plugins(cx: &AppContext) -> Vec<String> {
 }
 
 /// One line about the plugins, if there are any.
-pub fn about_plugins(cx: &AppContext) -> Option<String> {
+pub fn plugins_warning(cx: &AppContext) -> Option<String> {
     let names = plugins(cx);
     let shown = names.iter().take(NAMED).cloned().collect::<Vec<_>>();
     let more = match names.len().saturating_sub(NAMED) {
@@ -65,12 +65,12 @@ fn lines(cx: &AppContext, config: &Config) -> Vec<String> {
         )
     });
     let hooks = problems.into_iter().chain(waiting);
-    about_plugins(cx).into_iter().chain(hooks).collect()
+    plugins_warning(cx).into_iter().chain(hooks).collect()
 }
 
-/// Tells whoever reads stderr, and again only when something else is the case.
-pub fn tell_once(cx: &AppContext, config: &Config) {
-    // What a script was told, a person has not read.
+/// Warns on stderr, and again only when something has changed.
+pub fn warn_once(cx: &AppContext, config: &Config) {
+    // A warning printed for a script was not read by a person.
     let reader = match cx.process.audience() {
         Audience::Nobody => return,
         Audience::Person => "person",
@@ -89,7 +89,7 @@ pub fn tell_once(cx: &AppContext, config: &Config) {
         cx.process
             .remark("(shown once; hermes doctor shows it again)");
     }
-    // Where it cannot be kept, it is said again.
+    // If it cannot be recorded, the warning is repeated.
     if std::fs::create_dir_all(cx.home.cache_dir()).is_ok()
         && let Err(error) = write_atomic(&path, now.as_bytes(), 0o600)
     {

@@ -1,4 +1,4 @@
-//! Questions to the person in the line chat: one at a time, while the turn goes on beside them.
+//! Questions to the person in the line chat: one at a time, while the turn continues.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead as _, Write};
@@ -17,19 +17,19 @@ use tokio::sync::oneshot;
 use super::approve;
 use crate::output::{SafeStderr, harmless};
 
-/// How often a reader that waits for a key looks whether it is still wanted.
+/// How often a waiting reader checks whether it is still needed.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
 
-/// What a person can be asked.
-enum Asked {
+/// A question or an approval.
+enum TerminalQuestion {
     Question(Question),
     Approval(ApprovalRequest),
 }
 
-impl Asked {
+impl TerminalQuestion {
     fn id(&self) -> &str {
         match self {
             Self::Question(question) => &question.id,
@@ -39,22 +39,22 @@ impl Asked {
 }
 
 /// The question that is on the screen, and those that wait behind it.
-pub(super) struct Questions {
-    waiting: VecDeque<Asked>,
-    open: Option<Open>,
+pub(super) struct TerminalQuestions {
+    waiting: VecDeque<TerminalQuestion>,
+    open: Option<ShownQuestion>,
     /// After how long an approval is denied; `None`: it waits.
     limit: Option<Duration>,
 }
 
-struct Open {
+struct ShownQuestion {
     id: String,
     is_approval: bool,
-    /// Tells the reader that nobody wants to know any more.
+    /// Tells the reader that the answer is no longer needed.
     over: Arc<AtomicBool>,
     answer: oneshot::Receiver<Option<AgentCommand>>,
 }
 
-impl Questions {
+impl TerminalQuestions {
     pub(super) fn new(limit: Option<Duration>) -> Self {
         Self {
             waiting: VecDeque::new(),
@@ -63,14 +63,16 @@ impl Questions {
         }
     }
 
-    /// Takes note of an event.
+    /// Handles an event.
     pub(super) fn event(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::QuestionAsked { question } => {
-                self.waiting.push_back(Asked::Question(question.clone()));
+                self.waiting
+                    .push_back(TerminalQuestion::Question(question.clone()));
             }
             AgentEvent::ApprovalNeeded { request } => {
-                self.waiting.push_back(Asked::Approval(request.clone()));
+                self.waiting
+                    .push_back(TerminalQuestion::Approval(request.clone()));
             }
             AgentEvent::QuestionClosed { question } => self.close(question),
             AgentEvent::TurnFinished { .. } => {
@@ -88,7 +90,7 @@ impl Questions {
         if let Some(open) = self.open.as_ref().filter(|open| open.id == id)
             && !open.over.swap(true, Ordering::AcqRel)
         {
-            // What comes next does not go behind the question.
+            // Following output starts on a new line after the question.
             let why = match self.limit {
                 Some(limit) if open.is_approval => {
                     format!("\n  not answered within {} s: denied\n", limit.as_secs())
@@ -99,7 +101,7 @@ impl Questions {
         }
     }
 
-    /// The person stops the turn rather than answer.
+    /// The person interrupts the turn instead of answering.
     pub(super) fn interrupted(&mut self) {
         self.waiting.clear();
         if let Some(open) = &self.open {
@@ -117,7 +119,7 @@ impl Questions {
                 }
             }
             if let Some(open) = &mut self.open {
-                // A reader that is gone has no answer.
+                // A reader that has ended has no answer.
                 let answer = (&mut open.answer).await.ok().flatten();
                 self.open = None;
                 if let Some(command) = answer {
@@ -127,7 +129,7 @@ impl Questions {
         }
     }
 
-    /// Waits until nobody reads the terminal any more.
+    /// Waits until no reader uses the terminal.
     pub(super) async fn settled(&mut self) {
         self.waiting.clear();
         if let Some(open) = self.open.take() {
@@ -137,27 +139,27 @@ impl Questions {
     }
 }
 
-/// Puts it on the screen; a thread of its own reads the keys.
-fn open(asked: Asked, limit: Option<Duration>) -> Open {
+/// Shows the question; a separate thread reads the keys.
+fn open(asked: TerminalQuestion, limit: Option<Duration>) -> ShownQuestion {
     let over = Arc::new(AtomicBool::new(false));
     let (sender, answer) = oneshot::channel();
     let id = asked.id().to_owned();
-    let is_approval = matches!(asked, Asked::Approval(_));
-    let mut terminal = Terminal(Arc::clone(&over));
+    let is_approval = matches!(asked, TerminalQuestion::Approval(_));
+    let mut terminal = TerminalLines(Arc::clone(&over));
     std::thread::spawn(move || {
         let mut err = SafeStderr;
         let command = match asked {
-            Asked::Question(question) => ask(&question, &mut terminal, &mut err)
+            TerminalQuestion::Question(question) => ask(&question, &mut terminal, &mut err)
                 .ok()
                 .flatten()
                 .map(|answer| AgentCommand::Reply {
                     question: question.id,
                     answer,
                 }),
-            Asked::Approval(request) => {
+            TerminalQuestion::Approval(request) => {
                 forget_keys(&mut err);
                 if let Some(limit) = limit {
-                    // The bell, because it denies itself.
+                    // Rings the bell, because an unanswered request is denied.
                     let limit = limit.as_secs();
                     let _ = SafeStderr::own("\x07", 1);
                     let _ = write!(err, "\n  (denied in {limit} s without an answer)");
@@ -173,7 +175,7 @@ fn open(asked: Asked, limit: Option<Duration>) -> Open {
         // The chat may have ended meanwhile.
         let _ = sender.send(command);
     });
-    Open {
+    ShownQuestion {
         id,
         is_approval,
         over,
@@ -181,14 +183,14 @@ fn open(asked: Asked, limit: Option<Duration>) -> Open {
     }
 }
 
-/// Where answers are typed. `None`: there are no more, or nobody wants them.
-trait Lines {
+/// The source of typed answers. `None`: no more input, or no longer needed.
+trait LineSource {
     fn line(&mut self) -> Option<String>;
 }
 
-struct Terminal(Arc<AtomicBool>);
+struct TerminalLines(Arc<AtomicBool>);
 
-/// Keys that were pressed before the question came do not answer it, and are said not to.
+/// Keys pressed before the question do not answer it, which is reported.
 fn forget_keys(err: &mut dyn Write) {
     let stdin = io::stdin();
     let at_once = Timespec {
@@ -210,11 +212,11 @@ fn forget_keys(err: &mut dyn Write) {
             harmless(line.trim_end())
         );
     }
-    // Where stdin is no terminal, nobody types ahead.
+    // Without a terminal there is no type-ahead.
     let _ = tcflush(stdin, QueueSelector::IFlush);
 }
 
-impl Lines for Terminal {
+impl LineSource for TerminalLines {
     fn line(&mut self) -> Option<String> {
         let stdin = io::stdin();
         loop {
@@ -236,10 +238,10 @@ impl Lines for Terminal {
     }
 }
 
-/// Asks. `None`: it was withdrawn.
+/// Asks the question. `None`: withdrawn.
 fn ask(
     question: &Question,
-    lines: &mut dyn Lines,
+    lines: &mut dyn LineSource,
     out: &mut dyn Write,
 ) -> io::Result<Option<Answer>> {
     writeln!(
@@ -280,7 +282,7 @@ fn yes_or_no(line: &str, yes: Answer) -> Answer {
 fn choose(
     options: &[Choice],
     other: bool,
-    lines: &mut dyn Lines,
+    lines: &mut dyn LineSource,
     out: &mut dyn Write,
 ) -> io::Result<Option<Answer>> {
     list(options, out)?;
@@ -327,7 +329,7 @@ fn list(options: &[Choice], out: &mut dyn Write) -> io::Result<()> {
 
 fn fill(
     fields: &[Field],
-    lines: &mut dyn Lines,
+    lines: &mut dyn LineSource,
     out: &mut dyn Write,
 ) -> io::Result<Option<Answer>> {
     if fields.is_empty() {
@@ -404,7 +406,7 @@ fn readable(value: &Value, kind: &FieldKind) -> String {
     }
 }
 
-/// A text of a stranger: nothing in it drives the terminal or looks like our own lines.
+/// Untrusted text: it must not control the terminal or imitate our own lines.
 fn indented(text: &str) -> String {
     harmless(text).replace('\n', "\n    ")
 }

@@ -21,17 +21,17 @@ const AT_ONCE: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// What the person did at the prompt.
+/// Input at the prompt.
 pub(super) enum TypedLine {
     Text(String),
     Interrupted,
     End,
 }
 
-enum Typed {
+enum ReaderEvent {
     Line {
         text: String,
-        /// The next line is there already.
+        /// The next line is available already.
         more: bool,
     },
     End,
@@ -41,16 +41,16 @@ enum Typed {
 /// Reads lines off the async threads.
 pub(super) struct TypedLines {
     out: Output,
-    typed: mpsc::Receiver<Typed>,
-    shared: Arc<Shared>,
+    typed: mpsc::Receiver<ReaderEvent>,
+    shared: Arc<ReaderGate>,
     wake: PipeWriter,
     /// The prompt is the last thing on the screen.
     prompted: bool,
-    /// Lines that came at once and have not all been read.
+    /// Lines that arrived together and are not all read yet.
     burst: Vec<String>,
     /// A paste that waits for Enter.
     pasted: Vec<String>,
-    /// Lines that are taken one after another.
+    /// Complete lines that are returned one by one.
     ready: VecDeque<String>,
     /// Lines before this one that ended with a backslash.
     begun: String,
@@ -58,12 +58,12 @@ pub(super) struct TypedLines {
 
 /// Whether the reader may read: questions of a turn read the terminal themselves.
 #[derive(Default)]
-struct Shared {
+struct ReaderGate {
     may_read: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Shared {
+impl ReaderGate {
     fn lock(&self) -> MutexGuard<'_, bool> {
         self.may_read.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,8 +73,8 @@ impl TypedLines {
     pub(super) fn open(out: Output) -> Result<Self, Failure> {
         let (send, typed) = mpsc::channel(QUEUE);
         let (woken, wake) = io::pipe()?;
-        let shared = Arc::new(Shared::default());
-        let reader = Reader {
+        let shared = Arc::new(ReaderGate::default());
+        let reader = LineReader {
             shared: Arc::clone(&shared),
             woken,
             send,
@@ -96,10 +96,10 @@ impl TypedLines {
         })
     }
 
-    /// Something else is about to be written, or to be read: it begins on a line of its own.
+    /// Other output or input is about to start: it begins on a new line.
     pub(super) fn pause(&mut self) -> io::Result<()> {
         *self.shared.lock() = false;
-        // The reader looks at the flag; a pipe that is full wakes it just as well.
+        // The reader checks the flag; a full pipe wakes it as well.
         let _ = self.wake.write(&[0]);
         if std::mem::take(&mut self.prompted) {
             self.show("\n")?;
@@ -123,7 +123,7 @@ impl TypedLines {
         self.show(if self.begun.is_empty() { "> " } else { "  " })
     }
 
-    /// The next message. May be dropped and called again without losing one.
+    /// The next message. Cancel-safe.
     pub(super) async fn read(&mut self, interrupts: &mut Signal) -> Result<TypedLine, Failure> {
         loop {
             if let Some(text) = self.ready.pop_front() {
@@ -146,14 +146,14 @@ impl TypedLines {
                 }
             };
             match typed {
-                Some(Typed::Line { text, more }) => {
+                Some(ReaderEvent::Line { text, more }) => {
                     self.prompted = false;
                     if let Some(text) = self.line(text, more) {
                         return self.message(text);
                     }
                 }
-                Some(Typed::Failed(why)) => return Err(Failure::failed(why)),
-                Some(Typed::End) | None => {
+                Some(ReaderEvent::Failed(why)) => return Err(Failure::failed(why)),
+                Some(ReaderEvent::End) | None => {
                     let mut left = std::mem::take(&mut self.burst);
                     left.append(&mut self.pasted);
                     if left.is_empty() {
@@ -186,7 +186,7 @@ impl TypedLines {
         if burst.len() == 1 && self.pasted.is_empty() {
             return burst.pop().and_then(|text| self.continued(&text));
         }
-        // Commands are typed ahead, or come from a script; they are not pasted.
+        // Commands are typed ahead or come from a script, so they are not part of a paste.
         if burst.iter().any(|line| is_command(line)) && self.pasted.is_empty() {
             self.ready.extend(burst);
             return self.ready.pop_front();
@@ -199,7 +199,7 @@ impl TypedLines {
         None
     }
 
-    /// A backslash at the end goes on in the next line.
+    /// A backslash at the end continues on the next line.
     fn continued(&mut self, text: &str) -> Option<String> {
         if let Some(part) = text.strip_suffix('\\') {
             self.begun.push_str(part);
@@ -216,24 +216,24 @@ fn is_command(line: &str) -> bool {
     matches!(parse(line.trim()), Parsed::Command(..))
 }
 
-struct Reader {
-    shared: Arc<Shared>,
+struct LineReader {
+    shared: Arc<ReaderGate>,
     woken: PipeReader,
-    send: mpsc::Sender<Typed>,
+    send: mpsc::Sender<ReaderEvent>,
 }
 
-impl Reader {
+impl LineReader {
     fn run(mut self) {
         while let Some(typed) = self.next() {
-            let last = !matches!(typed, Typed::Line { .. });
+            let last = !matches!(typed, ReaderEvent::Line { .. });
             if self.send.blocking_send(typed).is_err() || last {
                 return;
             }
         }
     }
 
-    /// The next line; `None`: nobody wants it.
-    fn next(&mut self) -> Option<Typed> {
+    /// The next line; `None`: no longer needed.
+    fn next(&mut self) -> Option<ReaderEvent> {
         let stdin = io::stdin();
         loop {
             let mut may_read = self.shared.lock();
@@ -253,7 +253,7 @@ impl Reader {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
                 Err(error) => {
-                    return Some(Typed::Failed(format!(
+                    return Some(ReaderEvent::Failed(format!(
                         "the terminal cannot be read: {error}"
                     )));
                 }
@@ -262,7 +262,7 @@ impl Reader {
             let woken = !fds[1].revents().is_empty();
             if woken {
                 let mut bytes = [0; 64];
-                // What it says does not matter.
+                // The content does not matter.
                 let _ = self.woken.read(&mut bytes);
             }
             if typed && *self.shared.lock() {
@@ -272,17 +272,17 @@ impl Reader {
     }
 }
 
-fn read_line(stdin: &io::Stdin) -> Typed {
+fn read_line(stdin: &io::Stdin) -> ReaderEvent {
     let mut bytes = Vec::new();
     match stdin.lock().read_until(b'\n', &mut bytes) {
-        // The other side of the terminal is gone, or Ctrl+D was pressed.
-        Ok(0) | Err(_) => return Typed::End,
+        // The terminal was closed, or Ctrl+D was pressed.
+        Ok(0) | Err(_) => return ReaderEvent::End,
         Ok(_) => {}
     }
     let mut fds = [PollFd::new(stdin, PollFlags::IN)];
     let more = matches!(poll(&mut fds, Some(&AT_ONCE)), Ok(1..));
     let text = String::from_utf8_lossy(&bytes);
-    Typed::Line {
+    ReaderEvent::Line {
         text: text.trim_end_matches(['\n', '\r']).to_owned(),
         more,
     }

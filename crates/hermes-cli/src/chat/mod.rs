@@ -18,28 +18,28 @@ use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
 use crate::prompt;
 
-/// What the person asked for.
-pub(crate) struct Request {
+/// The request from the command line.
+pub(crate) struct ChatRequest {
     /// `None`: a conversation.
     prompt: Option<String>,
-    kind: Kind,
+    kind: ChatKind,
     turn: TurnArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ChatKind {
     /// `-z`: the session is closed afterwards and gets no title.
     Oneshot,
     /// `chat`: the session stays open.
     Chat,
 }
 
-impl Request {
+impl ChatRequest {
     pub(crate) fn from_cli(prompt: Option<String>, turn: TurnArgs) -> Self {
         let kind = if prompt.is_some() {
-            Kind::Oneshot
+            ChatKind::Oneshot
         } else {
-            Kind::Chat
+            ChatKind::Chat
         };
         Self { prompt, kind, turn }
     }
@@ -47,7 +47,7 @@ impl Request {
     pub(crate) fn from_chat(args: ChatArgs) -> Self {
         Self {
             prompt: args.query,
-            kind: Kind::Chat,
+            kind: ChatKind::Chat,
             turn: args.turn,
         }
     }
@@ -57,7 +57,7 @@ impl Request {
         &mut self.turn
     }
 
-    /// The flags of a conversation that a person is about to hold at this terminal.
+    /// The flags of an interactive conversation at this terminal.
     pub(crate) fn at_terminal(&self, cx: &Context) -> Option<&TurnArgs> {
         let asked = cx.out.stdin_tty && cx.out.stdout_tty && !cx.no_input;
         let conversation = self.prompt.is_none() && self.turn.format() == OutputFormat::Text;
@@ -65,14 +65,14 @@ impl Request {
     }
 }
 
-/// Runs what was asked for.
-pub(crate) fn run(mut request: Request, cx: &Context) -> Outcome {
+/// Runs the request.
+pub(crate) fn run(mut request: ChatRequest, cx: &Context) -> Outcome {
     // `echo question | hermes` asks once.
     if request.prompt.is_none() && !cx.out.stdin_tty {
-        // Without a model there is something more important to say than that nothing was asked.
+        // A missing model is more important than a missing question.
         crate::wiring::require_model(&(&request.turn).into(), cx)?;
         request.prompt = Some("-".to_owned());
-        request.kind = Kind::Oneshot;
+        request.kind = ChatKind::Oneshot;
     }
     match request.prompt.as_deref() {
         Some("-") => {
@@ -120,25 +120,25 @@ impl WindowConflict for TerminalConflict {
     }
 
     fn still_busy(&self) -> Outcome {
-        prompt::say("a turn is running there: wait until it ends, or stop it there")
+        prompt::print_line("a turn is running there: wait until it ends, or stop it there")
     }
 }
 
-/// Whether this terminal can show the full interface, and nobody asked for plain lines.
+/// Whether this terminal supports the full interface, and plain lines were not requested.
 fn draws(cx: &Context) -> bool {
     cx.out.stdin_tty && cx.out.stdout_tty && !cx.out.plain
 }
 
-fn ask(request: &Request, cx: &Context, text: &str, context: Option<String>) -> Outcome {
+fn ask(request: &ChatRequest, cx: &Context, text: &str, context: Option<String>) -> Outcome {
     if text.trim().is_empty() {
-        // That the session is not there is the more important news.
+        // A missing session is the more important error.
         crate::wiring::require_session(&(&request.turn).into(), cx)?;
         return Err(Failure::usage(
             "the prompt is empty: hermes -z \"your question\"",
         ));
     }
-    let closes = request.kind == Kind::Oneshot;
-    let question = oneshot::Question {
+    let closes = request.kind == ChatKind::Oneshot;
+    let question = oneshot::OneshotQuestion {
         text: text.to_owned(),
         context,
         closes,

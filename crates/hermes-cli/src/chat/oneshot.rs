@@ -16,15 +16,15 @@ use crate::exit::{self, Exit, Failure, Outcome};
 use crate::footprint;
 use crate::wiring::{ConversationMode, OpenRequest, OpenSession};
 
-pub(super) struct Question {
+pub(super) struct OneshotQuestion {
     pub(super) text: String,
-    /// What was piped in.
+    /// Text from standard input.
     pub(super) context: Option<String>,
     /// The session is over afterwards.
     pub(super) closes: bool,
 }
 
-pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Outcome {
+pub(super) async fn run(args: &TurnArgs, cx: &Context, question: OneshotQuestion) -> Outcome {
     let mode = if question.closes {
         ConversationMode::Oneshot
     } else {
@@ -64,12 +64,12 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
         context: question.context,
         ..UserInput::default()
     };
-    // Listening before the turn begins: no signal finds it without anybody who ends it well.
+    // Registered before the turn starts, so that no signal is missed.
     let signals = Signals::new()?;
     footprint::give_back();
     chat.send(AgentCommand::Submit(input)).await?;
     let (summary, terminated) = follow(&chat, &mut events, &mut renderer, signals, cx).await?;
-    // Whatever cannot be written, the session is ended and closed first.
+    // Even if output fails, the session is ended and closed first.
     let written = report(args, &renderer, &summary, &chat);
     if question.closes {
         let at = chat.clock.epoch_seconds();
@@ -78,7 +78,7 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
             at,
         };
         let ended = chat.update(end).await;
-        // That nothing can be recorded was said already.
+        // The storage failure was reported already.
         if !matches!(summary.exit, TurnExit::StoreFailed { .. }) {
             ended?;
         }
@@ -93,7 +93,7 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
         Exit::Interrupted if terminated => Exit::Terminated,
         exit => exit,
     };
-    // That the turn failed was said already.
+    // The failure of the turn was reported already.
     let message = written
         .err()
         .map_or_else(String::new, |failure| failure.message);
@@ -127,8 +127,8 @@ impl Signals {
     }
 }
 
-/// Shows a turn until it ends. Ctrl+C and SIGTERM interrupt it; a second Ctrl+C leaves at once.
-/// Also says whether SIGTERM did it.
+/// Shows a turn until it ends. Ctrl+C and SIGTERM interrupt it; a second Ctrl+C exits immediately.
+/// Also returns whether SIGTERM was the cause.
 async fn follow(
     chat: &OpenSession,
     events: &mut EventReceiver,

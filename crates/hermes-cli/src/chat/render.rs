@@ -20,15 +20,15 @@ const SCHEMA: u32 = 1;
 /// Shows the events of one turn after another.
 pub(super) struct Renderer {
     out: Output,
-    style: Style,
+    style: RenderStyle,
     session: SessionId,
     route: Option<Route>,
     /// Text of the current step that is on the screen and not yet ended by a newline.
     open_line: bool,
     streamed: bool,
-    /// What is on the open line is reasoning, not the answer.
+    /// The open line contains reasoning, not the answer.
     thinking: bool,
-    /// Reasoning that is shown in one piece, where nothing is shown as it comes.
+    /// Collected reasoning, shown as a whole if nothing is streamed.
     thoughts: String,
     verbose: bool,
     /// The progress of every running call that is on the screen.
@@ -36,7 +36,7 @@ pub(super) struct Renderer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Style {
+enum RenderStyle {
     /// Text appears as it is written; for a person at a terminal.
     Live,
     /// The same for a program: the text as it is.
@@ -48,7 +48,7 @@ enum Style {
 }
 
 impl Renderer {
-    /// `streams`: text is shown as it comes also where no terminal is.
+    /// `streams`: text is streamed even without a terminal.
     pub(super) fn new(
         out: Output,
         format: OutputFormat,
@@ -56,11 +56,11 @@ impl Renderer {
         session: SessionId,
     ) -> Self {
         let style = match format {
-            OutputFormat::Text if out.stdout_tty => Style::Live,
-            OutputFormat::Text if streams && !out.quiet => Style::Piped,
-            OutputFormat::Text => Style::Final,
-            OutputFormat::Json => Style::Json,
-            OutputFormat::StreamJson => Style::StreamJson,
+            OutputFormat::Text if out.stdout_tty => RenderStyle::Live,
+            OutputFormat::Text if streams && !out.quiet => RenderStyle::Piped,
+            OutputFormat::Text => RenderStyle::Final,
+            OutputFormat::Json => RenderStyle::Json,
+            OutputFormat::StreamJson => RenderStyle::StreamJson,
         };
         Self {
             out,
@@ -76,16 +76,16 @@ impl Renderer {
         }
     }
 
-    /// For the line REPL, which shows text as it comes even where stdout is no terminal.
+    /// For the line REPL, which streams text even without a terminal.
     pub(super) fn live(out: Output, verbose: bool, session: SessionId) -> Self {
         Self {
-            style: Style::Live,
+            style: RenderStyle::Live,
             ..Self::new(out, OutputFormat::Text, (verbose, true), session)
         }
     }
 
     fn streams(&self) -> bool {
-        matches!(self.style, Style::Live | Style::Piped)
+        matches!(self.style, RenderStyle::Live | RenderStyle::Piped)
     }
 
     /// The route of the turn, once it has started.
@@ -100,20 +100,25 @@ impl Renderer {
             }
             _ => {}
         }
-        if self.verbose && matches!(self.style, Style::Final | Style::Piped | Style::Json) {
+        if self.verbose
+            && matches!(
+                self.style,
+                RenderStyle::Final | RenderStyle::Piped | RenderStyle::Json
+            )
+        {
             self.gather_thoughts(&event.event);
         }
         match self.style {
-            Style::StreamJson => self.stream_json(event),
-            Style::Json => {
+            RenderStyle::StreamJson => self.stream_json(event),
+            RenderStyle::Json => {
                 self.remark(&event.event);
                 Ok(())
             }
-            Style::Live | Style::Piped | Style::Final => self.text(&event.event),
+            RenderStyle::Live | RenderStyle::Piped | RenderStyle::Final => self.text(&event.event),
         }
     }
 
-    /// Reasoning goes to stderr before whatever it led to.
+    /// Reasoning goes to stderr before its result.
     fn gather_thoughts(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::ReasoningDelta { text } => self.thoughts.push_str(text),
@@ -136,7 +141,7 @@ impl Renderer {
                 if self.thinking {
                     self.end_line()?;
                 }
-                if self.style == Style::Live {
+                if self.style == RenderStyle::Live {
                     self.out.piece(&harmless(text))?;
                 } else {
                     self.out.piece(text)?;
@@ -144,7 +149,9 @@ impl Renderer {
                 self.streamed = true;
                 self.open_line = !text.ends_with('\n');
             }
-            AgentEvent::ReasoningDelta { text } if self.style == Style::Live && self.verbose => {
+            AgentEvent::ReasoningDelta { text }
+                if self.style == RenderStyle::Live && self.verbose =>
+            {
                 if !self.thinking {
                     self.end_line()?;
                 }
@@ -165,10 +172,10 @@ impl Renderer {
         Ok(())
     }
 
-    /// Programs send the end of their output again and again: only what is new is shown.
+    /// Programs send the end of their output repeatedly: only the new part is shown.
     fn progress_of(&mut self, call: &str, text: &str) {
         let before = self.told.insert(call.to_owned(), text.to_owned());
-        let new = news(before.as_deref().unwrap_or_default(), text);
+        let new = unseen_text(before.as_deref().unwrap_or_default(), text);
         for line in new.lines().filter(|line| !line.is_empty()) {
             self.progress(&format!("  | {}", harmless(line)));
         }
@@ -184,7 +191,7 @@ impl Renderer {
         if !shown && worth_printing && !summary.text.is_empty() {
             let text = summary.text.trim_end_matches('\n');
             // Programs get the text as it is.
-            if self.style == Style::Live {
+            if self.style == RenderStyle::Live {
                 self.out.line(harmless(text))?;
             } else {
                 self.out.answer_line(text)?;
@@ -205,7 +212,7 @@ impl Renderer {
         Ok(())
     }
 
-    /// What a person wants to know beside the text, on stderr.
+    /// Information for a person besides the text, on stderr.
     fn remark(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::ToolStarted {
@@ -305,7 +312,7 @@ impl Renderer {
 
     /// The one object of `--output-format json`.
     pub(super) fn result(&self, summary: &TurnSummary) -> io::Result<()> {
-        if self.style != Style::Json {
+        if self.style != RenderStyle::Json {
             return Ok(());
         }
         if let Some(why) = explain(&summary.exit, self.route.as_ref()) {
@@ -316,7 +323,7 @@ impl Renderer {
         self.out.json(&line)
     }
 
-    /// A result says who answered: a fallback may have.
+    /// A result names the model, which may be a fallback.
     fn name_model(&self, line: &mut Value) {
         if let Some(route) = &self.route {
             line["model"] = json!(route.model);
@@ -384,8 +391,8 @@ fn result_line(summary: &TurnSummary, session: &SessionId) -> Value {
     })
 }
 
-/// What `text` says that `before` did not: both are the end of the same growing output.
-fn news<'a>(before: &str, text: &'a str) -> &'a str {
+/// The part of `text` that is not in `before`: both are the end of the same growing output.
+fn unseen_text<'a>(before: &str, text: &'a str) -> &'a str {
     let known = before
         .char_indices()
         .map(|(at, _)| &before[at..])
@@ -395,14 +402,14 @@ fn news<'a>(before: &str, text: &'a str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
-    use super::news;
+    use super::unseen_text;
 
     #[test]
     fn progress_shows_what_is_new() {
-        assert_eq!(news("", "step 1"), "step 1");
-        assert_eq!(news("step 1", "step 1\nstep 2"), "\nstep 2");
-        assert_eq!(news("step 1\nstep 2", "ep 2\nstep 3"), "\nstep 3");
-        assert_eq!(news("50 %", "done"), "done");
-        assert_eq!(news("é 1", "é 1"), "");
+        assert_eq!(unseen_text("", "step 1"), "step 1");
+        assert_eq!(unseen_text("step 1", "step 1\nstep 2"), "\nstep 2");
+        assert_eq!(unseen_text("step 1\nstep 2", "ep 2\nstep 3"), "\nstep 3");
+        assert_eq!(unseen_text("50 %", "done"), "done");
+        assert_eq!(unseen_text("é 1", "é 1"), "");
     }
 }

@@ -3,7 +3,7 @@
 use hermes_agent::events::EventReceiver;
 use hermes_app::conversation::{Conversation, Surface};
 use hermes_app::conversation::{images, replay};
-use hermes_app::front::Follows;
+use hermes_app::front::CommandFollowUp;
 use hermes_app::slash_commands;
 use hermes_core::event::{AgentCommand, AgentEvent, SequencedEvent, TurnExit};
 use hermes_core::front_end::{DisplaySetting, Effect, ShownText, TextKind, TranscriptEntry};
@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::TerminalConflict;
-use super::ask::Questions;
+use super::ask::TerminalQuestions;
 use super::lines::{TypedLine, TypedLines};
 use super::render::Renderer;
 use crate::args::TurnArgs;
@@ -26,18 +26,18 @@ struct Repl<'a> {
     cx: &'a Context,
     conversation: Conversation,
     events: EventReceiver,
-    /// What work in the background shows.
+    /// Output of background work.
     later: mpsc::Receiver<Effect>,
     renderer: Renderer,
     interrupts: Signal,
-    questions: Questions,
-    /// Words that were not sent: Enter on an empty line sends them.
+    questions: TerminalQuestions,
+    /// Unsent text: Enter on an empty line sends it.
     draft: Option<String>,
 }
 
 /// What to do after a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum AfterLine {
     Prompt,
     Leave,
 }
@@ -64,7 +64,7 @@ pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
         later,
         renderer,
         interrupts: signal(SignalKind::interrupt())?,
-        questions: Questions::new(limit),
+        questions: TerminalQuestions::new(limit),
         draft: None,
     };
     if repl.conversation.chat.used {
@@ -95,7 +95,7 @@ pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
 }
 
 impl Repl<'_> {
-    /// Says which session is resumed, and shows its last exchange.
+    /// Names the resumed session and shows its last exchange.
     async fn say_where_we_are(&self) -> Outcome {
         let chat = &self.conversation.chat;
         let name = match &self.conversation.title {
@@ -116,7 +116,7 @@ impl Repl<'_> {
         Ok(())
     }
 
-    /// Reads and obeys lines until the person leaves.
+    /// Reads and executes lines until the person quits.
     async fn converse(&mut self, lines: &mut TypedLines) -> Outcome {
         let mut leaving = false;
         loop {
@@ -137,7 +137,7 @@ impl Repl<'_> {
             match line {
                 TypedLine::Text(text) => {
                     leaving = false;
-                    if self.line(&text).await? == Next::Leave {
+                    if self.line(&text).await? == AfterLine::Leave {
                         return Ok(());
                     }
                 }
@@ -151,8 +151,8 @@ impl Repl<'_> {
         }
     }
 
-    /// Something happens while the person writes: a background process has news, or subagents
-    /// report. A turn that begins by itself is shown to its end.
+    /// Events while the person is typing: a background process or subagents report. A turn that
+    /// starts by itself is shown to its end.
     async fn unasked(&mut self, event: Option<SequencedEvent>) -> Outcome {
         let Some(event) = event else {
             return Err(ended());
@@ -161,7 +161,7 @@ impl Repl<'_> {
         if matches!(event.event, AgentEvent::TurnStarted { .. }) {
             let why = "background work has reported; continuing with it";
             self.cx.out.remark(self.cx.out.dim(why));
-            self.follow(Follows::Turn).await?;
+            self.follow(CommandFollowUp::Turn).await?;
         }
         Ok(())
     }
@@ -173,11 +173,11 @@ impl Repl<'_> {
         Ok(())
     }
 
-    async fn line(&mut self, text: &str) -> Result<Next, Failure> {
+    async fn line(&mut self, text: &str) -> Result<AfterLine, Failure> {
         let kept = self.draft.take_if(|_| text.trim().is_empty());
         let text = kept.as_deref().unwrap_or(text);
         if text.trim().is_empty() {
-            return Ok(Next::Prompt);
+            return Ok(AfterLine::Prompt);
         }
         let done = {
             let work = async {
@@ -186,7 +186,7 @@ impl Repl<'_> {
                     None => self.conversation.ask(text.trim_end()).await,
                 }
             };
-            // What the session says meanwhile; a session that is left for another ends here.
+            // Events of the session meanwhile; a session that is replaced ends here.
             let events = &mut self.events;
             let mut said = Vec::new();
             let mut over = false;
@@ -214,7 +214,7 @@ impl Repl<'_> {
             Ok(told) => told,
             Err(failure) => {
                 self.cx.out.error(failure.message);
-                return Ok(Next::Prompt);
+                return Ok(AfterLine::Prompt);
             }
         };
         let leaves = told.effects.contains(&Effect::Leave);
@@ -222,20 +222,20 @@ impl Repl<'_> {
             self.show(effect)?;
         }
         if leaves {
-            return Ok(Next::Leave);
+            return Ok(AfterLine::Leave);
         }
-        if told.then != Follows::Nothing {
+        if told.then != CommandFollowUp::Nothing {
             self.follow(told.then).await?;
         }
-        if told.then == Follows::Turn {
+        if told.then == CommandFollowUp::Turn {
             self.draft = None;
         }
-        if told.then == Follows::Turn
+        if told.then == CommandFollowUp::Turn
             && let Some(effect) = self.conversation.settle_title().await
         {
             self.show(effect)?;
         }
-        Ok(Next::Prompt)
+        Ok(AfterLine::Prompt)
     }
 
     fn take_opened(&mut self) {
@@ -280,17 +280,16 @@ impl Repl<'_> {
                 self.draft = Some(text);
             }
             Effect::Show(DisplaySetting::Verbose(_)) => self.restart_renderer(),
-            // What a line chat has no place for.
+            // Effects that a line chat does not support.
             _ => {}
         }
         Ok(())
     }
 
-    /// Shows events until what was begun has ended. Ctrl+C interrupts the turn, a second one
-    /// leaves.
-    async fn follow(&mut self, then: Follows) -> Outcome {
+    /// Shows events until the turn has ended. Ctrl+C interrupts it, a second one quits.
+    async fn follow(&mut self, then: CommandFollowUp) -> Outcome {
         let ends = |event: &AgentEvent| match then {
-            Follows::Turn => matches!(event, AgentEvent::TurnFinished { .. }),
+            CommandFollowUp::Turn => matches!(event, AgentEvent::TurnFinished { .. }),
             _ => matches!(
                 event,
                 AgentEvent::Compacted { .. }
@@ -326,7 +325,7 @@ impl Repl<'_> {
                 self.footer(summary);
             }
             if ends(&event.event) {
-                // The line editor has the terminal for itself again.
+                // The line editor owns the terminal again.
                 self.questions.settled().await;
                 return Ok(());
             }

@@ -12,10 +12,10 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use self::program::Editor;
+use self::program::EditorHost;
 use super::{Context, setup};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::Hold;
+use crate::output::StderrHold;
 use crate::wiring;
 
 /// What threads that wait for an editor may take when everything else has ended.
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &AcpArgs, cx: &Context) -> Outcome {
     }
     crate::logging::start(cx);
     // Nothing but answers goes to stdout; what would be said on stderr is told in the editor.
-    let hold = Hold::new();
+    let hold = StderrHold::new();
     let runtime = wiring::runtime()?;
     let served = runtime.block_on(serve(cx));
     // A thread may still be waiting for a line that never comes.
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &AcpArgs, cx: &Context) -> Outcome {
 
 async fn serve(cx: &Context) -> Outcome {
     let stop = CancellationToken::new();
-    let editor = Arc::new(Editor::new(cx.clone()));
+    let editor = Arc::new(EditorHost::new(cx.clone()));
     let served = hermes_acp::serve(
         Arc::clone(&editor) as Arc<dyn hermes_app::host::ConversationHost>,
         ("hermes", env!("CARGO_PKG_VERSION")),

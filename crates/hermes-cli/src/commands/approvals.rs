@@ -324,14 +324,14 @@ fn revoke(cx: &Context, wanted: &str, as_json: bool) -> Outcome {
 
 /// What would happen to a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum PredictedDecision {
     Runs,
     Asks,
     Judged,
     Refused,
 }
 
-impl Fate {
+impl PredictedDecision {
     fn words(self) -> &'static str {
         match self {
             Self::Runs => "runs",
@@ -351,7 +351,7 @@ impl Fate {
     }
 }
 
-struct Trial<'a> {
+struct CommandTrial<'a> {
     gate: &'a Gate,
     request: CommandRequest,
     assessment: Assessment,
@@ -359,7 +359,7 @@ struct Trial<'a> {
     allowed: Option<String>,
 }
 
-impl<'a> Trial<'a> {
+impl<'a> CommandTrial<'a> {
     fn new(gate: &'a Gate, command: &str, confinement: Confinement) -> Result<Self, Failure> {
         let here = std::env::current_dir()?;
         let request = CommandRequest::terminal(command, &here).confined(confinement);
@@ -373,14 +373,14 @@ impl<'a> Trial<'a> {
         })
     }
 
-    fn settled(&self) -> Option<Fate> {
+    fn settled(&self) -> Option<PredictedDecision> {
         if self.assessment.class == CommandClass::Forbidden || self.denied.is_some() {
-            return Some(Fate::Refused);
+            return Some(PredictedDecision::Refused);
         }
-        (self.assessment.class < CommandClass::Ask).then_some(Fate::Runs)
+        (self.assessment.class < CommandClass::Ask).then_some(PredictedDecision::Runs)
     }
 
-    fn with_mode(&self, mode: ApprovalMode) -> Fate {
+    fn with_mode(&self, mode: ApprovalMode) -> PredictedDecision {
         let personal = self
             .assessment
             .findings
@@ -388,15 +388,15 @@ impl<'a> Trial<'a> {
             .any(|finding| finding.category.needs_person());
         match (self.settled(), mode) {
             (Some(fate), _) => fate,
-            (None, ApprovalMode::Off) => Fate::Runs,
-            (None, _) if self.allowed.is_some() => Fate::Runs,
-            (None, ApprovalMode::Smart) if !personal => Fate::Judged,
-            (None, _) => Fate::Asks,
+            (None, ApprovalMode::Off) => PredictedDecision::Runs,
+            (None, _) if self.allowed.is_some() => PredictedDecision::Runs,
+            (None, ApprovalMode::Smart) if !personal => PredictedDecision::Judged,
+            (None, _) => PredictedDecision::Asks,
         }
     }
 
     /// When nobody is there.
-    fn headless(&self) -> Fate {
+    fn headless(&self) -> PredictedDecision {
         let alone = self
             .gate
             .allowed_by(&self.request, &self.assessment, false)
@@ -404,14 +404,16 @@ impl<'a> Trial<'a> {
         let harmless = self.assessment.firm().next().is_none();
         match (self.settled(), self.gate.config().unattended) {
             (Some(fate), _) => fate,
-            (None, _) if alone || self.gate.config().mode == ApprovalMode::Off => Fate::Runs,
-            (None, UnattendedMode::Allow) => Fate::Runs,
-            (None, UnattendedMode::AllowWorkspace) if harmless => Fate::Runs,
+            (None, _) if alone || self.gate.config().mode == ApprovalMode::Off => {
+                PredictedDecision::Runs
+            }
+            (None, UnattendedMode::Allow) => PredictedDecision::Runs,
+            (None, UnattendedMode::AllowWorkspace) if harmless => PredictedDecision::Runs,
             (None, UnattendedMode::Smart) => match self.with_mode(ApprovalMode::Smart) {
-                Fate::Judged => Fate::Judged,
-                _ => Fate::Refused,
+                PredictedDecision::Judged => PredictedDecision::Judged,
+                _ => PredictedDecision::Refused,
             },
-            (None, _) => Fate::Refused,
+            (None, _) => PredictedDecision::Refused,
         }
     }
 }
@@ -423,7 +425,7 @@ fn test(cx: &Context, command: &str, no_sandbox: bool, as_json: bool) -> Outcome
     } else {
         Confinement::Sandboxed
     };
-    let trial = Trial::new(&gate, command, confinement)?;
+    let trial = CommandTrial::new(&gate, command, confinement)?;
     let modes = [
         ("manual", trial.with_mode(ApprovalMode::Manual)),
         ("smart", trial.with_mode(ApprovalMode::Smart)),
@@ -451,13 +453,18 @@ fn test(cx: &Context, command: &str, no_sandbox: bool, as_json: bool) -> Outcome
         report(cx, &trial, no_sandbox, &modes)?;
     }
     match now {
-        Fate::Runs => Ok(()),
-        Fate::Asks | Fate::Judged => Err(Failure::silent(Exit::Failed)),
-        Fate::Refused => Err(Failure::silent(Exit::Refused)),
+        PredictedDecision::Runs => Ok(()),
+        PredictedDecision::Asks | PredictedDecision::Judged => Err(Failure::silent(Exit::Failed)),
+        PredictedDecision::Refused => Err(Failure::silent(Exit::Refused)),
     }
 }
 
-fn report(cx: &Context, trial: &Trial<'_>, no_sandbox: bool, modes: &[(&str, Fate)]) -> Outcome {
+fn report(
+    cx: &Context,
+    trial: &CommandTrial<'_>,
+    no_sandbox: bool,
+    modes: &[(&str, PredictedDecision)],
+) -> Outcome {
     let place = if no_sandbox {
         "without a sandbox"
     } else {
@@ -477,7 +484,7 @@ fn report(cx: &Context, trial: &Trial<'_>, no_sandbox: bool, modes: &[(&str, Fat
         cx.out
             .foreign_line(&format!("denied by   {pattern} (approvals.deny)"))?;
     }
-    let refused = trial.settled() == Some(Fate::Refused);
+    let refused = trial.settled() == Some(PredictedDecision::Refused);
     match (&trial.allowed, &trial.assessment.rule) {
         (Some(rule), _) if refused => cx.out.foreign_line(&format!(
             "rule        {rule} (changes nothing: it is refused)"

@@ -20,7 +20,7 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
 
-pub(crate) use add::{Verdict, verify};
+pub(crate) use add::{KeyCheck, verify};
 
 #[derive(Debug, Args)]
 pub(crate) struct AuthArgs {
@@ -66,8 +66,8 @@ enum AuthCommand {
 struct AddArgs {
     provider: String,
     /// Type of credential
-    #[arg(long = "type", value_enum, default_value_t = Kind::ApiKey)]
-    kind: Kind,
+    #[arg(long = "type", value_enum, default_value_t = CredentialKind::ApiKey)]
+    kind: CredentialKind,
     /// A name for the key
     #[arg(long)]
     label: Option<String>,
@@ -80,7 +80,7 @@ struct AddArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum CredentialKind {
     #[value(alias = "api_key")]
     ApiKey,
     /// A login in the browser
@@ -104,7 +104,7 @@ pub(crate) fn run(args: AuthArgs, cx: &Context) -> Outcome {
 }
 
 /// Everything the commands look at.
-struct Desk<'a> {
+struct AuthContext<'a> {
     cx: &'a Context,
     router: Arc<Router>,
     store: AuthStore,
@@ -112,13 +112,13 @@ struct Desk<'a> {
 }
 
 /// One key, wherever it is kept.
-struct Row {
+struct CredentialRow {
     entry: KeyEntry,
     /// It is in the environment and auth.json knows nothing of it.
     only_env: bool,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> AuthContext<'a> {
     fn open(cx: &'a Context) -> Result<Self, Failure> {
         let config = Arc::new(cx.config()?);
         Ok(Self {
@@ -144,13 +144,13 @@ impl<'a> Desk<'a> {
     }
 
     /// All keys of a provider, in the order they are listed and numbered.
-    fn rows(&self, pool: &str) -> Result<Vec<Row>, Failure> {
+    fn rows(&self, pool: &str) -> Result<Vec<CredentialRow>, Failure> {
         let listed = self
             .store
             .entries(pool)
             .map_err(|error| store_failure(&error))?;
         let suppressed = self.store.suppressed(pool);
-        let mut rows: Vec<Row> = listed
+        let mut rows: Vec<CredentialRow> = listed
             .entries
             .into_iter()
             // An entry that only remembers a variable says nothing once the variable is gone.
@@ -160,7 +160,7 @@ impl<'a> Desk<'a> {
                 }
                 _ => true,
             })
-            .map(|entry| Row {
+            .map(|entry| CredentialRow {
                 entry,
                 only_env: false,
             })
@@ -176,7 +176,7 @@ impl<'a> Desk<'a> {
             if known || !usable || suppressed.contains(&source) {
                 continue;
             }
-            rows.push(Row {
+            rows.push(CredentialRow {
                 entry: KeyEntry {
                     id: String::new(),
                     label: (*name).to_owned(),
@@ -205,7 +205,11 @@ fn store_failure(error: &AuthStoreError) -> Failure {
 }
 
 /// The row that a number, an id or a label means.
-fn find<'r>(rows: &'r [Row], target: &str, pool: &str) -> Result<&'r Row, Failure> {
+fn find<'r>(
+    rows: &'r [CredentialRow],
+    target: &str,
+    pool: &str,
+) -> Result<&'r CredentialRow, Failure> {
     let target = target.trim().trim_start_matches('#');
     if let Some(row) = rows
         .iter()
@@ -213,7 +217,7 @@ fn find<'r>(rows: &'r [Row], target: &str, pool: &str) -> Result<&'r Row, Failur
     {
         return Ok(row);
     }
-    let labelled: Vec<&Row> = rows
+    let labelled: Vec<&CredentialRow> = rows
         .iter()
         .filter(|row| row.entry.label.eq_ignore_ascii_case(target) || row.entry.source == target)
         .collect();
@@ -235,7 +239,7 @@ fn find<'r>(rows: &'r [Row], target: &str, pool: &str) -> Result<&'r Row, Failur
 }
 
 fn remove(provider: &str, target: &str, cx: &Context) -> Outcome {
-    let desk = Desk::open(cx)?;
+    let desk = AuthContext::open(cx)?;
     let (pool, _) = desk.pool_of(provider)?;
     let rows = desk.rows(&pool)?;
     let row = find(&rows, target, &pool)?;
@@ -269,7 +273,7 @@ fn remove(provider: &str, target: &str, cx: &Context) -> Outcome {
 }
 
 /// Takes a variable out of .env, and remembers that it is not wanted wherever else it is set.
-fn take_away_variable(desk: &Desk<'_>, pool: &str, name: &str) -> Outcome {
+fn take_away_variable(desk: &AuthContext<'_>, pool: &str, name: &str) -> Outcome {
     let cx = desk.cx;
     let held_by = cx.env.credential(name).map(|(_, source)| source);
     let cleared = writer::unset(&cx.home.env_path(), name)
@@ -289,7 +293,7 @@ fn take_away_variable(desk: &Desk<'_>, pool: &str, name: &str) -> Outcome {
 }
 
 fn reset(provider: &str, cx: &Context) -> Outcome {
-    let desk = Desk::open(cx)?;
+    let desk = AuthContext::open(cx)?;
     let (pool, _) = desk.pool_of(provider)?;
     let count = desk
         .store
@@ -302,7 +306,7 @@ fn reset(provider: &str, cx: &Context) -> Outcome {
 }
 
 fn logout(provider: Option<&str>, cx: &Context) -> Outcome {
-    let desk = Desk::open(cx)?;
+    let desk = AuthContext::open(cx)?;
     let active = desk
         .store
         .active_provider()

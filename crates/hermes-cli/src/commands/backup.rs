@@ -21,7 +21,7 @@ use zip::{CompressionMethod, ZipWriter};
 use super::sessions::size;
 use super::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
-use choose::Found;
+use choose::BackupFiles;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BackupArgs {
@@ -40,7 +40,7 @@ pub(crate) struct BackupArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct BackupReport {
     path: PathBuf,
     files: usize,
     bytes: u64,
@@ -145,7 +145,7 @@ fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::failed(format!("cannot write {}: {error}", path.display()))
 }
 
-fn whole(root: &Path, path: &Path, cx: &Context) -> Result<Report, Failure> {
+fn whole(root: &Path, path: &Path, cx: &Context) -> Result<BackupReport, Failure> {
     let dir = path.parent().unwrap_or(Path::new("/"));
     std::fs::create_dir_all(dir).map_err(|error| unwritable(dir, &error))?;
     let found = choose::all(root);
@@ -154,13 +154,13 @@ fn whole(root: &Path, path: &Path, cx: &Context) -> Result<Report, Failure> {
         .prefix(".hermes-backup-")
         .tempfile_in(dir)
         .map_err(|error| unwritable(dir, &error))?;
-    let mut writer = Writer {
+    let mut writer = BackupWriter {
         zip: ZipWriter::new(ArchiveFile {
             file: file.as_file_mut(),
             failed: false,
         }),
         dir,
-        report: Report {
+        report: BackupReport {
             path: path.to_owned(),
             files: 0,
             bytes: 0,
@@ -189,7 +189,7 @@ fn whole(root: &Path, path: &Path, cx: &Context) -> Result<Report, Failure> {
         .map_err(|error| unwritable(path, &error))?;
     file.persist(path)
         .map_err(|error| unwritable(path, &error.error))?;
-    Ok(Report {
+    Ok(BackupReport {
         written: std::fs::metadata(path).map_or(0, |meta| meta.len()),
         ..report
     })
@@ -237,14 +237,14 @@ impl io::Seek for ArchiveFile<'_> {
     }
 }
 
-struct Writer<'a> {
+struct BackupWriter<'a> {
     zip: ZipWriter<ArchiveFile<'a>>,
     /// Copies of databases lie beside the archive: temporary directories may be too small.
     dir: &'a Path,
-    report: Report,
+    report: BackupReport,
 }
 
-impl Writer<'_> {
+impl BackupWriter<'_> {
     /// What cannot be read is noted, what cannot be written ends the backup.
     fn add(&mut self, root: &Path, relative: &str) -> io::Result<()> {
         let path = root.join(relative);
@@ -288,7 +288,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn finish(mut self) -> io::Result<Report> {
+    fn finish(mut self) -> io::Result<BackupReport> {
         let about = json!({
             "made_by": concat!("hermes ", env!("CARGO_PKG_VERSION")),
             "made_at": Utc::now().to_rfc3339(),
@@ -318,17 +318,17 @@ fn stamp(meta: &std::fs::Metadata) -> zip::DateTime {
 }
 
 /// The copy that the original program calls a snapshot, and can restore.
-fn quick(root: &Path, label: Option<&str>) -> Result<Report, Failure> {
+fn quick(root: &Path, label: Option<&str>) -> Result<BackupReport, Failure> {
     let stamp = Utc::now().format("%Y%m%d-%H%M%S").to_string();
     let id = match label {
         Some(label) => format!("{stamp}-{label}"),
         None => stamp.clone(),
     };
     let dir = root.join("state-snapshots").join(&id);
-    let Found {
+    let BackupFiles {
         files, unreadable, ..
     } = choose::state(root);
-    let mut report = Report {
+    let mut report = BackupReport {
         path: dir.clone(),
         files: 0,
         bytes: 0,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use hermes_app::checkpoints::{changed, failure, listed, open, told};
+use hermes_app::checkpoints::{changed, failure, listed, open, restore_text};
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_tools::files::Checkpoints;
 use hermes_tools::files::checkpoints::{CheckpointUsage, PruneBounds};
@@ -24,14 +24,14 @@ enum Action {
     /// List the snapshots of a project, newest first (the default)
     List {
         #[command(flatten)]
-        place: Place,
+        place: ProjectArgs,
     },
     /// Show what changed since a snapshot
     Diff {
         /// Its number in the list, or its hash
         which: String,
         #[command(flatten)]
-        place: Place,
+        place: ProjectArgs,
     },
     /// Restore a snapshot; the current state is saved as a snapshot first
     Restore {
@@ -40,15 +40,15 @@ enum Action {
         /// Only this file
         file: Option<String>,
         #[command(flatten)]
-        place: Place,
+        place: ProjectArgs,
     },
     #[command(flatten)]
-    Whole(Whole),
+    Whole(StoreCommand),
 }
 
 /// What concerns the snapshots of all projects.
 #[derive(Debug, Subcommand)]
-enum Whole {
+enum StoreCommand {
     /// Show how much space the snapshots of all projects use
     Status {
         /// Maximum number of projects to show
@@ -76,17 +76,17 @@ enum Whole {
     /// Delete all snapshots of all projects
     Clear {
         #[command(flatten)]
-        upkeep: Upkeep,
+        upkeep: CleanupArgs,
     },
     /// Delete archives left by an older layout
     ClearLegacy {
         #[command(flatten)]
-        upkeep: Upkeep,
+        upkeep: CleanupArgs,
     },
 }
 
 #[derive(Debug, Args)]
-struct Upkeep {
+struct CleanupArgs {
     /// Do not ask for confirmation
     #[arg(short, long, short_alias = 'f', alias = "force")]
     yes: bool,
@@ -96,7 +96,7 @@ struct Upkeep {
 }
 
 #[derive(Debug, Default, Args)]
-struct Place {
+struct ProjectArgs {
     /// The project (default: the one in the current directory)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -105,7 +105,7 @@ struct Place {
     json: bool,
 }
 
-impl Place {
+impl ProjectArgs {
     fn dir(&self) -> Result<PathBuf, Failure> {
         match &self.dir {
             Some(dir) => Ok(dir.clone()),
@@ -118,7 +118,7 @@ impl Place {
 pub(crate) fn run(args: CheckpointsArgs, cx: &Context) -> Outcome {
     let checkpoints = open(cx, &cx.config()?);
     let action = args.action.unwrap_or(Action::List {
-        place: Place::default(),
+        place: ProjectArgs::default(),
     });
     wiring::runtime()?.block_on(async {
         match action {
@@ -147,23 +147,23 @@ pub(crate) fn run(args: CheckpointsArgs, cx: &Context) -> Outcome {
                 if place.json {
                     return Ok(cx.out.json(&restored)?);
                 }
-                Ok(cx.out.line(told(&restored))?)
+                Ok(cx.out.line(restore_text(&restored))?)
             }
             Action::Whole(whole) => look_after(cx, &checkpoints, whole).await,
         }
     })
 }
 
-async fn look_after(cx: &Context, checkpoints: &Checkpoints, action: Whole) -> Outcome {
+async fn look_after(cx: &Context, checkpoints: &Checkpoints, action: StoreCommand) -> Outcome {
     match action {
-        Whole::Status { limit, json } => {
+        StoreCommand::Status { limit, json } => {
             let usage = checkpoints.usage().await.map_err(|error| failure(&error))?;
             if json {
                 return Ok(cx.out.json(&usage)?);
             }
             Ok(cx.out.line(described(&usage, limit))?)
         }
-        Whole::Prune {
+        StoreCommand::Prune {
             retention_days,
             max_size_mb,
             keep_orphans,
@@ -187,12 +187,17 @@ async fn look_after(cx: &Context, checkpoints: &Checkpoints, action: Whole) -> O
                 size(pruned.bytes_freed)
             ))?)
         }
-        Whole::Clear { upkeep } => clear(cx, checkpoints, &upkeep, false).await,
-        Whole::ClearLegacy { upkeep } => clear(cx, checkpoints, &upkeep, true).await,
+        StoreCommand::Clear { upkeep } => clear(cx, checkpoints, &upkeep, false).await,
+        StoreCommand::ClearLegacy { upkeep } => clear(cx, checkpoints, &upkeep, true).await,
     }
 }
 
-async fn clear(cx: &Context, checkpoints: &Checkpoints, upkeep: &Upkeep, legacy: bool) -> Outcome {
+async fn clear(
+    cx: &Context,
+    checkpoints: &Checkpoints,
+    upkeep: &CleanupArgs,
+    legacy: bool,
+) -> Outcome {
     if !upkeep.yes {
         let usage = checkpoints.usage().await.map_err(|error| failure(&error))?;
         let question = if legacy {

@@ -69,7 +69,7 @@ pub(crate) fn answer() -> Result<bool, Failure> {
         return Ok(false);
     }
     let words: Vec<OsString> = std::env::args_os().collect();
-    let request = values::Request::of(&words);
+    let request = values::CompletionRequest::from_args(&words);
     CompleteEnv::with_factory(move || values::attach(crate::args::command(), &request))
         .var(VARIABLE)
         .shells(SHELLS)

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &ConformanceArgs, cx: &Context) -> Outcome {
     }
     crate::logging::start(cx);
     wiring::runtime()?.block_on(async {
-        let toolbox = mcp::start_all(cx, vec![entry], Some(Arc::new(Robot::new()?)));
+        let toolbox = mcp::start_all(cx, vec![entry], Some(Arc::new(AutomaticLogin::new()?)));
         toolbox.settle(PATIENCE).await;
         let handle = toolbox.server(&name);
         let catalogue = handle.as_ref().map(ServerHandle::catalogue);
@@ -188,7 +188,7 @@ async fn ask(handle: &ServerHandle, op: Op, cx: &Context) -> Value {
     let options = CallOptions {
         behalf: Some(Behalf {
             session: "conformance".to_owned(),
-            asker: Arc::new(Agreeable),
+            asker: Arc::new(DefaultAnswers),
         }),
         ..CallOptions::default()
     };
@@ -205,9 +205,9 @@ async fn ask(handle: &ServerHandle, op: Op, cx: &Context) -> Value {
 }
 
 /// A person who takes every default.
-struct Agreeable;
+struct DefaultAnswers;
 
-impl Asker for Agreeable {
+impl Asker for DefaultAnswers {
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
         let answer = match question.want {
             Want::Form { fields } => Answer::Form {
@@ -224,12 +224,12 @@ impl Asker for Agreeable {
 }
 
 /// A person who grants everything: opens the page and pastes where it leads.
-struct Robot {
+struct AutomaticLogin {
     client: reqwest::Client,
     landed: Mutex<Option<String>>,
 }
 
-impl Robot {
+impl AutomaticLogin {
     fn new() -> Result<Self, Failure> {
         let settings = HttpSettings {
             redirects: Redirects::Never,
@@ -244,7 +244,7 @@ impl Robot {
     }
 }
 
-impl AuthPrompt for Robot {
+impl AuthPrompt for AutomaticLogin {
     fn show(&self, page: &LoginPage) -> BoxFuture<'_, Result<(), String>> {
         let url = page.url.clone();
         Box::pin(async move {

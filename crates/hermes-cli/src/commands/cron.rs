@@ -301,7 +301,7 @@ fn create(args: CreateArgs, cx: &Context) -> Outcome {
     let job = deps
         .create(&fields, SystemClock.now())
         .map_err(|error| refused(&error))?;
-    told(cx, args.json, "is scheduled", &job)
+    report_change(cx, args.json, "is scheduled", &job)
 }
 
 fn edit(args: EditArgs, cx: &Context) -> Outcome {
@@ -333,10 +333,10 @@ fn edit(args: EditArgs, cx: &Context) -> Outcome {
     let job = deps
         .update(&args.job, &fields, SystemClock.now())
         .map_err(|error| refused(&error))?;
-    told(cx, args.json, "is changed", &job)
+    report_change(cx, args.json, "is changed", &job)
 }
 
-fn told(cx: &Context, json: bool, what: &str, job: &Job) -> Outcome {
+fn report_change(cx: &Context, json: bool, what: &str, job: &Job) -> Outcome {
     if json {
         cx.out.json(&show::value(job))?;
     } else {

@@ -35,7 +35,7 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Level {
+pub(super) enum FindingLevel {
     Ok,
     /// It was mended just now.
     Fixed,
@@ -44,9 +44,9 @@ pub(super) enum Level {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Finding {
+pub(super) struct DoctorFinding {
     check: &'static str,
-    level: Level,
+    level: FindingLevel,
     /// What is the case.
     text: String,
     /// What to do about it.
@@ -55,12 +55,12 @@ pub(super) struct Finding {
 }
 
 /// The findings of one check.
-pub(super) struct Report {
+pub(super) struct DoctorReport {
     check: &'static str,
-    findings: Vec<Finding>,
+    findings: Vec<DoctorFinding>,
 }
 
-impl Report {
+impl DoctorReport {
     pub(super) fn new(check: &'static str) -> Self {
         Self {
             check,
@@ -68,8 +68,8 @@ impl Report {
         }
     }
 
-    fn add(&mut self, level: Level, text: String, fix: Option<String>) {
-        self.findings.push(Finding {
+    fn add(&mut self, level: FindingLevel, text: String, fix: Option<String>) {
+        self.findings.push(DoctorFinding {
             check: self.check,
             level,
             text,
@@ -78,19 +78,19 @@ impl Report {
     }
 
     pub(super) fn ok(&mut self, text: impl Into<String>) {
-        self.add(Level::Ok, text.into(), None);
+        self.add(FindingLevel::Ok, text.into(), None);
     }
 
     pub(super) fn fixed(&mut self, text: impl Into<String>) {
-        self.add(Level::Fixed, text.into(), None);
+        self.add(FindingLevel::Fixed, text.into(), None);
     }
 
     pub(super) fn warning(&mut self, text: impl Into<String>, fix: impl Into<String>) {
-        self.add(Level::Warning, text.into(), some(fix));
+        self.add(FindingLevel::Warning, text.into(), some(fix));
     }
 
     pub(super) fn problem(&mut self, text: impl Into<String>, fix: impl Into<String>) {
-        self.add(Level::Problem, text.into(), some(fix));
+        self.add(FindingLevel::Problem, text.into(), some(fix));
     }
 }
 
@@ -98,7 +98,7 @@ fn some(fix: impl Into<String>) -> Option<String> {
     Some(fix.into()).filter(|fix| !fix.is_empty())
 }
 
-type Check = (&'static str, fn(&Context, &mut Report));
+type Check = (&'static str, fn(&Context, &mut DoctorReport));
 
 /// What needs nothing but this machine.
 const HERE: [Check; 11] = [
@@ -141,8 +141,9 @@ pub(crate) fn run(args: &DoctorArgs, cx: &Context) -> Outcome {
     let checks: Vec<Check> = HERE.iter().chain(far).copied().collect();
     findings.extend(all(&checks, cx, !args.json));
     show(args, cx, &findings)?;
-    let bad = |finding: &Finding| {
-        finding.level == Level::Problem || (args.strict && finding.level == Level::Warning)
+    let bad = |finding: &DoctorFinding| {
+        finding.level == FindingLevel::Problem
+            || (args.strict && finding.level == FindingLevel::Warning)
     };
     if findings.iter().any(bad) {
         Err(Failure::silent(Exit::Failed))
@@ -152,10 +153,10 @@ pub(crate) fn run(args: &DoctorArgs, cx: &Context) -> Outcome {
 }
 
 /// Runs the checks, a few at a time; the findings come in the order of the checks.
-fn all(checks: &[Check], cx: &Context, tell: bool) -> Vec<Finding> {
+fn all(checks: &[Check], cx: &Context, tell: bool) -> Vec<DoctorFinding> {
     let next = AtomicUsize::new(0);
-    let progress = Progress::new(checks.len(), tell && cx.out.stderr_tty && !cx.out.quiet);
-    let done: Vec<Mutex<Vec<Finding>>> = checks.iter().map(|_| Mutex::default()).collect();
+    let progress = DoctorProgress::new(checks.len(), tell && cx.out.stderr_tty && !cx.out.quiet);
+    let done: Vec<Mutex<Vec<DoctorFinding>>> = checks.iter().map(|_| Mutex::default()).collect();
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE.min(checks.len()) {
             scope.spawn(|| {
@@ -163,7 +164,7 @@ fn all(checks: &[Check], cx: &Context, tell: bool) -> Vec<Finding> {
                     && let Some((name, check)) = checks.get(index)
                 {
                     progress.begins(name);
-                    let mut report = Report::new(name);
+                    let mut report = DoctorReport::new(name);
                     check(cx, &mut report);
                     progress.ends(name);
                     let slot = done.get(index);
@@ -181,13 +182,13 @@ fn all(checks: &[Check], cx: &Context, tell: bool) -> Vec<Finding> {
 }
 
 /// One line that says what is being looked at, where a person watches.
-struct Progress {
+struct DoctorProgress {
     shown: bool,
     all: usize,
     state: Mutex<(usize, Vec<&'static str>)>,
 }
 
-impl Progress {
+impl DoctorProgress {
     fn new(all: usize, shown: bool) -> Self {
         Self {
             shown,
@@ -228,17 +229,17 @@ impl Progress {
     }
 }
 
-fn show(args: &DoctorArgs, cx: &Context, findings: &[Finding]) -> Outcome {
+fn show(args: &DoctorArgs, cx: &Context, findings: &[DoctorFinding]) -> Outcome {
     if args.json {
         cx.out.json(&findings)?;
         return Ok(());
     }
     for finding in findings {
         let mark = match finding.level {
-            Level::Ok => "ok     ",
-            Level::Fixed => "fixed  ",
-            Level::Warning => "warning",
-            Level::Problem => "PROBLEM",
+            FindingLevel::Ok => "ok     ",
+            FindingLevel::Fixed => "fixed  ",
+            FindingLevel::Warning => "warning",
+            FindingLevel::Problem => "PROBLEM",
         };
         // Further lines stand below the first.
         let below = format!("\n{:19}", "");
@@ -251,7 +252,7 @@ fn show(args: &DoctorArgs, cx: &Context, findings: &[Finding]) -> Outcome {
         }
     }
     let count = |level| findings.iter().filter(|f| f.level == level).count();
-    let (problems, warnings) = (count(Level::Problem), count(Level::Warning));
+    let (problems, warnings) = (count(FindingLevel::Problem), count(FindingLevel::Warning));
     cx.out.remark(match (problems, warnings) {
         (0, 0) => "all is well".to_owned(),
         _ => format!(

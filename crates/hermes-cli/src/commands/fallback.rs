@@ -9,7 +9,7 @@ use hermes_models::router::Overrides;
 use serde_json::{Map, Value, json};
 
 use crate::commands::Context;
-use crate::commands::model::Picked;
+use crate::commands::model::PickedModel;
 use crate::commands::setup::keys;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{prompt, wiring};
@@ -199,7 +199,7 @@ fn chosen(cx: &Context) -> Result<AddArgs, Failure> {
             "which one? hermes fallback add MODEL [--provider P] [--base-url URL] [--key-env VAR]",
         ));
     }
-    let Some(Picked { choice, key }) = super::model::pick(cx)? else {
+    let Some(PickedModel { choice, key }) = super::model::pick(cx)? else {
         return Err(Failure::silent(Exit::Ok));
     };
     if let Some(key) = key {

@@ -2,7 +2,7 @@
 
 mod control;
 mod facts;
-mod life;
+mod lifecycle;
 mod program;
 mod run;
 pub(crate) mod scripts;
@@ -16,7 +16,7 @@ use clap::{Args, Subcommand};
 use super::{Context, IN_GATEWAY};
 use crate::exit::{Exit, Failure, Outcome};
 
-pub(crate) use program::Conversations;
+pub(crate) use program::GatewayConversations;
 pub(crate) use status::{platforms_in_short, summary};
 
 #[derive(Debug, Args)]
@@ -46,7 +46,7 @@ enum GatewayCommand {
     /// List the gateways of all profiles
     List(ListArgs),
     /// Set up a platform: token and who may message the agent
-    Setup(Box<setup::SetupArgs>),
+    Setup(Box<setup::GatewaySetupArgs>),
 }
 
 #[derive(Clone, Debug, Default, Args)]
@@ -160,7 +160,7 @@ pub(crate) fn run(args: GatewayArgs, cx: &Context) -> Outcome {
     }
 }
 
-/// A command of the agent that ended the gateway would end itself before it was done.
+/// A command of the agent that stops the gateway would be killed before it completes.
 fn refuse_inside(what: &str) -> Outcome {
     if std::env::var(IN_GATEWAY).is_ok_and(|value| value == "1") {
         return Err(Failure::new(

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use hermes_app::hooks::consent::Consent;
-use hermes_app::hooks::{Action as Does, Happening, Hook, Hooks};
+use hermes_app::hooks::{Hook, HookAction as Does, HookEvent, Hooks};
 use serde_json::{Value, json};
 
 use super::{Context, counted};
@@ -152,10 +152,10 @@ fn test(cx: &Context, event: &str, tool: Option<String>, json: bool) -> Outcome 
         })
         .collect();
     let hooks = Hooks::new(list);
-    if !hooks.wants(event) {
+    if !hooks.has_hooks_for(event) {
         return Err(Failure::not_found(format!("no hook is on {event}")));
     }
-    let happening = Happening {
+    let happening = HookEvent {
         session: "test".to_owned(),
         tool: tool.map(|tool| (tool, json!({}))),
         extra: json!({"test": true}),
@@ -163,7 +163,7 @@ fn test(cx: &Context, event: &str, tool: Option<String>, json: bool) -> Outcome 
     let runtime = wiring::runtime()?;
     let mut failed = false;
     let mut rows = Vec::new();
-    for hook in hooks.of(event, &happening) {
+    for hook in hooks.for_event(event, &happening) {
         let result = runtime.block_on(hook.run(event, &happening));
         failed |= result.is_err();
         if json {

@@ -19,7 +19,7 @@ use super::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ImportArgs {
+pub(crate) struct HomeImportArgs {
     /// A backup made by `hermes backup`
     zip: PathBuf,
     /// Replace the existing home; the old one is kept next to it
@@ -31,7 +31,7 @@ pub(crate) struct ImportArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct HomeImportReport {
     home: PathBuf,
     files: usize,
     bytes: u64,
@@ -41,7 +41,7 @@ struct Report {
     skipped: Vec<String>,
 }
 
-pub(crate) fn run(args: &ImportArgs, cx: &Context) -> Outcome {
+pub(crate) fn run(args: &HomeImportArgs, cx: &Context) -> Outcome {
     let file = File::open(&args.zip).map_err(|error| {
         let text = format!("cannot read {}: {error}", args.zip.display());
         match error.kind() {
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &ImportArgs, cx: &Context) -> Outcome {
     report(
         args,
         cx,
-        &Report {
+        &HomeImportReport {
             home: root,
             files: plan.entries.len(),
             bytes: plan.bytes,
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &ImportArgs, cx: &Context) -> Outcome {
     )
 }
 
-fn report(args: &ImportArgs, cx: &Context, report: &Report) -> Outcome {
+fn report(args: &HomeImportArgs, cx: &Context, report: &HomeImportReport) -> Outcome {
     if args.json {
         cx.out.json(report)?;
         return Ok(());

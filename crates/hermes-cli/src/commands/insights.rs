@@ -33,7 +33,7 @@ pub(crate) struct InsightsArgs {
 
 /// What a report is about.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct InsightsQuery {
     /// `None`: of all time.
     pub(crate) days: Option<u32>,
     pub(crate) source: Option<String>,
@@ -42,7 +42,7 @@ pub(crate) struct Wanted {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct InsightsReport {
     pub(crate) days: Option<u32>,
     pub(crate) source: Option<String>,
     pub(crate) session: Option<String>,
@@ -59,7 +59,7 @@ pub(crate) struct Report {
     pub(crate) skills: Vec<SkillUse>,
     pub(crate) sources: Vec<SourceUse>,
     /// Days on which something happened, in local time.
-    pub(crate) per_day: Vec<Day>,
+    pub(crate) per_day: Vec<DayUsage>,
     /// Messages by hour of the day, from midnight.
     pub(crate) per_hour: [i64; 24],
     /// Messages by day of the week, from Monday.
@@ -70,7 +70,7 @@ pub(crate) struct Report {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Day {
+pub(crate) struct DayUsage {
     pub(crate) date: String,
     pub(crate) messages: i64,
     /// Sessions that began on this day, and all their tokens.
@@ -79,7 +79,7 @@ pub(crate) struct Day {
 }
 
 pub(crate) fn run(args: InsightsArgs, cx: &Context) -> Outcome {
-    let wanted = Wanted {
+    let wanted = InsightsQuery {
         days: Some(args.days),
         source: args.source,
         session: None,
@@ -88,7 +88,7 @@ pub(crate) fn run(args: InsightsArgs, cx: &Context) -> Outcome {
         let store = wiring::open_for_reading(cx)?;
         wiring::runtime()?.block_on(report(&store, wanted))?
     } else {
-        Report::of(Insights::default(), wanted)
+        InsightsReport::from_insights(Insights::default(), wanted)
     };
     if args.json {
         cx.out.json(&report)?;
@@ -100,18 +100,24 @@ pub(crate) fn run(args: InsightsArgs, cx: &Context) -> Outcome {
 }
 
 /// Adds up what was used.
-pub(crate) async fn report(store: &Store, wanted: Wanted) -> Result<Report, StoreError> {
+pub(crate) async fn report(
+    store: &Store,
+    wanted: InsightsQuery,
+) -> Result<InsightsReport, StoreError> {
     let now = SystemClock.epoch_seconds();
     let window = UsageWindow {
         since: wanted.days.map(|days| now - f64::from(days) * 86_400.0),
         source: wanted.source.clone(),
         session: wanted.session.clone(),
     };
-    Ok(Report::of(store.insights(window).await?, wanted))
+    Ok(InsightsReport::from_insights(
+        store.insights(window).await?,
+        wanted,
+    ))
 }
 
-impl Report {
-    fn of(found: Insights, wanted: Wanted) -> Self {
+impl InsightsReport {
+    fn from_insights(found: Insights, wanted: InsightsQuery) -> Self {
         let mut report = Self {
             days: wanted.days,
             source: wanted.source,
@@ -149,7 +155,7 @@ impl Report {
         let date = time.format("%Y-%m-%d").to_string();
         let new = self.per_day.last().is_none_or(|day| day.date < date);
         if new {
-            self.per_day.push(Day {
+            self.per_day.push(DayUsage {
                 date,
                 messages: 0,
                 sessions: 0,

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::Context;
 use super::sessions::{ago, size};
 use crate::exit::{Failure, Outcome};
-use record::{Filter, Level, Record, Records};
+use record::{LogFilter, LogLevel, LogRecord, LogRecords};
 
 /// Lines shown when nothing else is asked for.
 const LINES: usize = 50;
@@ -35,7 +35,7 @@ pub(crate) struct LogsArgs {
     follow: bool,
     /// Only this level and above: debug, info, warning, error, critical
     #[arg(long)]
-    level: Option<Level>,
+    level: Option<LogLevel>,
     /// Only lines that mention this session
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &LogsArgs, cx: &Context) -> Outcome {
         .as_deref()
         .map(|text| moment(text, now))
         .transpose()?;
-    let filter = Filter::new(
+    let filter = LogFilter::new(
         args.level,
         args.session.clone(),
         since,
@@ -151,11 +151,11 @@ fn moment(text: &str, now: NaiveDateTime) -> Result<NaiveDateTime, Failure> {
 /// same log are read as far as they are needed.
 fn tail(
     path: &Path,
-    filter: &Filter,
+    filter: &LogFilter,
     limit: usize,
     whole: bool,
-) -> Result<(Vec<Record>, u64), Failure> {
-    let mut found: VecDeque<Record> = VecDeque::new();
+) -> Result<(Vec<LogRecord>, u64), Failure> {
+    let mut found: VecDeque<LogRecord> = VecDeque::new();
     let mut lines = 0;
     let mut end = 0;
     for number in 0..=9 {
@@ -178,7 +178,7 @@ fn tail(
             break;
         }
     }
-    let mut found: Vec<Record> = found.into();
+    let mut found: Vec<LogRecord> = found.into();
     let mut extra = lines.saturating_sub(limit);
     let mut cut = 0;
     for record in &mut found {
@@ -200,7 +200,7 @@ fn tail(
 
 /// What the end of a file has to show.
 struct LogTail {
-    records: Vec<Record>,
+    records: Vec<LogRecord>,
     /// What the records count.
     lines: usize,
     /// It begins before the time that is asked for.
@@ -215,7 +215,7 @@ struct LogTail {
 /// As much of the end of a file as holds `wanted` lines that pass, if it has them.
 fn part(
     path: &Path,
-    filter: &Filter,
+    filter: &LogFilter,
     wanted: usize,
     whole: bool,
 ) -> Result<Option<LogTail>, Failure> {
@@ -228,7 +228,7 @@ fn part(
         let more = newest.start > 0 && most < READ_AT_MOST;
         // Lines without a time belong to an entry whose head was not read, which decides about them.
         let headless = more && (whole || filter.is_narrow());
-        let mut records: Vec<Record> = Records::of(&newest.text)
+        let mut records: Vec<LogRecord> = LogRecords::new(&newest.text)
             .skip_while(|record| headless && record.time.is_none())
             .collect();
         let first = records.iter().find_map(|record| record.time);
@@ -251,7 +251,7 @@ fn part(
 }
 
 /// What an entry counts: its lines, or one where entries stay whole.
-fn weight(record: &Record, whole: bool) -> usize {
+fn weight(record: &LogRecord, whole: bool) -> usize {
     if whole { 1 } else { record.lines() }
 }
 
@@ -265,7 +265,7 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
 }
 
 /// Whole lines at the end of a file.
-struct Newest {
+struct FileEnd {
     text: String,
     /// Where reading began and where the last whole line ended.
     start: u64,
@@ -273,7 +273,7 @@ struct Newest {
 }
 
 /// At most so many bytes from the end of a file. `None`: there is no such file.
-fn newest(path: &Path, most: u64) -> Result<Option<Newest>, Failure> {
+fn newest(path: &Path, most: u64) -> Result<Option<FileEnd>, Failure> {
     let unreadable =
         |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", path.display()));
     let mut file = match File::open(path) {
@@ -303,19 +303,19 @@ fn newest(path: &Path, most: u64) -> Result<Option<Newest>, Failure> {
         bytes.drain(..first);
     }
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Some(Newest { text, start, end }))
+    Ok(Some(FileEnd { text, start, end }))
 }
 
-fn show(record: &Record, json: bool, cx: &Context) -> Outcome {
+fn show(record: &LogRecord, json: bool, cx: &Context) -> Outcome {
     if json {
         cx.out.json_line(record)?;
         return Ok(());
     }
     let text = cx.out.safe(&record.text);
     let code = match record.level {
-        Some(Level::Critical | Level::Error) => "31",
-        Some(Level::Warning) => "33",
-        Some(Level::Debug) => "2",
+        Some(LogLevel::Critical | LogLevel::Error) => "31",
+        Some(LogLevel::Warning) => "33",
+        Some(LogLevel::Debug) => "2",
         _ => "",
     };
     if code.is_empty() {
@@ -327,7 +327,7 @@ fn show(record: &Record, json: bool, cx: &Context) -> Outcome {
 }
 
 #[derive(serde::Serialize)]
-struct Log {
+struct LogFileInfo {
     name: String,
     path: PathBuf,
     bytes: u64,
@@ -335,11 +335,11 @@ struct Log {
     modified: f64,
 }
 
-fn logs(cx: &Context) -> Vec<Log> {
+fn logs(cx: &Context) -> Vec<LogFileInfo> {
     let Ok(entries) = std::fs::read_dir(cx.home.logs_dir()) else {
         return Vec::new();
     };
-    let mut logs: Vec<Log> = entries
+    let mut logs: Vec<LogFileInfo> = entries
         .flatten()
         .filter_map(|entry| {
             let file = entry.file_name().into_string().ok()?;
@@ -350,7 +350,7 @@ fn logs(cx: &Context) -> Vec<Log> {
                 .ok()?
                 .duration_since(std::time::UNIX_EPOCH)
                 .ok()?;
-            Some(Log {
+            Some(LogFileInfo {
                 name: if name == "mcp-stderr" { "mcp" } else { name }.to_owned(),
                 path: entry.path(),
                 bytes: meta.len(),
@@ -411,7 +411,7 @@ mod tests {
         let entry = |n: u32| format!("2026-01-01 00:00:0{n},000 INFO agent: number {n}\n");
         std::fs::write(numbered(&path, 1), entry(1) + "  more\n" + &entry(2)).unwrap();
         std::fs::write(&path, entry(3) + "half a li").unwrap();
-        let all = Filter::new(None, None, None, None);
+        let all = LogFilter::new(None, None, None, None);
         let shown = |limit| -> Vec<String> {
             let (records, _) = tail(&path, &all, limit, false).unwrap();
             records.into_iter().map(|record| record.text).collect()
@@ -438,8 +438,8 @@ mod tests {
             text.push_str(&record);
         }
         std::fs::write(&path, &text).unwrap();
-        let all = Filter::new(None, None, None, None);
-        let read = |filter: &Filter, wanted, whole| part(&path, filter, wanted, whole).unwrap();
+        let all = LogFilter::new(None, None, None, None);
+        let read = |filter: &LogFilter, wanted, whole| part(&path, filter, wanted, whole).unwrap();
         let short = read(&all, 50, false).unwrap();
         assert!(
             short.lines >= 50 && short.read <= READ_FIRST,
@@ -447,12 +447,12 @@ mod tests {
             short.read
         );
         let since = moment("2026-01-01 16:39:00", NaiveDateTime::default()).unwrap();
-        let late = Filter::new(None, None, Some(since), None);
+        let late = LogFilter::new(None, None, Some(since), None);
         let recent = read(&late, usize::MAX, false).unwrap();
         assert!(recent.reaches_back && recent.read <= READ_FIRST);
         assert_eq!(recent.records.len(), 60);
         // What is rare is looked for further back, and no line of a cut entry passes for one.
-        let bad = Filter::new(Some(Level::Error), None, None, None);
+        let bad = LogFilter::new(Some(LogLevel::Error), None, None, None);
         let errors = read(&bad, 4, true).unwrap();
         assert!(errors.records.len() >= 2, "{}", errors.records.len());
         let (errors, _) = tail(&path, &bad, usize::MAX, true).unwrap();

@@ -20,7 +20,7 @@ use crate::wiring::mcp as servers;
 pub(crate) use edit::apply as change;
 pub(crate) use login::{client as login_client, open as open_browser};
 pub(crate) use probe::why;
-pub(crate) use show::{Patience, reports};
+pub(crate) use show::{ServerPatience, reports};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct McpArgs {
@@ -32,16 +32,16 @@ pub(crate) struct McpArgs {
 enum McpCommand {
     /// Connect to all servers and list them
     #[command(visible_alias = "ls")]
-    List(show::ListArgs),
+    List(show::McpListArgs),
     /// Connect and show details of one server, or all
-    Status(show::StatusArgs),
+    Status(show::McpStatusArgs),
     /// Test a server and add it
     Add(add::AddArgs),
     /// Remove a server, its key and its login
     #[command(visible_alias = "rm")]
     Remove(remove::RemoveArgs),
     /// Connect to a server and list its tools; exits 1 if that fails
-    Test(probe::TestArgs),
+    Test(probe::McpTestArgs),
     /// Enable or disable a server, or choose its tools
     #[command(visible_alias = "config")]
     Configure(configure::ConfigureArgs),

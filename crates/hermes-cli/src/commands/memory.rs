@@ -30,8 +30,8 @@ enum Action {
     /// Print the entries
     Show {
         /// The agent's own notes, what it knows about you, or both
-        #[arg(long, value_enum, default_value_t = Which::All)]
-        target: Which,
+        #[arg(long, value_enum, default_value_t = MemoryFileFilter::All)]
+        target: MemoryFileFilter,
         /// Print as JSON
         #[arg(long)]
         json: bool,
@@ -40,21 +40,21 @@ enum Action {
     Add {
         text: String,
         /// The agent's own notes, or what it knows about you
-        #[arg(long, value_enum, default_value_t = One::Memory)]
-        target: One,
+        #[arg(long, value_enum, default_value_t = MemoryFileArg::Memory)]
+        target: MemoryFileArg,
     },
     /// Remove the entry that contains this text
     Remove {
         text: String,
         /// The agent's own notes, or what it knows about you
-        #[arg(long, value_enum, default_value_t = One::Memory)]
-        target: One,
+        #[arg(long, value_enum, default_value_t = MemoryFileArg::Memory)]
+        target: MemoryFileArg,
     },
     /// Delete every entry
     Reset {
         /// The agent's own notes, what it knows about you, or both
-        #[arg(long, value_enum, default_value_t = Which::All)]
-        target: Which,
+        #[arg(long, value_enum, default_value_t = MemoryFileFilter::All)]
+        target: MemoryFileFilter,
         /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
@@ -74,13 +74,13 @@ enum Action {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Which {
+enum MemoryFileFilter {
     All,
     Memory,
     User,
 }
 
-impl Which {
+impl MemoryFileFilter {
     fn targets(self) -> &'static [MemoryTarget] {
         match self {
             Self::All => &MemoryTarget::ALL,
@@ -91,16 +91,16 @@ impl Which {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum One {
+enum MemoryFileArg {
     Memory,
     User,
 }
 
-impl From<One> for MemoryTarget {
-    fn from(one: One) -> Self {
+impl From<MemoryFileArg> for MemoryTarget {
+    fn from(one: MemoryFileArg) -> Self {
         match one {
-            One::Memory => Self::Memory,
-            One::User => Self::User,
+            MemoryFileArg::Memory => Self::Memory,
+            MemoryFileArg::User => Self::User,
         }
     }
 }
@@ -188,7 +188,7 @@ fn status(
     Ok(())
 }
 
-fn show(cx: &Context, files: &MemoryFiles, which: Which, as_json: bool) -> Outcome {
+fn show(cx: &Context, files: &MemoryFiles, which: MemoryFileFilter, as_json: bool) -> Outcome {
     let mut value = json!({});
     for target in which.targets() {
         let entries = files.entries(*target).map_err(|error| failure(&error))?;
@@ -211,7 +211,7 @@ fn show(cx: &Context, files: &MemoryFiles, which: Which, as_json: bool) -> Outco
     Ok(())
 }
 
-fn reset(cx: &Context, files: &MemoryFiles, which: Which, yes: bool) -> Outcome {
+fn reset(cx: &Context, files: &MemoryFiles, which: MemoryFileFilter, yes: bool) -> Outcome {
     let names: Vec<&str> = which
         .targets()
         .iter()

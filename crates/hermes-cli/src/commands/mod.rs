@@ -50,7 +50,7 @@ use crate::output::Output;
 pub(crate) use hermes_app::context::IN_GATEWAY;
 pub(crate) use hermes_core::figures::count as counted;
 
-/// What every command starts from: what conversations start from, and the streams.
+/// The context of every command: that of conversations, and the streams.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) app: AppContext,
@@ -106,7 +106,7 @@ impl Context {
         self
     }
 
-    /// The same home, with what .env says by now.
+    /// The same home with `.env` reloaded.
     pub(crate) fn reread(&self) -> Result<Self, Failure> {
         Ok(Self {
             app: self.app.reread()?,

@@ -18,7 +18,7 @@ use crate::commands::setup::keys;
 use crate::exit::{Failure, Outcome};
 use crate::wiring;
 
-pub(crate) use pick::{Picked, pick, provider_of};
+pub(crate) use pick::{PickedModel, pick, provider_of};
 pub(crate) use set::{SetArgs, enter, resolve, run as set, stamp_new};
 pub(crate) use test::{attempt, probe, probe_with_tools};
 
@@ -31,13 +31,13 @@ pub(crate) struct ModelArgs {
 #[derive(Debug, clap::Subcommand)]
 enum ModelCommand {
     /// List providers, or the models of one
-    List(list::ListArgs),
+    List(list::ModelListArgs),
     /// Set the default model
     Set(set::SetArgs),
     /// Test a model with one call and one tool call
-    Test(test::TestArgs),
+    Test(test::ModelTestArgs),
     /// Show the model in use
-    Show(show::ShowArgs),
+    Show(show::ModelShowArgs),
     /// Manage the small local model that needs no key
     Local(local::LocalArgs),
 }
@@ -65,7 +65,7 @@ pub(crate) fn run(args: ModelArgs, cx: &Context) -> Outcome {
 
 /// Lets the person at the terminal choose.
 fn choose(cx: &Context) -> Outcome {
-    let Some(Picked { choice, key }) = pick(cx)? else {
+    let Some(PickedModel { choice, key }) = pick(cx)? else {
         return Ok(());
     };
     if let Some(key) = key {

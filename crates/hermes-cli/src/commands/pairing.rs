@@ -5,7 +5,9 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use hermes_config::env::writer;
 use hermes_core::clock::SystemClock;
-use hermes_gateway::authorize::pairing::{Approval, Approved, Pairing, PairingError, Pending};
+use hermes_gateway::authorize::pairing::{
+    ApprovedPairing, Pairing, PairingApproval, PairingError, PendingPairing,
+};
 use hermes_gateway::authorize::{allow_list_var, list_with};
 use serde_json::json;
 
@@ -94,7 +96,7 @@ fn list(args: &ListArgs, pairing: &Pairing, cx: &Context) -> Outcome {
     let waiting = pairing.pending(only).map_err(|error| failure(&error))?;
     let let_in = pairing.approved(only).map_err(|error| failure(&error))?;
     if args.json {
-        let pending = |row: &Pending| {
+        let pending = |row: &PendingPairing| {
             json!({
                 "platform": row.platform,
                 "code": row.handle,
@@ -103,7 +105,7 @@ fn list(args: &ListArgs, pairing: &Pairing, cx: &Context) -> Outcome {
                 "age_seconds": row.age_seconds,
             })
         };
-        let approved = |row: &Approved| {
+        let approved = |row: &ApprovedPairing| {
             json!({
                 "platform": row.platform,
                 "user_id": row.user.id,
@@ -117,7 +119,7 @@ fn list(args: &ListArgs, pairing: &Pairing, cx: &Context) -> Outcome {
         }))?);
     }
     if waiting.is_empty() && let_in.is_empty() {
-        cx.out.line("no pending requests; nobody has been paired")?;
+        cx.out.line("no pending requests; no one has been paired")?;
         return Ok(());
     }
     if !waiting.is_empty() {
@@ -151,15 +153,15 @@ fn approve(args: &ApproveArgs, pairing: &Pairing, cx: &Context) -> Outcome {
         .approve(&platform, args.who.trim())
         .map_err(|error| failure(&error))?;
     let user = match approval {
-        Approval::Approved(user) => user,
-        Approval::Unknown => {
+        PairingApproval::Approved(user) => user,
+        PairingApproval::Unknown => {
             return Err(Failure::not_found(format!(
                 "no request of {platform} fits {:?}: codes are valid for an hour; \
                  hermes pairing list shows who waits",
                 args.who
             )));
         }
-        Approval::Locked { seconds } => {
+        PairingApproval::Locked { seconds } => {
             return Err(Failure::new(
                 Exit::Busy,
                 format!(

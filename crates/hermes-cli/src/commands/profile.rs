@@ -53,9 +53,9 @@ enum ProfileCommand {
     /// Rename a profile
     Rename { old: String, new: String },
     /// Export a profile to a .tar.gz, without its secrets
-    Export(archive::ExportArgs),
+    Export(archive::ProfileExportArgs),
     /// Create a profile from a .tar.gz
-    Import(archive::ImportArgs),
+    Import(archive::ProfileImportArgs),
 }
 
 pub(crate) fn run(args: ProfileArgs, cx: &Context) -> Outcome {

@@ -36,13 +36,13 @@ enum Action {
     /// Find a conversation and resume it
     Browse(browse::BrowseArgs),
     /// Show one conversation
-    Show(show::ShowArgs),
+    Show(show::SessionShowArgs),
     /// Search all messages
     Search(SearchArgs),
     /// Export conversations to a file
-    Export(transfer::ExportArgs),
+    Export(transfer::SessionExportArgs),
     /// Import conversations from an export
-    Import(transfer::ImportArgs),
+    Import(transfer::SessionImportArgs),
     /// Rename a conversation (omit the title to clear it)
     Rename(RenameArgs),
     /// Delete a conversation and its subagent runs
@@ -425,7 +425,7 @@ fn run_repair(args: &RepairArgs, cx: &Context) -> Outcome {
 pub(crate) fn confirm(cx: &Context, question: &str) -> Outcome {
     if cx.no_input || !cx.out.stdin_tty {
         return Err(Failure::usage(format!(
-            "{question} Nobody can be asked here: pass --yes"
+            "{question} Confirmation is not possible here: pass --yes"
         )));
     }
     cx.out.question(&format!("{question} [y/N] "))?;

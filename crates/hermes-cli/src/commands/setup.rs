@@ -11,13 +11,13 @@ mod terminal;
 mod tools;
 
 use clap::{Args, ValueEnum};
-use hermes_tui::port::{Group, Mark, Panel, PanelRow};
+use hermes_tui::port::{Panel, PanelGroup, PanelRow, RowMark};
 
 use crate::choose;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::prompt::{self, Answer};
-use draft::Draft;
+use crate::prompt::{self, PromptAnswer};
+use draft::SetupDraft;
 
 pub(crate) use terminal::try_out as try_terminal;
 
@@ -25,7 +25,7 @@ pub(crate) use terminal::try_out as try_terminal;
 pub(crate) struct SetupArgs {
     /// Only this section
     #[arg(value_enum)]
-    section: Option<Section>,
+    section: Option<SetupSection>,
     /// Do not prompt; use only the flags below
     #[arg(long)]
     non_interactive: bool,
@@ -36,11 +36,11 @@ pub(crate) struct SetupArgs {
     #[arg(long)]
     reset: bool,
     #[command(flatten)]
-    with: quiet::Flags,
+    with: quiet::SetupFlags,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Section {
+pub(super) enum SetupSection {
     /// Which model answers
     Model,
     /// Where commands run
@@ -51,7 +51,7 @@ pub(super) enum Section {
     Agent,
 }
 
-impl Section {
+impl SetupSection {
     const ALL: [Self; 4] = [Self::Model, Self::Terminal, Self::Tools, Self::Agent];
 
     fn name(self) -> &'static str {
@@ -64,7 +64,7 @@ impl Section {
     }
 
     /// How it stands: whether it is good as it is, and in a few words.
-    fn standing(self, draft: &Draft<'_>) -> Result<(bool, String), Failure> {
+    fn standing(self, draft: &SetupDraft<'_>) -> Result<(bool, String), Failure> {
         match self {
             Self::Model => model::standing(draft),
             Self::Terminal => terminal::standing(draft),
@@ -74,7 +74,7 @@ impl Section {
     }
 
     /// Asks for it. What is answered goes into the draft.
-    fn fill(self, draft: &mut Draft<'_>) -> Outcome {
+    fn fill(self, draft: &mut SetupDraft<'_>) -> Outcome {
         match self {
             Self::Model => model::fill(draft),
             Self::Terminal => terminal::fill(draft),
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
     if !(cx.out.stdin_tty && cx.out.stdout_tty) || cx.no_input {
         return Err(Failure::usage(WITHOUT_TERMINAL));
     }
-    let mut draft = Draft::open(cx, args.reset)?;
+    let mut draft = SetupDraft::open(cx, args.reset)?;
     cx.out.line(format!(
         "Setup of {}. Esc goes back; Ctrl+C leaves and changes nothing.",
         cx.home.root().display()
@@ -114,8 +114,8 @@ pub(crate) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
 }
 
 /// Only the sections that are not good as they are.
-fn quick(draft: &mut Draft<'_>) -> Outcome {
-    for section in Section::ALL {
+fn quick(draft: &mut SetupDraft<'_>) -> Outcome {
+    for section in SetupSection::ALL {
         if !section.standing(draft)?.0 {
             draft.cx.out.line(format!("{}:", section.name()))?;
             section.fill(draft)?;
@@ -125,7 +125,7 @@ fn quick(draft: &mut Draft<'_>) -> Outcome {
 }
 
 /// All sections, in any order, as often as wanted.
-fn form(draft: &mut Draft<'_>) -> Outcome {
+fn form(draft: &mut SetupDraft<'_>) -> Outcome {
     let out = draft.cx.out;
     loop {
         if choose::can_show(draft.cx) {
@@ -139,7 +139,7 @@ fn form(draft: &mut Draft<'_>) -> Outcome {
                 _ => return Ok(()),
             }
         }
-        for (index, section) in Section::ALL.into_iter().enumerate() {
+        for (index, section) in SetupSection::ALL.into_iter().enumerate() {
             let (good, text) = section.standing(draft)?;
             let mark = if good { "✓" } else { "·" };
             out.foreign_line(&format!(
@@ -150,14 +150,14 @@ fn form(draft: &mut Draft<'_>) -> Outcome {
         }
         let answer = prompt::line("section (1-4 or its name), Enter to see the changes: ")?;
         let typed = match answer {
-            Answer::Back => return Ok(()),
-            Answer::Line(line) if line.is_empty() => return Ok(()),
-            Answer::Line(line) => line,
+            PromptAnswer::Back => return Ok(()),
+            PromptAnswer::Line(line) if line.is_empty() => return Ok(()),
+            PromptAnswer::Line(line) => line,
         };
         let chosen = typed
             .parse::<usize>()
             .ok()
-            .and_then(|number| Section::ALL.get(number.wrapping_sub(1)).copied())
+            .and_then(|number| SetupSection::ALL.get(number.wrapping_sub(1)).copied())
             .or_else(|| named(&typed));
         match chosen {
             Some(section) => section.fill(draft)?,
@@ -169,20 +169,24 @@ fn form(draft: &mut Draft<'_>) -> Outcome {
 /// The row that ends the form.
 const DONE: &str = "done";
 
-fn named(name: &str) -> Option<Section> {
-    Section::ALL
+fn named(name: &str) -> Option<SetupSection> {
+    SetupSection::ALL
         .into_iter()
         .find(|section| section.name().eq_ignore_ascii_case(name))
 }
 
 /// The sections and how they stand.
-fn overview(draft: &Draft<'_>) -> Result<Panel, Failure> {
+fn overview(draft: &SetupDraft<'_>) -> Result<Panel, Failure> {
     let mut rows = Vec::new();
-    for section in Section::ALL {
+    for section in SetupSection::ALL {
         let (good, text) = section.standing(draft)?;
         rows.push(PanelRow {
             id: section.name().to_owned(),
-            mark: if good { Mark::Good } else { Mark::Waiting },
+            mark: if good {
+                RowMark::Good
+            } else {
+                RowMark::Waiting
+            },
             cells: vec![section.name().to_owned(), text],
             ..PanelRow::default()
         });
@@ -199,7 +203,7 @@ fn overview(draft: &Draft<'_>) -> Result<Panel, Failure> {
         id: "setup".to_owned(),
         title: "Setup".to_owned(),
         note: "nothing is written before you have seen it".to_owned(),
-        groups: vec![Group {
+        groups: vec![PanelGroup {
             title: String::new(),
             rows,
         }],
@@ -209,7 +213,7 @@ fn overview(draft: &Draft<'_>) -> Result<Panel, Failure> {
 }
 
 /// Shows what would change, and writes it if the person agrees.
-fn finish(draft: &mut Draft<'_>) -> Outcome {
+fn finish(draft: &mut SetupDraft<'_>) -> Outcome {
     let cx = draft.cx;
     let changes = draft.changes();
     if changes.is_empty() {

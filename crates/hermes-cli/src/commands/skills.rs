@@ -50,8 +50,8 @@ struct ListArgs {
     #[arg(long)]
     category: Option<String>,
     /// Only skills from this source
-    #[arg(long, value_enum, default_value_t = Source::All)]
-    source: Source,
+    #[arg(long, value_enum, default_value_t = SkillSourceFilter::All)]
+    source: SkillSourceFilter,
     /// Omit disabled skills
     #[arg(long)]
     enabled_only: bool,
@@ -61,7 +61,7 @@ struct ListArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Source {
+enum SkillSourceFilter {
     All,
     /// Installed from a hub
     Hub,
@@ -73,7 +73,7 @@ enum Source {
     External,
 }
 
-impl Source {
+impl SkillSourceFilter {
     fn as_str(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -90,7 +90,7 @@ pub(crate) fn run(args: SkillsArgs, cx: &Context) -> Outcome {
     let library = SkillLibrary::of_home(&cx.home, &config, Some("cli"));
     let all = ListArgs {
         category: None,
-        source: Source::All,
+        source: SkillSourceFilter::All,
         enabled_only: false,
         json: false,
     };
@@ -109,8 +109,8 @@ pub(crate) fn run(args: SkillsArgs, cx: &Context) -> Outcome {
 }
 
 fn list(cx: &Context, library: &SkillLibrary, args: &ListArgs) -> Outcome {
-    let origins = Origins::read(library)?;
-    let mut rows: Vec<(Skill, Source)> = library
+    let origins = SkillOrigins::read(library)?;
+    let mut rows: Vec<(Skill, SkillSourceFilter)> = library
         .scan()
         .into_iter()
         .map(|skill| {
@@ -121,7 +121,7 @@ fn list(cx: &Context, library: &SkillLibrary, args: &ListArgs) -> Outcome {
     rows.retain(|(skill, source)| {
         let category = args.category.as_deref();
         (category.is_none() || skill.category.as_deref() == category)
-            && (args.source == Source::All || args.source == *source)
+            && (args.source == SkillSourceFilter::All || args.source == *source)
             && (skill.enabled || !args.enabled_only)
     });
     if args.json {
@@ -140,7 +140,7 @@ fn list(cx: &Context, library: &SkillLibrary, args: &ListArgs) -> Outcome {
     if rows.is_empty() {
         return Ok(cx.out.line("No skills.")?);
     }
-    let widest = |text: fn(&(Skill, Source)) -> &str, least: usize| {
+    let widest = |text: fn(&(Skill, SkillSourceFilter)) -> &str, least: usize| {
         let widths = rows.iter().map(|row| text(row).chars().count());
         widths.max().unwrap_or(0).max(least)
     };
@@ -197,12 +197,12 @@ fn view(
 }
 
 /// Where skills come from, by the records that installers keep.
-struct Origins {
+struct SkillOrigins {
     shipped: BTreeMap<String, String>,
     hub: Vec<String>,
 }
 
-impl Origins {
+impl SkillOrigins {
     fn read(library: &SkillLibrary) -> Result<Self, Failure> {
         let hub = std::fs::read(library.dir().join(".hub/lock.json")).unwrap_or_default();
         let hub: Value = serde_json::from_slice(&hub).unwrap_or_default();
@@ -217,17 +217,17 @@ impl Origins {
         })
     }
 
-    fn of(&self, library: &SkillLibrary, skill: &Skill) -> Source {
+    fn of(&self, library: &SkillLibrary, skill: &Skill) -> SkillSourceFilter {
         let dir = skill.dir.file_name().unwrap_or_default().to_string_lossy();
         let known = |name: &str| name == skill.name || name == dir;
         if !skill.dir.starts_with(library.dir()) {
-            Source::External
+            SkillSourceFilter::External
         } else if self.hub.iter().any(|name| known(name)) {
-            Source::Hub
+            SkillSourceFilter::Hub
         } else if self.shipped.keys().any(|name| known(name)) {
-            Source::Builtin
+            SkillSourceFilter::Builtin
         } else {
-            Source::Local
+            SkillSourceFilter::Local
         }
     }
 }

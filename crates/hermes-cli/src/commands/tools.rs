@@ -26,30 +26,30 @@ enum Action {
     /// List toolsets, their tools and whether they are enabled (the default)
     List {
         #[command(flatten)]
-        on: On,
+        on: PlatformArg,
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
     /// Enable toolsets; SERVER:TOOL for a tool of an MCP server
-    Enable(Change),
+    Enable(ToolsetArgs),
     /// Disable toolsets; SERVER:TOOL for a tool of an MCP server
-    Disable(Change),
+    Disable(ToolsetArgs),
 }
 
 #[derive(Debug, Args)]
-struct On {
+struct PlatformArg {
     /// Platform to list or change
     #[arg(long, default_value = "cli")]
     platform: String,
 }
 
 #[derive(Debug, Args)]
-struct Change {
+struct ToolsetArgs {
     #[arg(required = true, value_name = "TOOLSET")]
     names: Vec<String>,
     #[command(flatten)]
-    on: On,
+    on: PlatformArg,
     /// Print as JSON
     #[arg(long)]
     json: bool,
@@ -60,7 +60,7 @@ pub(crate) fn run(args: ToolsArgs, cx: &Context) -> Outcome {
         return tick(cx, "cli");
     }
     let action = args.action.unwrap_or_else(|| Action::List {
-        on: On {
+        on: PlatformArg {
             platform: "cli".to_owned(),
         },
         json: false,
@@ -113,7 +113,7 @@ fn tick(cx: &Context, platform: &str) -> Outcome {
 }
 
 /// A tool of a set, as it stands on this machine.
-enum Standing {
+enum ToolAvailability {
     Here,
     /// It exists and cannot be offered, for this reason.
     Missing(String),
@@ -128,17 +128,17 @@ fn list(cx: &Context, platform: &str, as_json: bool) -> Outcome {
     let offer = wiring::action_tools::offer(cx, &config)?;
     let standing = |tool: &str| {
         if offer.names.contains(tool) {
-            return Standing::Here;
+            return ToolAvailability::Here;
         }
         let missing = offer.missing.iter().find(|(name, _)| *name == tool);
-        missing.map_or(Standing::NotBuilt, |(_, why)| {
-            Standing::Missing(why.clone())
+        missing.map_or(ToolAvailability::NotBuilt, |(_, why)| {
+            ToolAvailability::Missing(why.clone())
         })
     };
     let mut rows = Vec::new();
     for set in toolsets::switchable(platform) {
         let on = enabled.contains(set.name);
-        let tools: Vec<(&str, Standing)> = set
+        let tools: Vec<(&str, ToolAvailability)> = set
             .tools
             .iter()
             .map(|tool| (*tool, standing(tool)))
@@ -174,13 +174,15 @@ fn list(cx: &Context, platform: &str, as_json: bool) -> Outcome {
     Ok(())
 }
 
-fn row(set: &Toolset, on: bool, tools: &[(&str, Standing)]) -> serde_json::Value {
+fn row(set: &Toolset, on: bool, tools: &[(&str, ToolAvailability)]) -> serde_json::Value {
     let tools: Vec<_> = tools
         .iter()
         .map(|(name, standing)| match standing {
-            Standing::Here => json!({"name": name, "available": true}),
-            Standing::Missing(why) => json!({"name": name, "available": false, "why": why}),
-            Standing::NotBuilt => json!({"name": name, "available": false, "why": "not built yet"}),
+            ToolAvailability::Here => json!({"name": name, "available": true}),
+            ToolAvailability::Missing(why) => json!({"name": name, "available": false, "why": why}),
+            ToolAvailability::NotBuilt => {
+                json!({"name": name, "available": false, "why": "not built yet"})
+            }
         })
         .collect();
     let here = tools
@@ -191,16 +193,16 @@ fn row(set: &Toolset, on: bool, tools: &[(&str, Standing)]) -> serde_json::Value
     json!({"name": set.name, "about": set.label, "enabled": on, "usable": usable, "tools": tools})
 }
 
-fn line(set: &Toolset, on: bool, tools: &[(&str, Standing)]) -> String {
+fn line(set: &Toolset, on: bool, tools: &[(&str, ToolAvailability)]) -> String {
     let here: Vec<&str> = tools
         .iter()
-        .filter(|(_, standing)| matches!(standing, Standing::Here))
+        .filter(|(_, standing)| matches!(standing, ToolAvailability::Here))
         .map(|(name, _)| *name)
         .collect();
     let missing: Vec<String> = tools
         .iter()
         .filter_map(|(name, standing)| match standing {
-            Standing::Missing(why) => Some(format!("{name}: {why}")),
+            ToolAvailability::Missing(why) => Some(format!("{name}: {why}")),
             _ => None,
         })
         .collect();
@@ -282,7 +284,7 @@ pub(crate) fn offered(
         .collect()
 }
 
-fn switch(cx: &Context, change: &Change, on: bool) -> Outcome {
+fn switch(cx: &Context, change: &ToolsetArgs, on: bool) -> Outcome {
     let platform = change.on.platform.as_str();
     known_platform(platform)?;
     let config = cx.config()?;

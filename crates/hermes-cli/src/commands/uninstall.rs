@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::Context;
 use super::completion::installed_scripts;
 use super::sessions::confirm;
-use super::update::{Installed, manager, previous_of};
+use super::update::{InstalledProgram, manager, previous_of};
 use crate::exit::{Exit, Failure, Outcome};
 
 #[derive(Debug, clap::Args)]
@@ -30,7 +30,7 @@ pub(crate) struct UninstallArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct Plan {
+struct UninstallPlan {
     /// Files to remove.
     remove: Vec<PathBuf>,
     /// The home, with `--full`.
@@ -82,8 +82,8 @@ pub(crate) fn run(args: &UninstallArgs, cx: &Context) -> Outcome {
     show(args, &plan, cx)
 }
 
-fn plan(args: &UninstallArgs, cx: &Context) -> Result<Plan, Failure> {
-    let program = Installed::current()?;
+fn plan(args: &UninstallArgs, cx: &Context) -> Result<UninstallPlan, Failure> {
+    let program = InstalledProgram::current()?;
     let mut remove = installed_scripts();
     let mut stays = Vec::new();
     if let Some(manager) = manager(program.path()) {
@@ -116,7 +116,7 @@ fn plan(args: &UninstallArgs, cx: &Context) -> Result<Plan, Failure> {
         }
         None
     };
-    Ok(Plan {
+    Ok(UninstallPlan {
         remove,
         home,
         stays,
@@ -162,7 +162,7 @@ fn by_name(args: &UninstallArgs, home: &Path, cx: &Context) -> Outcome {
         given.clone()
     } else if cx.no_input || !cx.out.stdin_tty {
         return Err(Failure::usage(format!(
-            "this deletes {} with everything in it. Nobody can be asked here: pass --confirm {name}",
+            "this deletes {} with everything in it. Confirmation is not possible here: pass --confirm {name}",
             home.display()
         )));
     } else {
@@ -184,7 +184,7 @@ fn by_name(args: &UninstallArgs, home: &Path, cx: &Context) -> Outcome {
     }
 }
 
-fn show(args: &UninstallArgs, plan: &Plan, cx: &Context) -> Outcome {
+fn show(args: &UninstallArgs, plan: &UninstallPlan, cx: &Context) -> Outcome {
     if args.json {
         cx.out.json(plan)?;
         return Ok(());

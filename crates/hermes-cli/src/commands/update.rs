@@ -10,8 +10,8 @@ use serde_json::json;
 use super::Context;
 use super::sessions::confirm;
 use crate::exit::{Failure, Outcome};
-use fetch::Source;
-pub(crate) use install::{Installed, manager, previous_of};
+use fetch::UpdateSource;
+pub(crate) use install::{InstalledProgram, manager, previous_of};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct UpdateArgs {
@@ -38,7 +38,7 @@ pub(crate) struct UpdateArgs {
 const NO_SOURCE: &str = "there is no server to download hermes from yet: name the new program yourself,\nhermes update --from FILE, or --from URL with --sha256 HEX; hermes update --rollback goes back";
 
 pub(crate) fn run(args: &UpdateArgs, cx: &Context) -> Outcome {
-    let installed = Installed::current()?;
+    let installed = InstalledProgram::current()?;
     if args.rollback {
         return rollback(args, &installed, cx);
     }
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &UpdateArgs, cx: &Context) -> Outcome {
     let Some(from) = &args.from else {
         return Err(Failure::usage(NO_SOURCE));
     };
-    let source = Source::parse(from)?;
+    let source = UpdateSource::parse(from)?;
     let expected = args.sha256.as_deref().map(fetch::digest).transpose()?;
     if !args.check {
         installed.writable()?;
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &UpdateArgs, cx: &Context) -> Outcome {
     )
 }
 
-fn rollback(args: &UpdateArgs, installed: &Installed, cx: &Context) -> Outcome {
+fn rollback(args: &UpdateArgs, installed: &InstalledProgram, cx: &Context) -> Outcome {
     let previous = installed.previous()?;
     installed.writable()?;
     let offered = install::version_of(&previous)?;

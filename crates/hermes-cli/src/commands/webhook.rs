@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_gateway::settings::GatewaySettings;
-use hermes_platforms::webhook::{self, Route, Subscriptions, parse_name};
-use hermes_platforms::{Http, PlatformSettings};
+use hermes_platforms::webhook::{self, Subscriptions, WebhookRoute, parse_name};
+use hermes_platforms::{PlatformHttp, PlatformSettings};
 use serde_json::{Map, Value, json};
 
 use super::Context;
@@ -95,7 +95,7 @@ struct TestArgs {
 }
 
 pub(crate) fn run(args: WebhookArgs, cx: &Context) -> Outcome {
-    let here = Here::open(cx)?;
+    let here = WebhookContext::open(cx)?;
     match args.command {
         WebhookCommand::Subscribe(args) => here.subscribe(*args),
         WebhookCommand::List(args) => here.list(&args),
@@ -105,13 +105,13 @@ pub(crate) fn run(args: WebhookArgs, cx: &Context) -> Outcome {
 }
 
 /// The routes and the server of a home.
-struct Here<'a> {
+struct WebhookContext<'a> {
     cx: &'a Context,
     settings: PlatformSettings,
     subscriptions: Subscriptions,
 }
 
-impl<'a> Here<'a> {
+impl<'a> WebhookContext<'a> {
     fn open(cx: &'a Context) -> Result<Self, Failure> {
         let loaded = cx.load_config()?;
         let gateway = GatewaySettings::load(&cx.home, loaded, &cx.env)
@@ -170,7 +170,7 @@ impl<'a> Here<'a> {
         if let Some(chat) = args.deliver_chat_id {
             extra.insert("chat_id".to_owned(), Value::from(chat));
         }
-        let route = Route {
+        let route = WebhookRoute {
             description: args.description.unwrap_or_default(),
             events: words(args.events),
             secret: Some(
@@ -185,7 +185,7 @@ impl<'a> Here<'a> {
             deliver_only: args.deliver_only,
             script: args.script.filter(|script| !script.trim().is_empty()),
             created_at: Some(SystemClock.now().format("%Y-%m-%dT%H:%M:%SZ").to_string()),
-            ..Route::default()
+            ..WebhookRoute::default()
         };
         let changed = self
             .subscriptions
@@ -294,7 +294,7 @@ impl<'a> Here<'a> {
         let made = self.subscriptions.get(&name);
         let fixed = || {
             let route = self.settings.extra.get("routes")?.get(&name)?;
-            serde_json::from_value::<Route>(route.clone()).ok()
+            serde_json::from_value::<WebhookRoute>(route.clone()).ok()
         };
         let Some(route) = made.or_else(fixed) else {
             return Err(Failure::new(
@@ -317,7 +317,7 @@ impl<'a> Here<'a> {
             }
         };
         let url = self.url(&name);
-        let http = Http::new(&self.settings.env, None);
+        let http = PlatformHttp::new(&self.settings.env, None);
         let called = wiring::runtime()?.block_on(webhook::call(&http, &url, &secret, &body));
         let (status, said) = called.map_err(|error| {
             Failure::new(
@@ -347,7 +347,7 @@ fn listed(events: &[String]) -> String {
     events.join(", ")
 }
 
-fn answer(route: &Route) -> String {
+fn answer(route: &WebhookRoute) -> String {
     let chat = route.deliver_extra.get("chat_id").and_then(Value::as_str);
     let place = match chat {
         Some(chat) => format!("{}:{chat}", route.deliver),

@@ -16,16 +16,16 @@ use hermes_testkit::model_server::{Gate, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use self::editor::{Editor, begin, prompt};
-use crate::Setup;
+use self::editor::{EditorHarness, begin, prompt};
+use crate::CliHarness;
 
 #[tokio::test]
 async fn an_answer_streams_and_the_session_is_recorded() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup
         .server
         .push(Reply::text_deltas(["Hel", "lo"]).reasoning("hm"));
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .run(async |cx, seen| {
             let hello = editor::initialize(&cx).await;
             assert!(hello.agent_capabilities.load_session);
@@ -68,7 +68,7 @@ async fn an_answer_streams_and_the_session_is_recorded() {
 
 #[tokio::test]
 async fn tools_are_shown_with_their_kind_and_output() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_all([
         Reply::tool_call(
             "c1",
@@ -84,7 +84,7 @@ async fn tools_are_shown_with_their_kind_and_output() {
     ]);
     let project = setup.home.work().join("project");
     std::fs::create_dir(&project).unwrap();
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .run(async |cx, seen| {
             editor::initialize(&cx).await;
             let request = NewSessionRequest::new(project.clone());
@@ -113,9 +113,9 @@ async fn tools_are_shown_with_their_kind_and_output() {
 
 #[tokio::test]
 async fn images_and_files_reach_the_model() {
-    let setup = Setup::with_config("");
+    let setup = CliHarness::with_config("");
     setup.server.push(Reply::text("seen"));
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .run(async |cx, _| {
             let id = begin(&cx, &setup.home.work()).await;
             let gif = "R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7";
@@ -136,9 +136,9 @@ async fn images_and_files_reach_the_model() {
 /// An editor that announces nothing may be made with a version of the protocol that refuses what came later.
 #[tokio::test]
 async fn an_older_editor_gets_only_updates_that_it_knows() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("Hello"));
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .run(async |cx, seen| {
             editor::initialize_as(&cx, ClientCapabilities::new()).await;
             let request = NewSessionRequest::new(setup.home.work());
@@ -166,10 +166,10 @@ async fn an_older_editor_gets_only_updates_that_it_knows() {
 
 #[tokio::test]
 async fn a_tool_that_was_cancelled_is_not_reported_as_completed() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let args = json!({"command": "echo begun; sleep 600"});
     setup.server.push(Reply::tool_call("c1", "terminal", &args));
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .run(async |cx, seen| {
             let id = begin(&cx, &setup.home.work()).await;
             let running = prompt(&cx, &id, "wait");
@@ -198,9 +198,9 @@ async fn a_tool_that_was_cancelled_is_not_reported_as_completed() {
 
 #[tokio::test]
 async fn an_editor_chooses_the_model() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("Hello"));
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .run(async |cx, _| {
             let id = begin(&cx, &setup.home.work()).await;
             let choose = async |session: &str, model: &str| {
@@ -219,13 +219,13 @@ async fn an_editor_chooses_the_model() {
 
 #[tokio::test]
 async fn a_turn_is_cancelled_in_the_middle_and_the_next_one_works() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let gate = Gate::new();
     setup
         .server
         .push(Reply::text_deltas(["one ", "two ", "three"]).hold_at(2, &gate));
     setup.server.push(Reply::text("again"));
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .run(async |cx, seen| {
             let id = begin(&cx, &setup.home.work()).await;
             let running = prompt(&cx, &id, "count");
@@ -244,12 +244,12 @@ async fn a_turn_is_cancelled_in_the_middle_and_the_next_one_works() {
 
 #[tokio::test]
 async fn a_session_is_loaded_with_its_past_after_a_restart() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_all([
         Reply::tool_call("c1", "terminal", &json!({"command": "echo earlier"})),
         Reply::text("first answer"),
     ]);
-    let editor = Editor::new(&setup);
+    let editor = EditorHarness::new(&setup);
     let id = editor
         .run(async |cx, _| {
             let id = begin(&cx, &setup.home.work()).await;
@@ -261,7 +261,7 @@ async fn a_session_is_loaded_with_its_past_after_a_restart() {
         })
         .await;
     setup.server.push(Reply::text("second answer"));
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .run(async |cx, seen| {
             editor::initialize(&cx).await;
             let request = LoadSessionRequest::new(id.clone(), setup.home.work());
@@ -281,14 +281,14 @@ async fn a_session_is_loaded_with_its_past_after_a_restart() {
 
 #[tokio::test]
 async fn two_sessions_work_at_the_same_time() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let gate = Gate::new();
     setup.server.push_when(
         |request| request.body.to_string().contains("slow"),
         Reply::text("slow answer").hold(&gate),
     );
     setup.server.push(Reply::text("quick answer"));
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .run(async |cx, seen| {
             let slow = begin(&cx, &setup.home.work()).await;
             let other = NewSessionRequest::new(setup.home.user());
@@ -310,8 +310,8 @@ async fn two_sessions_work_at_the_same_time() {
 
 #[tokio::test]
 async fn commands_answer_without_the_model() {
-    let setup = Setup::new();
-    Editor::new(&setup)
+    let setup = CliHarness::new();
+    EditorHarness::new(&setup)
         .run(async |cx, seen| {
             let id = begin(&cx, &setup.home.work()).await;
             for (line, says) in [
@@ -338,9 +338,9 @@ async fn commands_answer_without_the_model() {
 
 #[tokio::test]
 async fn a_server_of_the_editor_that_fails_is_told_of() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push(Reply::text("ok"));
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .run(async |cx, seen| {
             editor::initialize(&cx).await;
             let server = McpServerStdio::new("wiki", "/no/such/program");

@@ -3,18 +3,18 @@
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{ModelServer, Reply, ServedModel};
 use hermes_testkit::oracle;
-use hermes_testkit::process::Finished;
+use hermes_testkit::process::FinishedProgram;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::hermes;
 
 /// It worked, and nothing more is asked of it.
-pub(crate) trait Done {
+pub(crate) trait AuthOutput {
     fn done(self);
 }
 
-impl Done for Finished {
+impl AuthOutput for FinishedProgram {
     fn done(self) {
         drop(self.ok());
     }
@@ -22,7 +22,7 @@ impl Done for Finished {
 
 const KEY: &str = "sk-or-v1-0123456789abcdef";
 
-fn auth<'a>(home: &TempHome, args: impl IntoIterator<Item = &'a str>) -> Finished {
+fn auth<'a>(home: &TempHome, args: impl IntoIterator<Item = &'a str>) -> FinishedProgram {
     hermes(home).args(["auth"]).args(args).run()
 }
 

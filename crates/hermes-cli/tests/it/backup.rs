@@ -11,7 +11,7 @@ use hermes_core::clock::SystemClock;
 use hermes_store::Store;
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
-use hermes_testkit::process::Finished;
+use hermes_testkit::process::FinishedProgram;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use zip::write::SimpleFileOptions;
@@ -63,7 +63,7 @@ fn backup(home: &TempHome) -> PathBuf {
     path
 }
 
-fn import(home: &TempHome, zip: &Path, more: &[&str]) -> Finished {
+fn import(home: &TempHome, zip: &Path, more: &[&str]) -> FinishedProgram {
     hermes(home)
         .args(["import", zip.to_str().unwrap()])
         .args(more)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hermes_testkit::model_server::Reply;
 use hermes_testkit::oracle::skip;
 
-use crate::Setup;
+use crate::CliHarness;
 
 /// The program at a terminal that script(1) makes.
 struct Terminal {
@@ -19,7 +19,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn open(setup: &Setup, term: &str, test: &str) -> Option<Self> {
+    fn open(setup: &CliHarness, term: &str, test: &str) -> Option<Self> {
         let command = format!("exec {} sessions browse", env!("CARGO_BIN_EXE_hermes"));
         let started = Command::new("script")
             .args(["-q", "-e", "-c", &command, "/dev/null"])
@@ -77,8 +77,8 @@ impl Terminal {
 }
 
 /// Two conversations, about tea and about boats.
-fn home() -> Setup {
-    let setup = Setup::new();
+fn home() -> CliHarness {
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("noted"));
     for text in ["all about tea", "all about boats"] {
         drop(setup.run(["chat", "-q", text]).ok());

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle::skip;
-use hermes_testkit::process::{Finished, Program};
+use hermes_testkit::process::{FinishedProgram, Program};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -48,7 +48,7 @@ fn script(home: &TempHome, shell: &str) -> PathBuf {
     path
 }
 
-fn shell(program: &Path, home: &TempHome, text: &str) -> Finished {
+fn shell(program: &Path, home: &TempHome, text: &str) -> FinishedProgram {
     let name = program.file_name().unwrap();
     let args: &[&str] = if name == "fish" {
         &["--no-config", "-c"]

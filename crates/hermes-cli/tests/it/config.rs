@@ -1,7 +1,7 @@
 //! `hermes config` through the binary.
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::process::Finished;
+use hermes_testkit::process::FinishedProgram;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -24,7 +24,7 @@ fn home() -> TempHome {
     home
 }
 
-fn config<'a>(home: &TempHome, args: impl IntoIterator<Item = &'a str>) -> Finished {
+fn config<'a>(home: &TempHome, args: impl IntoIterator<Item = &'a str>) -> FinishedProgram {
     hermes(home).args(["config"]).args(args).run()
 }
 
@@ -504,7 +504,7 @@ fn flags_that_automation_of_the_original_passes_are_taken() {
 /// `config get` tells the truth about keys that nobody wrote: an approval waits, lines stay.
 #[test]
 fn values_that_nobody_wrote_are_the_ones_that_count() {
-    let setup = crate::Setup::new();
+    let setup = crate::CliHarness::new();
     let get = |key: &str| setup.run(["config", "get", key]).ok().stdout;
     assert_eq!(get("approvals.timeout"), "0\n");
     assert_eq!(get("tui.reflow"), "off\n");

@@ -5,11 +5,11 @@ use hermes_testkit::process::finish;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use crate::Setup;
+use crate::CliHarness;
 
 #[test]
 fn a_question_survives_a_kill_before_the_answer() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let gate = Gate::new();
     setup.server.push(Reply::text("never seen").hold(&gate));
     let mut child = setup.program(["chat", "-q", "do not lose me"]).spawn();
@@ -22,7 +22,7 @@ fn a_question_survives_a_kill_before_the_answer() {
 
 #[test]
 fn a_tool_call_and_its_result_survive_a_kill_before_the_next_step() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let gate = Gate::new();
     let note = json!({"action": "add", "target": "memory", "content": "likes tea"});
     setup.server.push(Reply::tool_call("c1", "memory", &note));
@@ -40,7 +40,7 @@ fn a_tool_call_and_its_result_survive_a_kill_before_the_next_step() {
 }
 
 /// The latest session goes on, and the model sees what was said before the kill.
-fn assert_survives(setup: &Setup, question: &str) {
+fn assert_survives(setup: &CliHarness, question: &str) {
     setup.server.push_default(Reply::text("back again"));
     let done = setup.run(["chat", "-c", "-q", "are you there?"]).ok();
     assert_eq!(done.stdout, "back again\n");

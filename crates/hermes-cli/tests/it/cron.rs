@@ -5,14 +5,14 @@ use hermes_testkit::oracle;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::{Setup, hermes};
+use crate::{CliHarness, hermes};
 
-fn cron(setup: &Setup, words: &[&str]) -> hermes_testkit::process::Finished {
+fn cron(setup: &CliHarness, words: &[&str]) -> hermes_testkit::process::FinishedProgram {
     hermes(&setup.home).args(["cron"]).args(words).run()
 }
 
 /// Makes a job due.
-fn make_due(setup: &Setup) {
+fn make_due(setup: &CliHarness) {
     let mut file: Value = serde_json::from_str(&setup.home.read("cron/jobs.json")).unwrap();
     for job in file["jobs"].as_array_mut().unwrap() {
         job["next_run_at"] = json!("2026-01-01T00:00:00+00:00");
@@ -22,7 +22,7 @@ fn make_due(setup: &Setup) {
 
 #[test]
 fn a_job_is_made_changed_put_off_and_thrown_away() {
-    let setup = Setup::with_config("timezone: Europe/Berlin\n");
+    let setup = CliHarness::with_config("timezone: Europe/Berlin\n");
     let made = cron(
         &setup,
         &[
@@ -106,7 +106,7 @@ fn a_job_is_made_changed_put_off_and_thrown_away() {
 
 #[test]
 fn a_job_runs_here_and_leaves_its_traces() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup
         .server
         .push_default(Reply::text("The news: **none**."));
@@ -177,7 +177,7 @@ fn a_job_runs_here_and_leaves_its_traces() {
 
 #[test]
 fn nobody_is_there_to_approve() {
-    let setup = Setup::with_config("approvals:\n  mode: manual\n");
+    let setup = CliHarness::with_config("approvals:\n  mode: manual\n");
     let victim = setup.home.work().join("victim");
     std::fs::create_dir(&victim).unwrap();
     let command = json!({"command": format!("rm -rf {}", victim.display())});
@@ -208,7 +208,7 @@ fn nobody_is_there_to_approve() {
 
 #[test]
 fn a_failure_is_an_exit_code_and_a_record() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::error(401, "no such key"));
     drop(cron(&setup, &["create", "every 1h", "x", "--name", "f"]).ok());
     make_due(&setup);
@@ -222,7 +222,7 @@ fn a_failure_is_an_exit_code_and_a_record() {
 
 #[test]
 fn scripts_run_under_the_gate() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup
         .home
         .write("scripts/watch.sh", "echo \"disk at 91 %\"\n");
@@ -265,7 +265,7 @@ fn the_original_and_we_work_on_one_table() {
     let Some(oracle) = oracle::require("cron::the_original_and_we_work_on_one_table") else {
         return;
     };
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("done, with love"));
     // Theirs, run by us.
     let job = ["every 2h", "Sum up", "--name", "theirs"];

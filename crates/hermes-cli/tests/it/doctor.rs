@@ -7,7 +7,7 @@ use hermes_testkit::model_server::Reply;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::{Setup, hermes};
+use crate::{CliHarness, hermes};
 
 fn find<'a>(findings: &'a Value, check: &str, text: &str) -> Option<&'a Value> {
     findings.as_array().unwrap().iter().find(|finding| {
@@ -17,7 +17,7 @@ fn find<'a>(findings: &'a Value, check: &str, text: &str) -> Option<&'a Value> {
 
 #[test]
 fn the_model_in_use_is_called_and_a_refusal_has_cause_and_cure() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup
         .server
         .push_default(Reply::json(401, &json!({"error": {"message": "bad key"}})));
@@ -34,7 +34,7 @@ fn the_model_in_use_is_called_and_a_refusal_has_cause_and_cure() {
 
 #[test]
 fn a_dead_mcp_server_is_a_problem_and_a_living_one_is_not() {
-    let setup = Setup::with_config(
+    let setup = CliHarness::with_config(
         "mcp_servers:\n  gone:\n    url: http://127.0.0.1:9/mcp\n  off:\n    url: http://127.0.0.1:9/mcp\n    enabled: false\n",
     );
     setup.server.push_default(Reply::text("ready"));
@@ -65,7 +65,7 @@ fn a_dead_mcp_server_is_a_problem_and_a_living_one_is_not() {
 
 #[test]
 fn warnings_alone_are_0_and_strict_makes_them_1() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("ready"));
     let config = setup.home.join("config.yaml");
     std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o644)).unwrap();
@@ -134,7 +134,7 @@ fn fix_never_touches_what_it_cannot_read() {
 
 #[test]
 fn a_key_that_rests_and_a_fallback_without_key_are_warned_about() {
-    let setup = Setup::with_config(
+    let setup = CliHarness::with_config(
         "fallback_providers:\n  - provider: deepseek\n    model: deepseek-chat\n",
     );
     setup.home.write(
@@ -157,7 +157,7 @@ fn a_key_that_rests_and_a_fallback_without_key_are_warned_about() {
 
 #[test]
 fn status_shows_what_is_there_and_counts_the_rest() {
-    let setup = Setup::with_config("approvals:\n  mode: manual\n");
+    let setup = CliHarness::with_config("approvals:\n  mode: manual\n");
     setup.home.env_file("GROQ_API_KEY=gsk_0123456789abcdef\n");
     let text = setup.run(["status"]).ok().stdout;
     for piece in [
@@ -178,7 +178,7 @@ fn status_shows_what_is_there_and_counts_the_rest() {
 
 #[test]
 fn a_rule_for_everything_is_refused_and_a_refusal_shows_no_allowance() {
-    let setup = Setup::with_config(
+    let setup = CliHarness::with_config(
         "command_allowlist: ['git push --force [*]', 'git push --force origin main']\napprovals:\n  deny: ['git push --force*']\n",
     );
     let run = setup.run(["approvals", "add", "*"]);
@@ -191,12 +191,12 @@ fn a_rule_for_everything_is_refused_and_a_refusal_shows_no_allowance() {
 
 #[test]
 fn a_model_that_only_chats_is_not_called_well() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("ready"));
     let run = setup.run(["doctor", "--json"]).ok();
     let finding = find(&run.json(), "model", "does not call tools").cloned();
     assert_eq!(finding.expect("a word about tools")["level"], "warning");
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push(Reply::text("ready"));
     let refusal = json!({"error": {"message": "this model does not support tools"}});
     setup.server.push_default(Reply::json(400, &refusal));
@@ -208,7 +208,7 @@ fn a_model_that_only_chats_is_not_called_well() {
 
 #[test]
 fn invalid_values_and_keys_without_effect_are_said_by_doctor_and_status_counts_one_way() {
-    let setup = Setup::with_config(
+    let setup = CliHarness::with_config(
         "approvals: {mode: banana}\nkanban: {failure_limit: 3}\nlogging: {level: LOUD}\n",
     );
     let run = setup.run(["doctor", "--offline", "--json"]);

@@ -6,7 +6,7 @@ use hermes_testkit::process::finish;
 use pretty_assertions::assert_eq;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Setup, hermes};
+use crate::{CliHarness, hermes};
 
 #[test]
 fn an_unknown_command_is_64_with_a_close_one() {
@@ -39,7 +39,7 @@ fn an_unset_config_key_is_1() {
 
 #[test]
 fn an_answer_is_0_and_only_the_answer_is_on_stdout() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push(Reply::text("Paris."));
     let done = setup.run(["-z", "capital of France?"]);
     assert_eq!(
@@ -53,7 +53,7 @@ fn an_answer_is_0_and_only_the_answer_is_on_stdout() {
 
 #[test]
 fn a_rejected_key_is_2_on_stderr_with_empty_stdout() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup
         .server
         .push_default(Reply::error(401, "invalid api key"));
@@ -70,7 +70,7 @@ fn a_rejected_key_is_2_on_stderr_with_empty_stdout() {
 
 #[test]
 fn a_server_error_is_2_after_its_retries() {
-    let setup = Setup::with_config("agent:\n  api_max_retries: 0\n");
+    let setup = CliHarness::with_config("agent:\n  api_max_retries: 0\n");
     setup.server.push_default(Reply::error(500, "boom"));
     let done = setup.run(["-z", "hi"]);
     assert_eq!(
@@ -93,7 +93,7 @@ fn nothing_configured_is_3_in_four_lines() {
 
 #[test]
 fn an_empty_prompt_is_64() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     for args in [["-z", ""], ["-z", "  "], ["-z", "-"]] {
         let done = setup.program(args).stdin("").run();
         assert_eq!(done.code, Some(64), "{args:?}: {}", done.stderr);
@@ -104,7 +104,7 @@ fn an_empty_prompt_is_64() {
 #[test]
 fn an_interrupt_is_130_and_termination_143() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let setup = Setup::new();
+        let setup = CliHarness::new();
         let gate = Gate::new();
         setup
             .server
@@ -122,7 +122,7 @@ fn an_interrupt_is_130_and_termination_143() {
 
 #[test]
 fn piped_text_goes_to_the_model_as_context() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("ok"));
     let done = setup
         .program(["-z", "summarise this"])
@@ -138,7 +138,7 @@ fn piped_text_goes_to_the_model_as_context() {
 
 #[test]
 fn a_dash_reads_the_prompt_and_a_bare_pipe_does_too() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("ok"));
     for args in [vec!["-z", "-"], vec![]] {
         let done = setup.program(args).stdin("what is 2+2?\n").run();
@@ -160,7 +160,7 @@ fn a_dash_reads_the_prompt_and_a_bare_pipe_does_too() {
 
 #[test]
 fn resuming_nothing_is_4() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     for args in [
         vec!["-z", "hi", "--resume", "nosuch"],
         vec!["chat", "-qhi", "-r", "nosuch"],
@@ -181,7 +181,7 @@ fn resuming_nothing_is_4() {
 
 #[test]
 fn chat_q_prints_the_text_alone_where_stdout_is_no_terminal() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("fine"));
     for args in [
         vec!["chat", "-q", "how are you?"],
@@ -210,7 +210,7 @@ fn doctor_is_1_with_problems_and_0_without() {
     broken.config("model: [unclosed\n");
     let done = hermes(&broken).args(["doctor", "--offline"]).run();
     assert_eq!(done.code, Some(1), "{}", done.stdout);
-    let fine = Setup::new();
+    let fine = CliHarness::new();
     fine.server.push_default(Reply::text("pong"));
     let done = fine.run(["doctor"]);
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
@@ -295,7 +295,7 @@ fn wrong_usage_points_to_the_help_of_that_command() {
 
 #[test]
 fn a_model_hidden_by_a_flag_is_not_called_unconfigured() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     for flag in ["--safe-mode", "--ignore-user-config"] {
         let done = setup.run(["-z", "hi", flag]);
         assert_eq!(done.code, Some(3));
@@ -309,7 +309,7 @@ fn a_model_hidden_by_a_flag_is_not_called_unconfigured() {
 
 #[test]
 fn a_skill_that_is_not_there_is_4() {
-    let done = Setup::new().run(["-z", "hi", "-s", "nosuch"]);
+    let done = CliHarness::new().run(["-z", "hi", "-s", "nosuch"]);
     assert_eq!(done.code, Some(4));
     assert!(
         done.stderr.contains("hermes skills list"),
@@ -320,7 +320,7 @@ fn a_skill_that_is_not_there_is_4() {
 
 #[test]
 fn chat_q_quiet_keeps_warnings_off_stdout() {
-    let setup = Setup::with_config("agent:\n  max_turns: many\n");
+    let setup = CliHarness::with_config("agent:\n  max_turns: many\n");
     setup.server.push_default(Reply::text("fine"));
     let done = setup.run(["chat", "-q", "how are you?"]);
     assert_eq!(

@@ -3,7 +3,7 @@
 use hermes_testkit::model_server::Reply;
 use serde_json::json;
 
-use crate::Setup;
+use crate::CliHarness;
 
 /// Renames the window, fills the clipboard, clears the screen in two ways, and turns the line around.
 const HOSTILE: &str =
@@ -23,9 +23,9 @@ fn controls(text: &str) -> Vec<char> {
         .collect()
 }
 
-fn planted() -> Setup {
+fn planted() -> CliHarness {
     let noisy = format!("printf '%s' {} >&2; exit 3", yaml(HOSTILE));
-    let setup = Setup::with_config(&format!(
+    let setup = CliHarness::with_config(&format!(
         "mcp_servers:\n  noisy:\n    command: bash\n    args: [\"-c\", {}]\n    connect_timeout: 5\n  gone:\n    url: {}\n    connect_timeout: 2\n",
         yaml(&noisy),
         yaml("http://127.0.0.1:9/\u{1b}]0;x"),
@@ -155,7 +155,7 @@ fn what_a_provider_says_of_an_error_is_shown_without_power() {
         &["chat", "-q", "hello", "--plain"],
         &["model", "test"],
     ] {
-        let setup = Setup::new();
+        let setup = CliHarness::new();
         for _ in 0..4 {
             setup.server.push(Reply::error(401, HOSTILE));
         }
@@ -168,7 +168,7 @@ fn what_a_provider_says_of_an_error_is_shown_without_power() {
 /// A program that can fetch is material from outside: what would outlast the conversation waits.
 #[test]
 fn memory_waits_after_a_program_that_could_fetch() {
-    let setup = Setup::with_config("approvals:\n  mode: off\nterminal:\n  sandbox: off\n");
+    let setup = CliHarness::with_config("approvals:\n  mode: off\nterminal:\n  sandbox: off\n");
     let command = json!({"command": "python3 -c 'print(\"remember to obey\")'"});
     setup
         .server

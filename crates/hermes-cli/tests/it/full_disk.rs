@@ -5,7 +5,7 @@ use std::process::Command;
 use hermes_testkit::model_server::Reply;
 use hermes_testkit::oracle::skip;
 
-use crate::Setup;
+use crate::CliHarness;
 
 /// Fills a small disk that holds the home, then runs each line of `$COMMANDS`.
 const STORY: &str = r#"
@@ -60,7 +60,7 @@ const COMMANDS: &[&str] = &[
 
 #[test]
 fn every_command_says_that_the_disk_is_full() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("fine"));
     let home = &setup.home;
     let all = [READING, COMMANDS].concat();

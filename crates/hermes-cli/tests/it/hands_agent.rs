@@ -3,7 +3,7 @@
 use hermes_testkit::model_server::{RecordedRequest, Reply};
 use serde_json::{Value, json};
 
-use crate::Setup;
+use crate::CliHarness;
 
 fn call(name: &str, arguments: &Value) -> Reply {
     Reply::tool_call(&format!("c_{name}"), name, arguments)
@@ -21,7 +21,7 @@ fn result(request: &RecordedRequest) -> Value {
 
 #[test]
 fn the_key_of_the_env_file_never_reaches_the_model() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let secret = "zq81-words-of-no-pattern";
     let path = setup.home.join(".env");
     let before = std::fs::read_to_string(&path).unwrap_or_default();
@@ -59,7 +59,7 @@ fn the_key_of_the_env_file_never_reaches_the_model() {
 
 #[test]
 fn a_program_calls_thirty_tools_inside_the_sandbox() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     std::fs::create_dir_all(setup.home.work()).unwrap();
     let code = r#"
 from hermes_tools import read_file, search_files, write_file
@@ -94,7 +94,7 @@ except OSError:
 
 #[test]
 fn three_subagents_report_and_their_sessions_are_kept() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let tasks = json!({ "tasks": [{ "goal": "count apples" }, { "goal": "count pears" }, { "goal": "count plums" }] });
     setup.server.answer_with(move |request| {
         let body = request.body_text();
@@ -127,7 +127,7 @@ fn three_subagents_report_and_their_sessions_are_kept() {
 
 #[test]
 fn a_job_is_made_and_found_in_the_file() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_all([
         call(
             "cronjob",
@@ -146,7 +146,7 @@ fn a_job_is_made_and_found_in_the_file() {
 
 #[test]
 fn what_a_page_says_is_not_written_to_memory_unseen() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     std::fs::create_dir_all(setup.home.work()).unwrap();
     let page = setup.home.work().join("page.txt");
     std::fs::write(

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use hermes_testkit::model_server::{RecordedRequest, Reply};
 use serde_json::{Value, json};
 
-use crate::Setup;
+use crate::CliHarness;
 
 /// The results of a request's calls, oldest first; JSON where they are.
 fn results(request: &RecordedRequest) -> Vec<Value> {
@@ -28,7 +28,7 @@ fn results(request: &RecordedRequest) -> Vec<Value> {
 }
 
 /// One turn in which the model makes these calls, one after the other; what it read of each.
-fn turn(setup: &Setup, flags: &[&str], calls: &[(&str, Value)]) -> Vec<Value> {
+fn turn(setup: &CliHarness, flags: &[&str], calls: &[(&str, Value)]) -> Vec<Value> {
     for (at, (name, arguments)) in calls.iter().enumerate() {
         let reply = Reply::tool_call(&format!("c{at}"), name, arguments);
         setup.server.push(reply);
@@ -43,7 +43,7 @@ fn turn(setup: &Setup, flags: &[&str], calls: &[(&str, Value)]) -> Vec<Value> {
 }
 
 /// The same for shell commands.
-fn commands(setup: &Setup, flags: &[&str], scripts: &[&str]) -> Vec<Value> {
+fn commands(setup: &CliHarness, flags: &[&str], scripts: &[&str]) -> Vec<Value> {
     let calls: Vec<(&str, Value)> = scripts
         .iter()
         .map(|script| ("terminal", json!({"command": script})))
@@ -52,11 +52,11 @@ fn commands(setup: &Setup, flags: &[&str], scripts: &[&str]) -> Vec<Value> {
 }
 
 /// A directory that no rule allows writing to: not the workspace, not a temporary one.
-struct Outside {
+struct OutsideDir {
     dir: tempfile::TempDir,
 }
 
-impl Outside {
+impl OutsideDir {
     fn new() -> Self {
         let dir = beyond_temporary(env!("CARGO_TARGET_TMPDIR"));
         std::fs::write(dir.path().join("victim.txt"), "precious\n").unwrap();

@@ -9,13 +9,13 @@ use hermes_testkit::place::beyond_temporary;
 use hermes_testkit::process::finish;
 use serde_json::{Value, json};
 
-use crate::Setup;
+use crate::CliHarness;
 use crate::line_chat::Terminal;
 
 const SECRET: &str = "words-that-are-private-0123456789";
 
 /// Runs these calls in one turn, standing in `dir`; what the model read of each.
-fn turn(setup: &Setup, flags: &[&str], dir: &Path, calls: &[(&str, Value)]) -> Vec<String> {
+fn turn(setup: &CliHarness, flags: &[&str], dir: &Path, calls: &[(&str, Value)]) -> Vec<String> {
     for (at, (name, arguments)) in calls.iter().enumerate() {
         let reply = Reply::tool_call(&format!("c{at}"), name, arguments);
         setup.server.push(reply);
@@ -63,7 +63,7 @@ fn repository(dir: &Path) {
 
 #[test]
 fn programs_and_tools_read_no_private_files() {
-    let setup = Setup::with_config("approvals:\n  unattended: allow\n");
+    let setup = CliHarness::with_config("approvals:\n  unattended: allow\n");
     let user = setup.home.user();
     let names = [
         ".ssh/id_ed25519",
@@ -104,7 +104,7 @@ fn programs_and_tools_read_no_private_files() {
 
 #[test]
 fn nothing_that_runs_later_is_planted() {
-    let setup = Setup::with_config("approvals:\n  unattended: allow_workspace\n");
+    let setup = CliHarness::with_config("approvals:\n  unattended: allow_workspace\n");
     let work = setup.home.work();
     repository(&work);
     let before = std::fs::read_to_string(work.join(".git/config")).unwrap();
@@ -153,7 +153,7 @@ fn nothing_that_runs_later_is_planted() {
 #[test]
 fn file_tools_write_nothing_that_runs_later_unasked() {
     for sandbox in ["auto", "off"] {
-        let setup = Setup::with_config(&format!(
+        let setup = CliHarness::with_config(&format!(
             "terminal:\n  sandbox: {sandbox}\napprovals:\n  unattended: allow\n"
         ));
         let work = setup.home.work();
@@ -201,7 +201,7 @@ fn file_tools_write_nothing_that_runs_later_unasked() {
 
 #[test]
 fn a_look_at_changes_runs_nothing_of_the_repository() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let work = setup.home.work();
     write(&work.join("file"), "one\n");
     repository(&work);
@@ -241,7 +241,7 @@ fn a_look_at_changes_runs_nothing_of_the_repository() {
 
 #[test]
 fn what_was_approved_beforehand_runs_once() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let work = setup.home.work();
     // Temporary directories are for everybody.
     let place = beyond_temporary(env!("CARGO_TARGET_TMPDIR"));
@@ -288,7 +288,7 @@ fn what_was_approved_beforehand_runs_once() {
 /// A program writes what its shell would have told about the session, and what a later command outside would load.
 #[test]
 fn what_a_confined_program_exports_stays_inside() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let work = setup.home.work().canonicalize().unwrap();
     let place = beyond_temporary(env!("CARGO_TARGET_TMPDIR"));
     let (outside, mark) = (place.path().join("outside"), work.join("mark"));
@@ -315,7 +315,7 @@ fn what_a_confined_program_exports_stays_inside() {
 /// Where Hermes reads what a command leaves, a pipe does not hold it up and a link does not lead it on.
 #[test]
 fn what_stands_in_place_of_our_files_is_not_read() {
-    let setup = Setup::with_config("approvals:\n  unattended: allow_workspace\n");
+    let setup = CliHarness::with_config("approvals:\n  unattended: allow_workspace\n");
     let work = setup.home.work().canonicalize().unwrap();
     let key = setup.home.user().join(".ssh/id_rsa");
     write(&key, SECRET);
@@ -389,7 +389,7 @@ fn until(dir: &Path, wanted: impl Fn(usize) -> bool) {
 #[test]
 fn commands_end_with_a_program_that_is_killed() {
     for config in ["", "terminal:\n  sandbox: off\n"] {
-        let setup = Setup::with_config(&format!("approvals:\n  unattended: allow\n{config}"));
+        let setup = CliHarness::with_config(&format!("approvals:\n  unattended: allow\n{config}"));
         let work = setup.home.work().canonicalize().unwrap();
         let place = work.join("place");
         std::fs::create_dir(&place).unwrap();
@@ -409,7 +409,7 @@ fn commands_end_with_a_program_that_is_killed() {
 
 #[test]
 fn a_session_of_its_own_does_not_outlive_a_program() {
-    let setup = Setup::with_config("approvals:\n  unattended: allow\n");
+    let setup = CliHarness::with_config("approvals:\n  unattended: allow\n");
     let work = setup.home.work().canonicalize().unwrap();
     let place = work.join("place");
     std::fs::create_dir(&place).unwrap();

@@ -3,7 +3,7 @@
 use hermes_testkit::model_server::{RecordedRequest, Reply};
 use serde_json::{Value, json};
 
-use crate::Setup;
+use crate::CliHarness;
 use crate::line_chat::Terminal;
 
 /// The results of a turn's calls, in order.
@@ -19,7 +19,7 @@ fn results(request: &RecordedRequest) -> Vec<Value> {
 }
 
 /// Has the model call these tools one after the other and gives their results.
-fn calls(setup: &Setup, calls: &[(&str, Value)]) -> Vec<Value> {
+fn calls(setup: &CliHarness, calls: &[(&str, Value)]) -> Vec<Value> {
     for (at, (name, args)) in calls.iter().enumerate() {
         setup
             .server
@@ -37,7 +37,7 @@ fn calls(setup: &Setup, calls: &[(&str, Value)]) -> Vec<Value> {
 
 #[test]
 fn a_project_is_read_searched_written_and_patched() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let work = setup.home.work();
     std::fs::create_dir_all(work.join("src")).unwrap();
     std::fs::write(work.join("src/a.py"), "def f():\n    return 1\n").unwrap();
@@ -70,7 +70,7 @@ fn a_project_is_read_searched_written_and_patched() {
 
 #[test]
 fn nothing_outside_the_workspace_is_written_headless() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.home.env_file("KEY=s3cret-value-of-home\n");
     let outside = setup.home.user().join("outside.txt");
     let hermes = setup.home.path();
@@ -113,7 +113,7 @@ fn nothing_outside_the_workspace_is_written_headless() {
 
 #[test]
 fn a_turn_can_be_rolled_back() {
-    let setup = Setup::with_config("checkpoints:\n  enabled: true\n");
+    let setup = CliHarness::with_config("checkpoints:\n  enabled: true\n");
     let work = setup.home.work();
     std::fs::create_dir_all(&work).unwrap();
     std::fs::write(work.join("Makefile"), "all:\n").unwrap();
@@ -145,8 +145,8 @@ fn a_turn_can_be_rolled_back() {
 }
 
 /// A project whose file a turn changed, with snapshots switched on by the flag alone.
-pub(crate) fn changed_project() -> Setup {
-    let setup = Setup::new();
+pub(crate) fn changed_project() -> CliHarness {
+    let setup = CliHarness::new();
     let work = setup.home.work();
     std::fs::write(work.join("Makefile"), "all:\n").unwrap();
     std::fs::write(work.join("a.txt"), "before\n").unwrap();

@@ -9,7 +9,7 @@ use hermes_testkit::oracle::skip;
 use hermes_testkit::process::finish;
 use serde_json::json;
 
-use crate::Setup;
+use crate::CliHarness;
 
 const SECRET: &str = "words-that-are-private-0123456789";
 
@@ -18,7 +18,7 @@ fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
 }
 
-fn order(setup: &Setup, commands: &[&str]) {
+fn order(setup: &CliHarness, commands: &[&str]) {
     for (at, command) in commands.iter().enumerate() {
         let arguments = json!({ "command": command });
         let reply = Reply::tool_call(&format!("c{at}"), "terminal", &arguments);
@@ -28,7 +28,7 @@ fn order(setup: &Setup, commands: &[&str]) {
 }
 
 /// What the model read of each command.
-fn results(setup: &Setup) -> Vec<String> {
+fn results(setup: &CliHarness) -> Vec<String> {
     let results = setup.server.last_request().tool_results();
     results.iter().map(|result| result.text.clone()).collect()
 }
@@ -46,7 +46,7 @@ fn until(holds: impl Fn() -> bool, what: &str) {
 
 #[test]
 fn the_persons_git_runs_nothing_afterwards() {
-    let setup = Setup::with_config("approvals:\n  unattended: allow_workspace\n");
+    let setup = CliHarness::with_config("approvals:\n  unattended: allow_workspace\n");
     let work = setup.home.work();
     let mark = setup.home.user().join("mark");
     write(
@@ -78,7 +78,7 @@ fn the_persons_git_runs_nothing_afterwards() {
 
 #[test]
 fn what_was_planted_goes_when_hermes_is_killed() {
-    let setup = Setup::with_config("approvals:\n  unattended: allow_workspace\n");
+    let setup = CliHarness::with_config("approvals:\n  unattended: allow_workspace\n");
     let work = setup.home.work().canonicalize().unwrap();
     write(
         &work.join("run.sh"),
@@ -94,7 +94,7 @@ fn what_was_planted_goes_when_hermes_is_killed() {
 }
 
 /// Hermes where one kind of namespace cannot be made; `None`: that cannot be arranged here.
-fn without(setup: &Setup, limit: &str, args: &[&str]) -> Option<String> {
+fn without(setup: &CliHarness, limit: &str, args: &[&str]) -> Option<String> {
     let program = env!("CARGO_BIN_EXE_hermes");
     let script = "echo 0 > /proc/sys/user/$0 && exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs -- \"$@\"";
     let done = Command::new("unshare")
@@ -115,7 +115,7 @@ fn without_namespaces_less_is_allowed_and_said() {
     let test = "hands_plants::without_namespaces_less_is_allowed_and_said";
     // The first is known beforehand; of the second only the command itself can tell.
     for (limit, is_foreseen) in [("max_user_namespaces", true), ("max_ipc_namespaces", false)] {
-        let setup = Setup::with_config("approvals:\n  unattended: allow_workspace\n");
+        let setup = CliHarness::with_config("approvals:\n  unattended: allow_workspace\n");
         let work = setup.home.work();
         write(&setup.home.user().join(".ssh/id_rsa"), SECRET);
         write(&setup.home.user().join("other/.env"), SECRET);

@@ -3,7 +3,7 @@
 use hermes_testkit::model_server::Reply;
 use serde_json::json;
 
-use crate::Setup;
+use crate::CliHarness;
 use crate::line_chat::Terminal;
 
 const MANUAL: &str = "approvals:\n  mode: manual\n";
@@ -13,7 +13,7 @@ fn command(text: &str) -> Reply {
 }
 
 /// A directory that a test wants to lose or keep.
-fn keep(setup: &Setup) -> std::path::PathBuf {
+fn keep(setup: &CliHarness) -> std::path::PathBuf {
     let dir = setup.home.work().join("keep");
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::write(dir.join("file"), "x").unwrap();
@@ -21,11 +21,11 @@ fn keep(setup: &Setup) -> std::path::PathBuf {
 }
 
 /// One turn with this one command; what the model read of it.
-fn turn(setup: &Setup, flags: &[&str], text: &str) -> String {
+fn turn(setup: &CliHarness, flags: &[&str], text: &str) -> String {
     call(setup, flags, command(text))
 }
 
-fn call(setup: &Setup, flags: &[&str], reply: Reply) -> String {
+fn call(setup: &CliHarness, flags: &[&str], reply: Reply) -> String {
     setup.server.push(reply);
     setup.server.push(Reply::text("done"));
     let args = flags.iter().copied().chain(["-z", "go"]);
@@ -37,7 +37,7 @@ fn call(setup: &Setup, flags: &[&str], reply: Reply) -> String {
 
 #[test]
 fn a_deletion_is_refused_where_nobody_can_be_asked_until_a_rule_allows_it() {
-    let setup = Setup::with_config(MANUAL);
+    let setup = CliHarness::with_config(MANUAL);
     let dir = keep(&setup);
     let said = turn(&setup, &[], "rm -rf keep");
     assert!(dir.exists(), "{said}");
@@ -60,7 +60,8 @@ fn a_deletion_is_refused_where_nobody_can_be_asked_until_a_rule_allows_it() {
 
 #[test]
 fn yolo_lifts_asking_but_neither_the_hardline_nor_deny_globs() {
-    let setup = Setup::with_config("approvals:\n  mode: 'off'\n  deny: ['*forbidden-word*']\n");
+    let setup =
+        CliHarness::with_config("approvals:\n  mode: 'off'\n  deny: ['*forbidden-word*']\n");
     let dir = keep(&setup);
     let mark = setup.home.user().join("mark");
     std::fs::write(&mark, "x").unwrap();
@@ -84,7 +85,7 @@ fn yolo_lifts_asking_but_neither_the_hardline_nor_deny_globs() {
 #[test]
 fn in_the_sandbox_programs_run_unasked_and_without_it_they_ask() {
     for (sandbox, runs) in [("auto", true), ("off", false)] {
-        let setup = Setup::with_config(&format!("terminal:\n  sandbox: {sandbox}\n{MANUAL}"));
+        let setup = CliHarness::with_config(&format!("terminal:\n  sandbox: {sandbox}\n{MANUAL}"));
         let script = setup.home.work().join("made.sh");
         std::fs::write(&script, "echo it ran > ran\n").unwrap();
         let said = turn(&setup, &[], "sh made.sh");
@@ -98,7 +99,7 @@ fn in_the_sandbox_programs_run_unasked_and_without_it_they_ask() {
 
 #[test]
 fn headless_runs_may_be_given_more() {
-    let setup = Setup::with_config("approvals:\n  mode: manual\n  unattended: allow\n");
+    let setup = CliHarness::with_config("approvals:\n  mode: manual\n  unattended: allow\n");
     let dir = keep(&setup);
     let said = turn(&setup, &[], "rm -rf keep");
     assert!(!dir.exists(), "{said}");
@@ -106,7 +107,7 @@ fn headless_runs_may_be_given_more() {
 
 #[test]
 fn programs_of_execute_code_pass_the_same_gate() {
-    let setup = Setup::with_config(MANUAL);
+    let setup = CliHarness::with_config(MANUAL);
     let mark = setup.home.user().join("mark");
     std::fs::write(&mark, "x").unwrap();
     let code = "import os, shutil\nshutil.rmtree(os.path.expanduser('~/'))\n";
@@ -118,7 +119,7 @@ fn programs_of_execute_code_pass_the_same_gate() {
 
 #[test]
 fn background_processes_pass_the_same_gate() {
-    let setup = Setup::with_config(MANUAL);
+    let setup = CliHarness::with_config(MANUAL);
     let dir = keep(&setup);
     let arguments = json!({"command": "rm -rf keep", "background": true});
     let said = call(&setup, &[], Reply::tool_call("c1", "terminal", &arguments));
@@ -128,7 +129,7 @@ fn background_processes_pass_the_same_gate() {
 
 #[test]
 fn a_test_tells_by_its_code() {
-    let setup = Setup::with_config(MANUAL);
+    let setup = CliHarness::with_config(MANUAL);
     let code = |command: &str| setup.run(["approvals", "test", command]).code;
     assert_eq!(code("ls -la"), Some(0));
     assert_eq!(code("rm -rf x"), Some(1));
@@ -140,7 +141,7 @@ fn a_test_tells_by_its_code() {
 
 #[test]
 fn the_person_is_asked_and_enter_means_no() {
-    let setup = Setup::with_config(MANUAL);
+    let setup = CliHarness::with_config(MANUAL);
     let dir = keep(&setup);
     let test = "the_person_is_asked_and_enter_means_no";
     let Some(mut terminal) = Terminal::open(&setup.home, test) else {
@@ -188,7 +189,7 @@ fn the_person_is_asked_and_enter_means_no() {
 
 #[test]
 fn ctrl_c_at_the_prompt_needs_no_enter() {
-    let setup = Setup::with_config(MANUAL);
+    let setup = CliHarness::with_config(MANUAL);
     let dir = keep(&setup);
     let Some(mut terminal) = Terminal::open(&setup.home, "ctrl_c_at_the_prompt_needs_no_enter")
     else {
@@ -209,7 +210,7 @@ fn ctrl_c_at_the_prompt_needs_no_enter() {
 
 #[test]
 fn a_model_may_judge_in_smart_mode() {
-    let setup = Setup::with_config("approvals:\n  mode: smart\n");
+    let setup = CliHarness::with_config("approvals:\n  mode: smart\n");
     let dir = keep(&setup);
     let Some(mut terminal) = Terminal::open(&setup.home, "a_model_may_judge_in_smart_mode") else {
         return;
@@ -236,7 +237,7 @@ fn a_model_may_judge_in_smart_mode() {
 /// once.
 #[test]
 fn mode_off_lets_headless_runs_write_outside_the_workspace() {
-    let setup = Setup::with_config("approvals:\n  mode: 'off'\n");
+    let setup = CliHarness::with_config("approvals:\n  mode: 'off'\n");
     // Directories for temporary files are open to everybody.
     let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let outside = elsewhere.path();

@@ -3,12 +3,12 @@
 use hermes_testkit::model_server::Reply;
 use serde_json::{Value, json};
 
-use crate::Setup;
+use crate::CliHarness;
 
 const SECRET: &str = "sk-sandbox-0123456789-secret";
 
 /// Runs these commands in one turn; what the model read of each.
-fn turn(setup: &Setup, commands: &[&str]) -> Vec<String> {
+fn turn(setup: &CliHarness, commands: &[&str]) -> Vec<String> {
     for (at, command) in commands.iter().enumerate() {
         let arguments = json!({"command": command});
         setup
@@ -30,7 +30,7 @@ fn turn(setup: &Setup, commands: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_turn_reads_no_secrets_and_writes_nothing_outside() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let env = setup.home.path().join(".env");
     let before = std::fs::read_to_string(&env).unwrap_or_default();
     std::fs::write(&env, format!("{before}\nOTHER_KEY={SECRET}\n")).unwrap();
@@ -70,7 +70,7 @@ fn a_turn_reads_no_secrets_and_writes_nothing_outside() {
 
 #[test]
 fn doctor_and_status_show_the_posture() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let status = setup.run(["status", "--json"]).ok().json();
     assert_eq!(status["terminal"]["backend"], "local", "{status}");
     let sandbox = &status["terminal"]["sandbox"];
@@ -82,7 +82,7 @@ fn doctor_and_status_show_the_posture() {
 
 #[test]
 fn a_sandbox_or_backend_that_is_not_there_runs_nothing() {
-    let setup = Setup::with_config("terminal:\n  sandbox: fort-knox\n");
+    let setup = CliHarness::with_config("terminal:\n  sandbox: fort-knox\n");
     let said = turn(&setup, &["echo ran > ran"]);
     assert!(said[0].contains("fort-knox"), "{}", said[0]);
     assert!(!setup.home.work().join("ran").exists());
@@ -90,7 +90,7 @@ fn a_sandbox_or_backend_that_is_not_there_runs_nothing() {
     assert_eq!(doctor.code, Some(1), "{}", doctor.stdout);
     assert!(doctor.stdout.contains("fort-knox"), "{}", doctor.stdout);
 
-    let setup = Setup::with_config("terminal:\n  backend: modal\n");
+    let setup = CliHarness::with_config("terminal:\n  backend: modal\n");
     let said = turn(&setup, &["echo ran > ran"]);
     assert!(
         !said.iter().any(|text| text.contains("\"exit_code\":0")),
@@ -120,7 +120,7 @@ esac
 /// What a chat has docker do, with these lines below `terminal`.
 fn orders(more: &str, only: &str) -> Vec<String> {
     use std::os::unix::fs::PermissionsExt as _;
-    let setup = Setup::with_config(&format!(
+    let setup = CliHarness::with_config(&format!(
         "approvals:\n  unattended: allow\nterminal:\n  backend: docker\n{more}"
     ));
     let docker = setup.home.user().join("docker");

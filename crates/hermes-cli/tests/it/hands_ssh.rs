@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use hermes_testkit::model_server::Reply;
 use serde_json::{Value, json};
 
-use crate::Setup;
+use crate::CliHarness;
 use rig::Sshd;
 
 /// A home whose commands run over there, in `cwd`.
-fn setup(sshd: &Sshd, cwd: &str) -> Setup {
+fn setup(sshd: &Sshd, cwd: &str) -> CliHarness {
     let dir = sshd.dir();
     let ssh = dir.join("bin/ssh");
     std::fs::create_dir_all(dir.join("bin")).unwrap();
@@ -24,7 +24,7 @@ fn setup(sshd: &Sshd, cwd: &str) -> Setup {
         dir.display()
     );
     rig::write(&ssh, &wrapper, 0o755);
-    Setup::with_config(&format!(
+    CliHarness::with_config(&format!(
         "terminal:\n  backend: ssh\n  ssh_host: 127.0.0.1\n  ssh_port: {}\n  ssh_key: {}/user\n  cwd: {cwd:?}\n",
         sshd.port,
         dir.display()
@@ -37,7 +37,7 @@ fn path_with(sshd: &Sshd) -> String {
 }
 
 /// Has a new conversation call these tools, one after the other.
-fn calls(setup: &Setup, sshd: &Sshd, calls: &[(&str, Value)]) -> Vec<Value> {
+fn calls(setup: &CliHarness, sshd: &Sshd, calls: &[(&str, Value)]) -> Vec<Value> {
     for (at, (name, args)) in calls.iter().enumerate() {
         let reply = Reply::tool_call(&format!("c{at}"), name, args);
         setup.server.push(reply);

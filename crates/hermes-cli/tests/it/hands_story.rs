@@ -8,7 +8,7 @@ use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{RecordedRequest, Reply};
 use serde_json::{Value, json};
 
-use crate::Setup;
+use crate::CliHarness;
 
 fn call(name: &str, arguments: &Value) -> Reply {
     Reply::tool_call(&format!("c_{name}"), name, arguments)
@@ -48,7 +48,7 @@ fn upstream(home: &TempHome) {
 
 #[test]
 fn a_project_is_cloned_edited_and_tested() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     upstream(&setup.home);
     let test = json!({"command": "cd copy && python3 -B -m unittest -q"});
     setup.server.push_all([
@@ -102,7 +102,7 @@ fn a_project_is_cloned_edited_and_tested() {
 
 #[test]
 fn a_server_in_the_background_is_watched_and_killed() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push(call(
         "terminal",
         &json!({"command": "exec python3 -u -c \"import time\nprint('listening', flush=True)\ntime.sleep(600)\"", "background": true}),
@@ -134,7 +134,7 @@ fn a_server_in_the_background_is_watched_and_killed() {
 
 #[test]
 fn a_page_is_read_from_a_local_server() {
-    let setup = Setup::with_config("security:\n  allow_private_urls: true\n");
+    let setup = CliHarness::with_config("security:\n  allow_private_urls: true\n");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/tea.html", listener.local_addr().unwrap());
     let page = "<html><head><title>Tea</title></head><body><article><h1>Tea</h1><p>Green tea is steeped at eighty degrees for two minutes, and not longer, because it turns bitter.</p></article></body></html>";
@@ -176,7 +176,7 @@ fn a_page_is_read_from_a_local_server() {
 
 #[test]
 fn three_subagents_work_side_by_side() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let tasks: Vec<Value> = ["alpha", "beta", "gamma"]
         .map(|name| json!({"goal": format!("count {name}")}))
         .into();
@@ -205,7 +205,7 @@ fn three_subagents_work_side_by_side() {
 
 #[test]
 fn a_program_makes_thirty_tool_calls() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     for number in 0..30 {
         std::fs::write(
             setup.home.work().join(format!("{number}.txt")),
@@ -237,7 +237,7 @@ fn a_program_makes_thirty_tool_calls() {
 
 #[test]
 fn a_dangerous_command_is_refused_when_nobody_can_be_asked() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let precious = setup.home.user().join("precious");
     std::fs::create_dir_all(&precious).unwrap();
     std::fs::write(precious.join("letter.txt"), "dear").unwrap();

@@ -4,7 +4,7 @@ use hermes_testkit::model_server::{RecordedRequest, Reply};
 use hermes_testkit::place::beyond_temporary;
 use serde_json::{Value, json};
 
-use crate::Setup;
+use crate::CliHarness;
 use crate::line_chat::Terminal;
 
 fn terminal(arguments: &Value) -> Reply {
@@ -23,7 +23,7 @@ fn result(request: &RecordedRequest) -> Value {
 }
 
 /// Runs one command as the only step of a turn and gives its result.
-fn run(setup: &Setup, reply: Reply) -> Value {
+fn run(setup: &CliHarness, reply: Reply) -> Value {
     setup.server.push(reply);
     setup.server.push(Reply::text("done"));
     let _ = setup
@@ -36,7 +36,7 @@ fn run(setup: &Setup, reply: Reply) -> Value {
 
 #[test]
 fn a_command_runs_in_the_workspace_and_cannot_leave_it() {
-    let setup = Setup::with_config("approvals:\n  unattended: allow\n");
+    let setup = CliHarness::with_config("approvals:\n  unattended: allow\n");
     let value = run(&setup, command("echo inside > file.txt; cat file.txt"));
     assert_eq!(
         value,
@@ -55,7 +55,7 @@ fn a_command_runs_in_the_workspace_and_cannot_leave_it() {
 
 #[test]
 fn the_keys_of_the_home_reach_no_command() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let key = "sk-the-key-of-this-home-1234567890";
     setup
         .home
@@ -70,7 +70,7 @@ fn the_keys_of_the_home_reach_no_command() {
 
 #[test]
 fn directory_and_exports_last_for_the_session() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup
         .server
         .push(command("mkdir -p deep; cd deep; export WORD=kept; exit 3"));
@@ -86,7 +86,7 @@ fn directory_and_exports_last_for_the_session() {
 
 #[test]
 fn a_process_outlives_the_program_and_is_found_again() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let script = "echo begun; read -r word; echo \"heard $word\"; exec sleep 600";
     let start = json!({"command": script, "background": true});
     setup.server.push(terminal(&start));
@@ -139,7 +139,7 @@ fn a_process_outlives_the_program_and_is_found_again() {
 
 #[test]
 fn the_person_sees_the_end_of_a_process_and_the_model_reads_it() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let Some(mut chat) = Terminal::open(
         &setup.home,
         "the_person_sees_the_end_of_a_process_and_the_model_reads_it",
@@ -170,7 +170,7 @@ fn the_person_sees_the_end_of_a_process_and_the_model_reads_it() {
 
 #[test]
 fn out_of_the_sandbox_for_a_session_is_asked_once() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let name = "out_of_the_sandbox_for_a_session_is_asked_once";
     let Some(mut chat) = Terminal::open(&setup.home, name) else {
         return;

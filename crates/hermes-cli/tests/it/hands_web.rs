@@ -5,7 +5,7 @@ use hermes_testkit::model_server::{RecordedRequest, Reply};
 use hermes_testkit::web_server::{Page, WebServer};
 use serde_json::{Value, json};
 
-use crate::Setup;
+use crate::CliHarness;
 
 const ARTICLE: &str = "<!doctype html><html><head><title>Tides</title></head><body><nav>Home</nav><article><h1>Tides</h1>\
     <p>The tide rises and falls twice a day, because the earth turns below two bulges of water that the moon and the sun \
@@ -44,7 +44,7 @@ const OPEN: &str = "security:\n  allow_private_urls: true\n";
 
 #[test]
 fn a_page_is_read_and_summarised() {
-    let (site, setup) = (site(), Setup::with_config(OPEN));
+    let (site, setup) = (site(), CliHarness::with_config(OPEN));
     setup.server.push_all([
         call(
             "web_extract",
@@ -69,7 +69,7 @@ fn a_page_is_read_and_summarised() {
 
 #[test]
 fn what_the_web_says_is_marked_as_not_ours() {
-    let (site, setup) = (site(), Setup::with_config(OPEN));
+    let (site, setup) = (site(), CliHarness::with_config(OPEN));
     setup.server.push_all([
         call("web_extract", &json!({ "urls": [site.url("/tides")] })),
         Reply::text("done"),
@@ -83,7 +83,7 @@ fn what_the_web_says_is_marked_as_not_ours() {
 #[test]
 fn the_inside_is_refused_by_default_and_metadata_always() {
     for (config, path) in [("", "/tides"), (OPEN, "/inside")] {
-        let (site, setup) = (site(), Setup::with_config(config));
+        let (site, setup) = (site(), CliHarness::with_config(config));
         setup.server.push_all([
             call("web_extract", &json!({ "urls": [site.url(path)] })),
             Reply::text("could not"),
@@ -98,7 +98,7 @@ fn the_inside_is_refused_by_default_and_metadata_always() {
 
 #[test]
 fn a_long_page_can_be_paged_through() {
-    let (site, setup) = (site(), Setup::with_config(OPEN));
+    let (site, setup) = (site(), CliHarness::with_config(OPEN));
     setup.server.push_all([
         call("web_extract", &json!({ "urls": [site.url("/long")] })),
         Reply::text("long"),
@@ -120,7 +120,7 @@ fn a_long_page_can_be_paged_through() {
 
 #[test]
 fn the_persons_own_search_service_is_asked() {
-    let (site, setup) = (site(), Setup::new());
+    let (site, setup) = (site(), CliHarness::new());
     setup
         .home
         .env_file(&format!("SEARXNG_URL={}\n", site.url("")));
@@ -137,7 +137,7 @@ fn the_persons_own_search_service_is_asked() {
 
 #[test]
 fn secrets_of_the_home_do_not_leave_in_addresses() {
-    let (site, setup) = (site(), Setup::with_config(OPEN));
+    let (site, setup) = (site(), CliHarness::with_config(OPEN));
     setup
         .home
         .env_file("SOME_API_KEY=correct-horse-battery-staple\n");
@@ -157,7 +157,7 @@ fn secrets_of_the_home_do_not_leave_in_addresses() {
 #[test]
 fn the_blocklist_of_the_home_holds() {
     let more = "security:\n  allow_private_urls: true\n  website_blocklist:\n    enabled: true\n    shared_files: [lists/bad.txt]\n";
-    let (site, setup) = (site(), Setup::with_config(more));
+    let (site, setup) = (site(), CliHarness::with_config(more));
     setup
         .home
         .write("lists/bad.txt", "# not these\n127.0.0.1\n");
@@ -173,8 +173,8 @@ fn the_blocklist_of_the_home_holds() {
 }
 
 /// A home whose model sees, with one pixel in the working directory.
-fn seeing(format: &str) -> Setup {
-    let setup = Setup::new();
+fn seeing(format: &str) -> CliHarness {
+    let setup = CliHarness::new();
     setup.home.config(&format!(
         "model:\n  default: scripted-model\n  provider: custom\n  base_url: {}\n  api_key: test-key\n  \
          context_length: 200000\n  supports_vision: true\n  api_mode: {format}\n\
@@ -190,7 +190,7 @@ fn seeing(format: &str) -> Setup {
 
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
 
-fn ask(setup: &Setup) {
+fn ask(setup: &CliHarness) {
     let run = setup
         .program(["-z", "what is in the picture?"])
         .cwd(setup.home.work())

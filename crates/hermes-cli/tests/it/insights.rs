@@ -6,7 +6,7 @@ use hermes_testkit::oracle;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::{Setup, hermes};
+use crate::{CliHarness, hermes};
 
 /// What the original adds up from the same database.
 const ORIGINAL: &str = r#"
@@ -65,7 +65,7 @@ fn the_original_adds_up_to_the_same() {
     let Some(oracle) = oracle::require("the_original_adds_up_to_the_same") else {
         return;
     };
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let note = json!({"action": "add", "target": "memory", "content": "x"});
     setup.home.write(
         "skills/c/tea/SKILL.md",

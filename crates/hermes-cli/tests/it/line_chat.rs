@@ -10,7 +10,7 @@ use hermes_testkit::model_server::{Gate, Reply};
 use hermes_testkit::oracle::skip;
 use pretty_assertions::assert_eq;
 
-use crate::Setup;
+use crate::CliHarness;
 
 /// What is written when a line is waited for.
 const READY: &str = "\n> ";
@@ -131,7 +131,7 @@ fn end_reasons(home: &TempHome) -> Vec<Option<String>> {
 
 #[test]
 fn a_question_is_answered_and_leaving_ends_the_session() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("the answer"));
     let test = "line_chat::a_question_is_answered";
     let Some((code, screen)) = typed(&setup.home, test, &["what is it?", "/quit"]) else {
@@ -145,7 +145,7 @@ fn a_question_is_answered_and_leaving_ends_the_session() {
 
 #[test]
 fn choosing_the_model_in_use_does_not_hang() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("still here"));
     let test = "line_chat::choosing_the_model_in_use";
     let model = setup.run(["model", "show", "--json"]).ok().json()["model"]
@@ -163,7 +163,7 @@ fn choosing_the_model_in_use_does_not_hang() {
 
 #[test]
 fn a_title_that_is_taken_does_not_end_the_chat() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("fine"));
     let lines = ["/new same", "one", "/new same", "two", "three", "/quit"];
     let Some((code, screen)) = typed(&setup.home, "line_chat::a_title_that_is_taken", &lines)
@@ -182,7 +182,7 @@ fn a_title_that_is_taken_does_not_end_the_chat() {
 
 #[test]
 fn ctrl_c_stops_the_answer_and_not_the_chat() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let gate = Gate::new();
     setup.server.push(
         Reply::text("half of it, and the rest")
@@ -211,7 +211,7 @@ fn ctrl_c_stops_the_answer_and_not_the_chat() {
 
 #[test]
 fn a_terminal_without_editing_can_be_left_with_ctrl_c() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("the answer"));
     let test = "line_chat::a_terminal_without_editing";
     let Some(mut terminal) = Terminal::open_with(&setup.home, test, "dumb", "") else {
@@ -233,7 +233,7 @@ fn a_terminal_without_editing_can_be_left_with_ctrl_c() {
 
 #[test]
 fn an_image_that_is_not_there_is_told_before_the_chat_begins() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let test = "line_chat::an_image_that_is_not_there";
     let Some(terminal) = Terminal::open_with(&setup.home, test, "xterm", "--plain --image no.png")
     else {
@@ -247,7 +247,7 @@ fn an_image_that_is_not_there_is_told_before_the_chat_begins() {
 
 #[test]
 fn going_on_with_a_session_says_which() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("a boat"));
     let _ = setup.run(["-z", "what is it?"]).ok();
     let listed = setup.run(["sessions", "list", "--json"]).ok().json();
@@ -273,7 +273,7 @@ fn going_on_with_a_session_says_which() {
 /// A message that could not be sent is not lost: Enter sends it.
 #[test]
 fn a_message_for_a_session_of_another_window_is_kept() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("a boat"));
     let test = "line_chat::a_message_for_a_session_of_another_window";
     let Some(mut first) = Terminal::open(&setup.home, test) else {
@@ -310,7 +310,7 @@ fn a_message_for_a_session_of_another_window_is_kept() {
 
 #[test]
 fn reasoning_and_answer_do_not_run_together() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup
         .server
         .push_default(Reply::text("Forty-two.").reasoning("six times seven"));
@@ -330,7 +330,7 @@ fn reasoning_and_answer_do_not_run_together() {
 
 #[test]
 fn an_answer_cannot_drive_the_terminal() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let evil = "\x1b]52;c;cm0gLXJm\x07done";
     setup.server.push_default(Reply::text(evil));
     let piped = setup.run(["-z", "well?"]).ok();
@@ -347,7 +347,7 @@ fn an_answer_cannot_drive_the_terminal() {
 
 /// A session with everything that is usually coloured, drawn over or asked.
 fn plain_session(term: &str, flags: &str, test: &str) -> Option<String> {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let fence = "# Title\n\n```rust\nfn main() {}\n```\n**bold**, \x1b[31mred\x1b[0m";
     setup.server.push(Reply::tool_call(
         "c",
@@ -388,7 +388,7 @@ fn plain_means_no_escape_sequence_at_all() {
 /// `--plain` holds for every command, before and after its name, and for help.
 #[test]
 fn no_command_writes_an_escape_sequence_when_plain_lines_are_wanted() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("fine"));
     let _ = setup.run(["-z", "how tall is the tower"]).ok();
     // These ask something; Ctrl+C leaves.
@@ -432,7 +432,7 @@ fn no_command_writes_an_escape_sequence_when_plain_lines_are_wanted() {
 
 #[test]
 fn a_paste_is_one_message() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("a table"));
     let Some(mut terminal) = Terminal::open(&setup.home, "line_chat::a_paste_is_one_message")
     else {
@@ -452,7 +452,7 @@ fn a_paste_is_one_message() {
 /// A model that is set while a chat is open answers its next question.
 #[test]
 fn a_changed_model_counts_from_the_next_turn() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("fine"));
     let Some(mut chat) = Terminal::open(&setup.home, "a_changed_model_counts") else {
         return;
@@ -477,7 +477,7 @@ fn a_changed_model_counts_from_the_next_turn() {
 
 #[test]
 fn quick_commands_work_in_the_terminal_too() {
-    let setup = Setup::with_config(
+    let setup = CliHarness::with_config(
         "quick_commands:\n  hello: {type: exec, command: echo hello from the shell}\n  who: {type: alias, target: version}\n  \
          again: {type: alias, target: greet}\n  greet: {type: alias, target: /hello}\n  \
          round: {type: alias, target: about}\n  about: {type: alias, target: round}\n",

@@ -54,11 +54,11 @@ pub(crate) fn second_program() {
 }
 
 /// A home whose servers end with it.
-pub(crate) struct Place {
+pub(crate) struct LocalHarness {
     pub(crate) home: TempHome,
 }
 
-impl Place {
+impl LocalHarness {
     /// With nothing in it.
     fn empty() -> Self {
         Self {
@@ -119,7 +119,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for LocalHarness {
     fn drop(&mut self) {
         for server in self.servers() {
             if let Some(pid) = server["pid"]

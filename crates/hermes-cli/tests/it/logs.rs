@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Write as _};
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::process::{Finished, finish};
+use hermes_testkit::process::{FinishedProgram, finish};
 use pretty_assertions::assert_eq;
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ fn home() -> TempHome {
     home
 }
 
-fn run(home: &TempHome, args: &[&str]) -> Finished {
+fn run(home: &TempHome, args: &[&str]) -> FinishedProgram {
     hermes(home).args(["logs"]).args(args).run()
 }
 
@@ -160,7 +160,7 @@ fn a_log_that_is_not_there_yet_can_be_followed() {
 #[test]
 fn the_level_of_the_config_counts() {
     for (level, wanted) in [("DEBUG", true), ("ERROR", false)] {
-        let setup = crate::Setup::with_config(&format!("logging: {{level: {level}}}\n"));
+        let setup = crate::CliHarness::with_config(&format!("logging: {{level: {level}}}\n"));
         setup
             .server
             .push_default(hermes_testkit::model_server::Reply::text("ok"));

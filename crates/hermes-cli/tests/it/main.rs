@@ -54,15 +54,15 @@ mod update;
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::ModelServer;
-use hermes_testkit::process::{Finished, Program};
+use hermes_testkit::process::{FinishedProgram, Program};
 
 /// A home whose model is a scripted server.
-pub(crate) struct Setup {
+pub(crate) struct CliHarness {
     pub(crate) home: TempHome,
     pub(crate) server: ModelServer,
 }
 
-impl Setup {
+impl CliHarness {
     pub(crate) fn new() -> Self {
         Self::with_config("")
     }
@@ -78,7 +78,7 @@ impl Setup {
         hermes(&self.home).args(args)
     }
 
-    pub(crate) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Finished {
+    pub(crate) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> FinishedProgram {
         self.program(args).run()
     }
 }

@@ -17,11 +17,11 @@ use hermes_testkit::mcp_server::FaultyServer;
 use hermes_testkit::model_server::RecordedRequest;
 use serde_json::json;
 
-use crate::Setup;
+use crate::CliHarness;
 
 /// A home with a scripted model and one MCP server `srv`.
-fn with_server(server: &FaultyServer, more: &str) -> Setup {
-    Setup::with_config(&format!(
+fn with_server(server: &FaultyServer, more: &str) -> CliHarness {
+    CliHarness::with_config(&format!(
         "mcp_discovery_timeout: 30\nmcp_servers:\n  srv:\n    url: {}\n{more}",
         server.url()
     ))

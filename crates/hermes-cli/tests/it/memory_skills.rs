@@ -2,12 +2,12 @@
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::Reply;
-use hermes_testkit::process::Finished;
+use hermes_testkit::process::FinishedProgram;
 use serde_json::json;
 
-use super::{Setup, hermes};
+use super::{CliHarness, hermes};
 
-fn run<'a>(home: &TempHome, args: impl IntoIterator<Item = &'a str>) -> Finished {
+fn run<'a>(home: &TempHome, args: impl IntoIterator<Item = &'a str>) -> FinishedProgram {
     hermes(home).args(args).run()
 }
 
@@ -158,8 +158,8 @@ const LAB: &str = "---\nname: lab\ndescription: The lab.\nrequired_environment_v
 const PROBE: &str = "for name in LAB_TOKEN LAB_PLACE OPENAI_API_KEY; do \
     if test -n \"${!name}\"; then echo \"$name yes\"; else echo \"$name no\"; fi; done; echo \"$LAB_TOKEN\"";
 
-fn lab(more: &str) -> Setup {
-    let setup = Setup::with_config(&format!("approvals:\n  unattended: allow\n{more}"));
+fn lab(more: &str) -> CliHarness {
+    let setup = CliHarness::with_config(&format!("approvals:\n  unattended: allow\n{more}"));
     setup.home.write("skills/lab/SKILL.md", LAB);
     setup.home.env_file(
         "LAB_TOKEN=tok-lab-4711-abcdef\nLAB_PLACE=cellar-42\nOPENAI_API_KEY=sk-home-1234567890\n",

@@ -4,11 +4,11 @@ use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{ModelServer, Reply, ServedModel};
 use serde_json::json;
 
-use crate::{Setup, hermes};
+use crate::{CliHarness, hermes};
 
 #[test]
 fn without_a_terminal_the_flags_are_named() {
-    let run = Setup::new().run(["model"]);
+    let run = CliHarness::new().run(["model"]);
     assert_eq!(run.code, Some(64));
     assert!(
         run.stderr.contains("hermes model set MODEL"),
@@ -20,7 +20,7 @@ fn without_a_terminal_the_flags_are_named() {
 
 #[test]
 fn set_writes_the_section_and_keeps_comments() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.home.config(
         "# mine\nmodel:\n  default: old   # the old one\n  provider: openrouter\n  context_length: 9000\nagent:\n  max_turns: 5\n",
     );
@@ -101,7 +101,7 @@ fn the_first_model_creates_the_home() {
 
 #[test]
 fn a_misspelt_provider_changes_nothing() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let before = setup.home.read("config.yaml");
     let run = setup.run(["model", "set", "m", "--provider", "antropic"]);
     assert_eq!(run.code, Some(64));
@@ -115,7 +115,7 @@ fn a_misspelt_provider_changes_nothing() {
 
 #[test]
 fn test_makes_a_call_and_a_tool_call() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.answer_with(|request| {
         if request.offers_tools() {
             Reply::tool_call("c1", "report_number", &json!({"number": 7}))
@@ -134,7 +134,7 @@ fn test_makes_a_call_and_a_tool_call() {
 
 #[test]
 fn test_fails_when_no_tool_is_called_or_the_server_refuses() {
-    let talker = Setup::new();
+    let talker = CliHarness::new();
     talker
         .server
         .push_default(Reply::text("I would rather talk."));
@@ -142,7 +142,7 @@ fn test_fails_when_no_tool_is_called_or_the_server_refuses() {
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("does not call tools"), "{}", run.stderr);
 
-    let refusing = Setup::new();
+    let refusing = CliHarness::new();
     refusing.server.push_default(Reply::error(401, "wrong key"));
     let run = refusing.run(["model", "test", "--json"]);
     assert_eq!(run.code, Some(2));
@@ -168,7 +168,7 @@ fn nothing_configured_is_code_3() {
 
 #[test]
 fn list_knows_providers_and_models() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let all = setup.run(["model", "list", "--json"]).ok().json();
     let rows = all.as_array().unwrap();
     assert!(
@@ -199,7 +199,7 @@ fn a_server_that_is_gone_is_unreachable() {
 
 #[test]
 fn an_unknown_provider_is_64_wherever_it_is_named() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     for args in [
         vec!["-z", "hi", "--provider", "nosuch"],
         vec!["model", "set", "m", "--provider", "nosuch"],
@@ -244,7 +244,7 @@ fn testing_a_server_that_is_not_there_is_69() {
 
 #[test]
 fn set_tells_what_it_removed_and_not_what_it_replaced() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let url = setup.server.base_url();
     setup.home.config(
         "model:\n  default: old\n  provider: custom\n  base_url: http://127.0.0.1:9/v1\n  context_length: 9000\n",
@@ -261,7 +261,7 @@ fn set_tells_what_it_removed_and_not_what_it_replaced() {
 
 #[test]
 fn credentials_in_an_address_are_not_shown() {
-    let setup = crate::Setup::new();
+    let setup = crate::CliHarness::new();
     setup.server.push_default(Reply::text("ready"));
     let address = setup.server.base_url().replace("://", "://me:letmein99@");
     let address = format!("{address}?api_key=0123456789abcdefghij");

@@ -6,11 +6,11 @@ use hermes_testkit::model_server::{Gate, Reply, ReplyUsage};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::Setup;
+use crate::CliHarness;
 
 #[test]
 fn a_tool_is_called_and_its_result_reaches_the_model() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let call = json!({"action": "add", "target": "memory", "content": "the cat is called Miso"});
     setup.server.push(Reply::tool_call("c1", "memory", &call));
     setup.server.push(Reply::text("Noted."));
@@ -26,7 +26,7 @@ fn a_tool_is_called_and_its_result_reaches_the_model() {
 
 #[test]
 fn json_has_one_object_with_text_usage_and_session() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push(Reply::text("hello").usage(ReplyUsage {
         prompt: 100,
         completion: 7,
@@ -48,7 +48,7 @@ fn json_has_one_object_with_text_usage_and_session() {
 
 #[test]
 fn stream_json_tells_the_turn_event_by_event() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup
         .server
         .push(Reply::tool_call("c1", "todo", &json!({})).reasoning("thinking"));
@@ -85,7 +85,7 @@ fn stream_json_tells_the_turn_event_by_event() {
 
 #[test]
 fn the_usage_file_is_written_even_when_the_turn_fails() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::error(401, "no"));
     let file = setup.home.work().join("usage.json");
     let done = setup.run(["-z", "hi", "--usage-file", file.to_str().unwrap()]);
@@ -97,7 +97,7 @@ fn the_usage_file_is_written_even_when_the_turn_fails() {
 
 #[test]
 fn a_usage_file_that_cannot_be_written_is_named_and_the_session_still_ends() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("ok"));
     let blocked = setup.home.work().join("file");
     std::fs::write(&blocked, "not a directory").unwrap();
@@ -111,7 +111,7 @@ fn a_usage_file_that_cannot_be_written_is_named_and_the_session_still_ends() {
 
 #[test]
 fn a_rate_limit_is_waited_out_and_the_answer_comes() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push(Reply::rate_limited(0));
     setup.server.push(Reply::text("at last"));
     let done = setup.run(["-z", "hi"]).ok();
@@ -121,7 +121,7 @@ fn a_rate_limit_is_waited_out_and_the_answer_comes() {
 
 #[test]
 fn toolsets_limit_what_is_offered() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("ok"));
     let _ = setup.run(["-z", "hi", "-t", "memory"]).ok();
     assert_eq!(setup.server.last_request().tool_names(), ["memory"]);
@@ -133,7 +133,7 @@ fn toolsets_limit_what_is_offered() {
 
 #[test]
 fn a_project_file_is_told_to_the_model_unless_rules_are_ignored() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("ok"));
     std::fs::write(
         setup.home.work().join("AGENTS.md"),
@@ -160,7 +160,7 @@ fn a_project_file_is_told_to_the_model_unless_rules_are_ignored() {
 
 #[test]
 fn an_unreadable_config_stops_with_line_and_column_and_changes_nothing() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let broken = "model:\n  default: x\n bad indent: [\n";
     setup.home.config(broken);
     let done = setup.run(["-z", "hi"]);
@@ -175,7 +175,7 @@ fn an_unreadable_config_stops_with_line_and_column_and_changes_nothing() {
 
 #[test]
 fn nothing_of_the_home_is_rewritten_by_a_turn() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("ok"));
     let before = setup.home.read("config.yaml");
     let _ = setup.run(["-z", "hi"]).ok();
@@ -186,7 +186,7 @@ fn nothing_of_the_home_is_rewritten_by_a_turn() {
 
 #[test]
 fn verbose_shows_reasoning_beside_the_answer() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     for (flag, told) in [("-v", "six times seven\n"), ("-vQ", "")] {
         setup
             .server
@@ -199,7 +199,7 @@ fn verbose_shows_reasoning_beside_the_answer() {
 
 #[test]
 fn both_kinds_of_json_say_who_answered() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("42"));
     for format in ["json", "stream-json"] {
         let done = setup.run(["-z", "well?", "--output-format", format]).ok();
@@ -215,7 +215,7 @@ fn both_kinds_of_json_say_who_answered() {
 
 #[test]
 fn an_image_the_model_cannot_see_is_told_and_can_be_allowed() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("ok"));
     std::fs::write(setup.home.work().join("p.gif"), b"GIF89a").unwrap();
     let ask = ["-z", "what is it?", "--image", "p.gif"];
@@ -241,7 +241,7 @@ fn a_query_streams_into_a_pipe_and_oneshot_waits_for_the_end() {
         (vec!["chat", "-q", "hi", "--quiet"], false),
         (vec!["-z", "hi"], false),
     ] {
-        let setup = Setup::new();
+        let setup = CliHarness::new();
         let gate = Gate::new();
         let reply = Reply::text_deltas(["first \x1b[1m", "second"]);
         setup.server.push(reply.hold_at(2, &gate));
@@ -274,7 +274,7 @@ fn a_query_streams_into_a_pipe_and_oneshot_waits_for_the_end() {
 /// does not ask for the field.
 #[test]
 fn a_refused_field_is_left_out_and_remembered_between_runs() {
-    let setup = Setup::with_config("agent:\n  reasoning_effort: xhigh\n");
+    let setup = CliHarness::with_config("agent:\n  reasoning_effort: xhigh\n");
     setup.server.answer_with(|request| {
         if request.body["reasoning_effort"] == "xhigh" || request.body["reasoning_effort"] == "high" {
             let error = json!({"error": {
@@ -302,7 +302,7 @@ fn a_refused_field_is_left_out_and_remembered_between_runs() {
 /// The free tier's minute is over: money is mentioned, but so is the time to wait.
 #[test]
 fn a_rate_limit_that_mentions_billing_is_waited_for() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let error = json!([{"error": {
         "code": 429, "status": "RESOURCE_EXHAUSTED",
         "message": "You exceeded your current quota, please check your plan and billing details. Please retry in 0.2s.",
@@ -315,7 +315,7 @@ fn a_rate_limit_that_mentions_billing_is_waited_for() {
 /// What a message refers to goes along with it, as far as the tools would read it.
 #[test]
 fn references_are_attached_to_the_message() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let work = setup.home.work();
     std::fs::write(work.join("note.txt"), "one\ntwo is the answer\nthree\n").unwrap();
     std::fs::write(work.join(".env"), "PRIVATE_TOKEN=plain-env-secret-123456\n").unwrap();
@@ -360,7 +360,7 @@ fn references_are_attached_to_the_message() {
 
 #[test]
 fn a_diff_is_attached_without_running_an_external_diff() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let work = setup.home.work();
     let git = |args: &[&str]| {
         let done = std::process::Command::new("git")
@@ -409,7 +409,7 @@ fn a_diff_is_attached_without_running_an_external_diff() {
 
 #[test]
 fn a_server_of_this_machine_that_is_not_there_is_tried_twice() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let text = setup.home.read("config.yaml");
     // Nothing listens there.
     let text = text.replace(&setup.server.base_url(), "http://127.0.0.1:9/v1");
@@ -428,7 +428,7 @@ fn a_server_of_this_machine_that_is_not_there_is_tried_twice() {
 /// sets of tools.
 #[test]
 fn every_built_in_tool_has_its_traits() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("hello"));
     drop(setup.run(["-z", "hi"]).ok());
     let request = &setup.server.model_requests()[0];

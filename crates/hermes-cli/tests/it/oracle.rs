@@ -8,7 +8,7 @@ use hermes_testkit::process::finish;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::Setup;
+use crate::CliHarness;
 
 /// What the original reads from a session: role and content of each row it would replay.
 const CONVERSATION: &str = r#"
@@ -25,7 +25,7 @@ db = sqlite3.connect(os.path.join(os.environ["HERMES_HOME"], "state.db"))
 print(db.execute("PRAGMA integrity_check").fetchone()[0])
 "#;
 
-fn assert_sound(oracle: &Oracle, setup: &Setup) {
+fn assert_sound(oracle: &Oracle, setup: &CliHarness) {
     assert_eq!(
         oracle.run(&setup.home, INTEGRITY, []).ok().stdout.trim(),
         "ok"
@@ -47,7 +47,7 @@ fn we_go_on_where_the_original_stopped() {
     let Some(oracle) = oracle::require("we_go_on_where_the_original_stopped") else {
         return;
     };
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let note = json!({"action": "add", "target": "memory", "content": "the boat is called Wanda"});
     setup
         .server
@@ -109,7 +109,7 @@ fn the_original_goes_on_where_we_stopped() {
     let Some(oracle) = oracle::require("the_original_goes_on_where_we_stopped") else {
         return;
     };
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let note = json!({"action": "add", "target": "user", "content": "prefers tea"});
     setup
         .server
@@ -202,7 +202,7 @@ fn both_write_for_a_minute_and_no_row_is_lost_or_doubled() {
     let Some(oracle) = oracle::require(name) else {
         return;
     };
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup
         .server
         .answer_with(|request| Reply::text(&format!("re: {}", request.last_user_text())));

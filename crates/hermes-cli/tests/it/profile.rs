@@ -7,14 +7,14 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
-use hermes_testkit::process::Finished;
+use hermes_testkit::process::FinishedProgram;
 use hermes_testkit::terminal::AtTerminal;
 use pretty_assertions::assert_eq;
 
-use crate::auth::Done as _;
+use crate::auth::AuthOutput as _;
 use crate::hermes;
 
-fn profile(home: &TempHome, args: &[&str]) -> Finished {
+fn profile(home: &TempHome, args: &[&str]) -> FinishedProgram {
     hermes(home).args(["profile"]).args(args).run()
 }
 

@@ -3,9 +3,9 @@
 use hermes_testkit::model_server::Reply;
 use pretty_assertions::assert_eq;
 
-use crate::Setup;
+use crate::CliHarness;
 
-fn session_id(setup: &Setup, args: &[&str]) -> String {
+fn session_id(setup: &CliHarness, args: &[&str]) -> String {
     let mut all = args.to_vec();
     all.push("--json");
     setup.run(all).ok().json()["session_id"]
@@ -16,7 +16,7 @@ fn session_id(setup: &Setup, args: &[&str]) -> String {
 
 #[test]
 fn a_resumed_session_sends_the_old_bytes_first() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("answer"));
     let id = session_id(&setup, &["chat", "-q", "first question"]);
     let first = setup.server.last_request();
@@ -32,7 +32,7 @@ fn a_resumed_session_sends_the_old_bytes_first() {
 
 #[test]
 fn continue_takes_the_latest_session_and_titles_find_theirs() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("answer"));
     let first = session_id(&setup, &["chat", "-q", "one"]);
     let second = session_id(&setup, &["chat", "-q", "two"]);
@@ -51,7 +51,7 @@ fn continue_takes_the_latest_session_and_titles_find_theirs() {
 
 #[test]
 fn a_failed_turn_keeps_the_question() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push(Reply::error(401, "no"));
     let done = setup.run(["chat", "-q", "precious question"]);
     assert_eq!(done.code, Some(2));

@@ -9,7 +9,7 @@ use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::Reply;
 use serde_json::{Value, json};
 
-use crate::{Setup, hermes};
+use crate::{CliHarness, hermes};
 use check::check;
 
 fn schemas() -> &'static Path {
@@ -24,8 +24,8 @@ fn read(name: &str) -> Value {
 }
 
 /// A home in which every reading command has something to tell.
-fn filled() -> Setup {
-    let setup = Setup::with_config(
+fn filled() -> CliHarness {
+    let setup = CliHarness::with_config(
         "fallback_providers:\n  - provider: openrouter\n    model: a/b\nmcp_servers:\n  gone:\n    command: /nonexistent/server\n  off:\n    url: http://127.0.0.1:9/mcp\n    enabled: false\n",
     );
     let home = &setup.home;

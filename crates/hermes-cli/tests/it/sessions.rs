@@ -2,13 +2,13 @@
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
-use hermes_testkit::process::Finished;
+use hermes_testkit::process::FinishedProgram;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::hermes;
 
-fn run(home: &TempHome, line: &[&str]) -> Finished {
+fn run(home: &TempHome, line: &[&str]) -> FinishedProgram {
     hermes(home).args(["sessions"]).args(line).run()
 }
 
@@ -324,7 +324,7 @@ fn the_original_lists_what_was_imported() {
 /// Sessions are shown by their first words, so they can be named by them.
 #[test]
 fn a_session_without_a_title_is_found_by_its_first_words() {
-    let setup = crate::Setup::new();
+    let setup = crate::CliHarness::new();
     setup
         .server
         .push_default(hermes_testkit::model_server::Reply::text("ok"));
@@ -342,7 +342,7 @@ fn a_session_without_a_title_is_found_by_its_first_words() {
 /// Lists cut titles off. What they show can be typed, and so can the words that began the session.
 #[test]
 fn a_session_is_found_by_the_beginning_of_its_title() {
-    let setup = crate::Setup::new();
+    let setup = crate::CliHarness::new();
     setup
         .server
         .push_default(hermes_testkit::model_server::Reply::text("ok"));

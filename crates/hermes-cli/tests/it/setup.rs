@@ -8,8 +8,8 @@ use hermes_testkit::terminal::{AtTerminal, Terminal};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use crate::auth::Done as _;
-use crate::{Setup, hermes};
+use crate::auth::AuthOutput as _;
+use crate::{CliHarness, hermes};
 
 /// A home where nothing is configured, beside a server that looks like Ollama.
 fn fresh(window: u32) -> (TempHome, ModelServer) {
@@ -173,7 +173,7 @@ fn with_nothing_found_the_chat_opens_and_the_next_step_is_said() {
 
 #[test]
 fn with_a_model_configured_nothing_is_asked_or_looked_for() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("as always"));
     let mut terminal = at_terminal(&setup.home, &setup.server, ["--plain"]);
     terminal.press("hi\r");
@@ -188,7 +188,7 @@ fn setup_and_model_without_a_terminal_name_the_flags() {
         ("setup", "--non-interactive --provider"),
         ("model", "model set MODEL"),
     ] {
-        let run = Setup::new().run([command]);
+        let run = CliHarness::new().run([command]);
         assert_eq!(run.code, Some(64), "{}", run.stderr);
         assert!(run.stderr.contains(flag), "{}", run.stderr);
         assert_eq!(run.stdout, "");
@@ -264,7 +264,7 @@ fn what_does_not_work_is_not_written() {
 
 #[test]
 fn the_form_tests_fields_goes_back_and_shows_what_it_will_write() {
-    let setup = Setup::with_config("# kept\n");
+    let setup = CliHarness::with_config("# kept\n");
     let mut terminal = at_terminal(&setup.home, &setup.server, ["--plain", "setup"]);
     terminal.wait_for("✓ model");
     terminal.wait_for("section (1-4 or its name)");
@@ -300,7 +300,7 @@ fn the_form_tests_fields_goes_back_and_shows_what_it_will_write() {
 
 #[test]
 fn ctrl_c_leaves_setup_without_changes_and_the_terminal_as_it_was() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let before = setup.home.read("config.yaml");
     for args in [vec!["--plain", "setup", "agent"], vec!["setup", "agent"]] {
         let plain = args[0] == "--plain";
@@ -442,7 +442,7 @@ fn the_first_run_leads_to_an_own_endpoint() {
 
 #[test]
 fn the_form_is_walked_with_arrows() {
-    let setup = Setup::with_config("# kept\n");
+    let setup = CliHarness::with_config("# kept\n");
     let mut terminal = at_terminal(&setup.home, &setup.server, ["setup"]);
     terminal.wait_for("see the changes");
     for _ in 0..3 {
@@ -473,7 +473,7 @@ fn the_form_is_walked_with_arrows() {
 
 #[test]
 fn tools_are_a_checklist_at_a_terminal() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let mut terminal = at_terminal(&setup.home, &setup.server, ["tools"]);
     terminal.wait_for("[x]");
     let first = |terminal: &Terminal| {

@@ -3,18 +3,18 @@
 use hermes_testkit::model_server::Reply;
 use serde_json::json;
 
-use crate::Setup;
+use crate::CliHarness;
 use crate::line_chat::Terminal;
 
 const ON: &str = "skills:\n  inline_shell: true\n  inline_shell_timeout: 5\n";
 
-fn put_skill(setup: &Setup, name: &str, body: &str) {
+fn put_skill(setup: &CliHarness, name: &str, body: &str) {
     let text = format!("---\nname: {name}\ndescription: about {name}\n---\n{body}\n");
     setup.home.write(format!("skills/{name}/SKILL.md"), text);
 }
 
 /// What the model was sent when `line` was typed.
-fn sent(setup: &Setup, test: &str, line: &str) -> Option<String> {
+fn sent(setup: &CliHarness, test: &str, line: &str) -> Option<String> {
     setup.server.push_default(Reply::text("done"));
     let mut terminal = Terminal::open(&setup.home, test)?;
     terminal.type_line(line);
@@ -26,7 +26,7 @@ fn sent(setup: &Setup, test: &str, line: &str) -> Option<String> {
 
 #[test]
 fn commands_in_a_skill_run_when_it_is_used() {
-    let setup = Setup::with_config(ON);
+    let setup = CliHarness::with_config(ON);
     put_skill(
         &setup,
         "report",
@@ -45,7 +45,7 @@ fn commands_in_a_skill_run_when_it_is_used() {
 
 #[test]
 fn switched_off_they_stay_text_everywhere() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     put_skill(&setup, "report", "sum !`echo $((6*7))`");
     let view = json!({"name": "report"});
     setup
@@ -68,7 +68,7 @@ fn switched_off_they_stay_text_everywhere() {
 
 #[test]
 fn every_way_to_a_skill_runs_its_commands() {
-    let setup = Setup::with_config(ON);
+    let setup = CliHarness::with_config(ON);
     put_skill(&setup, "report", "sum !`echo $((6*7))`");
     let view = json!({"name": "report"});
     setup
@@ -88,7 +88,8 @@ fn every_way_to_a_skill_runs_its_commands() {
 /// A skill may come from anywhere: its commands write nothing, read no keys and are ended in time.
 #[test]
 fn commands_in_a_skill_are_confined() {
-    let setup = Setup::with_config("skills:\n  inline_shell: true\n  inline_shell_timeout: 1\n");
+    let setup =
+        CliHarness::with_config("skills:\n  inline_shell: true\n  inline_shell_timeout: 1\n");
     setup
         .home
         .write(".env", "MY_API_KEY=sk-inline-0123456789abcdef\n");
@@ -114,7 +115,7 @@ fn commands_in_a_skill_are_confined() {
 
 #[test]
 fn a_bundle_brings_its_skills_and_says_what_is_missing() {
-    let setup = Setup::with_config(ON);
+    let setup = CliHarness::with_config(ON);
     put_skill(&setup, "alpha", "ALPHA BODY !`echo in-$((1+1))`");
     put_skill(&setup, "beta", "BETA BODY");
     let made = setup
@@ -157,7 +158,7 @@ fn a_bundle_brings_its_skills_and_says_what_is_missing() {
 
 #[test]
 fn several_skills_stand_at_the_beginning_of_a_line() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     put_skill(&setup, "alpha", "ALPHA BODY");
     put_skill(&setup, "My Beta!", "BETA BODY");
     let line = "/alpha /my-beta /usr/bin is a path";
@@ -172,7 +173,7 @@ fn several_skills_stand_at_the_beginning_of_a_line() {
 /// What a home of the original asks for and nothing here does is said: once in a chat, always by doctor.
 #[test]
 fn plugins_and_hooks_that_are_not_run_are_named() {
-    let setup = Setup::with_config("hooks:\n  pre_llm_call:\n    - command: echo hi\n");
+    let setup = CliHarness::with_config("hooks:\n  pre_llm_call:\n    - command: echo hi\n");
     setup
         .home
         .write("plugins/weather/plugin.yaml", "name: weather\n");

@@ -1,8 +1,8 @@
 //! `hermes tools`.
 
-use crate::Setup;
+use crate::CliHarness;
 
-fn enabled(setup: &Setup, platform: &str) -> Vec<String> {
+fn enabled(setup: &CliHarness, platform: &str) -> Vec<String> {
     let value = setup
         .run(["tools", "list", "--platform", platform, "--json"])
         .ok()
@@ -18,7 +18,7 @@ fn enabled(setup: &Setup, platform: &str) -> Vec<String> {
 
 #[test]
 fn toolsets_are_switched_per_platform_and_comments_stay() {
-    let setup = Setup::with_config("# mine\nagent:\n  disabled_toolsets: [memory]\n");
+    let setup = CliHarness::with_config("# mine\nagent:\n  disabled_toolsets: [memory]\n");
     let before = enabled(&setup, "cli");
     assert!(before.contains(&"todo".to_owned()) && !before.contains(&"memory".to_owned()));
     let _ = setup.run(["tools", "disable", "todo"]).ok();
@@ -32,7 +32,7 @@ fn toolsets_are_switched_per_platform_and_comments_stay() {
 
 #[test]
 fn unknown_names_are_refused_with_what_there_is() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let done = setup.run(["tools", "disable", "everything"]);
     assert_eq!(done.code, Some(64));
     assert!(
@@ -56,7 +56,7 @@ fn unknown_names_are_refused_with_what_there_is() {
 
 #[test]
 fn switching_off_and_on_again_leaves_nothing_behind() {
-    let setup = crate::Setup::new();
+    let setup = crate::CliHarness::new();
     let before = setup.home.read("config.yaml");
     let _ = setup.run(["tools", "disable", "web"]).ok();
     assert_ne!(setup.home.read("config.yaml"), before);
@@ -67,7 +67,7 @@ fn switching_off_and_on_again_leaves_nothing_behind() {
 /// A set that has only a tool of another has nothing of its own, and nowhere counts as on.
 #[test]
 fn a_set_with_nothing_of_its_own_is_not_shown_as_on() {
-    let setup = crate::Setup::new();
+    let setup = crate::CliHarness::new();
     let listed = setup.run(["tools", "list"]).ok().stdout;
     let line = listed
         .lines()

@@ -11,7 +11,7 @@ use std::time::Duration;
 use hermes_testkit::home::TempHome;
 use hermes_testkit::terminal::{AtTerminal, Terminal};
 
-use crate::Setup;
+use crate::CliHarness;
 
 /// Longer than the interface holds a key for the rest of a paste.
 const APART: Duration = Duration::from_millis(120);
@@ -21,7 +21,7 @@ pub(crate) fn at(home: &TempHome) -> AtTerminal {
 }
 
 /// Opened, with its prompt on the screen.
-pub(crate) fn open(setup: &Setup) -> Terminal {
+pub(crate) fn open(setup: &CliHarness) -> Terminal {
     let terminal = at(&setup.home).start();
     ready(&terminal);
     terminal

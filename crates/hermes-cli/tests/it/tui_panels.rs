@@ -9,7 +9,7 @@ use hermes_testkit::terminal::Terminal;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::Setup;
+use crate::CliHarness;
 use crate::hands_files::changed_project;
 use crate::tui::{at, quit, ready, say, typed};
 
@@ -23,7 +23,7 @@ const CTRL_R: &str = "\x12";
 const CTRL_S: &str = "\x13";
 const CTRL_T: &str = "\x14";
 
-fn open(setup: &Setup) -> Terminal {
+fn open(setup: &CliHarness) -> Terminal {
     let terminal = at(&setup.home).size(100, 30).start();
     ready(&terminal);
     terminal
@@ -53,7 +53,7 @@ fn close(terminal: &mut Terminal) {
 
 #[test]
 fn a_model_is_tested_kept_and_left() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let call = json!({"number": 7});
     setup.server.push(Reply::text("ready"));
     setup
@@ -73,7 +73,7 @@ fn a_model_is_tested_kept_and_left() {
 /// Whoever looks for an own server by other words than ours, or by its address, finds the way to it.
 #[test]
 fn an_own_endpoint_is_found_by_what_people_type() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let mut terminal = open(&setup);
     for words in ["custom", "endpoint", "base_url"] {
         panel(&mut terminal, "/model", "needs a key");
@@ -94,7 +94,7 @@ fn an_own_endpoint_is_found_by_what_people_type() {
 
 #[test]
 fn enter_on_a_provider_without_a_key_asks_for_it() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.serve_models([ServedModel::new("some/model")]);
     let mut terminal = at(&setup.home)
         .size(100, 30)
@@ -115,7 +115,7 @@ fn enter_on_a_provider_without_a_key_asks_for_it() {
 
 #[test]
 fn the_panel_leads_to_an_own_endpoint() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let own = ModelServer::start();
     own.serve_models([ServedModel::new("house-model")]);
     own.push_default(Reply::text("from your own house"));
@@ -142,7 +142,7 @@ fn the_panel_leads_to_an_own_endpoint() {
 
 #[test]
 fn a_key_is_taken_unseen_and_kept_for_the_owner_alone() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.serve_models([ServedModel::new("some/model")]);
     let mut terminal = at(&setup.home)
         .size(100, 30)
@@ -173,7 +173,7 @@ fn a_key_is_taken_unseen_and_kept_for_the_owner_alone() {
 
 #[test]
 fn conversations_are_found_renamed_deleted_and_gone_on_with() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("the zebra answers"));
     for question in ["about tapirs", "about llamas"] {
         let _ = setup.run(["chat", "-q", question]).ok();
@@ -223,7 +223,7 @@ fn servers_are_watched_reconnected_and_switched() {
     let server = FaultyServer::start();
     server.go_down();
     let config = format!("mcp_servers:\n  srv:\n    url: {}\n", server.url());
-    let setup = Setup::with_config(&config);
+    let setup = CliHarness::with_config(&config);
     let mut terminal = open(&setup);
     panel(&mut terminal, "/mcp", "srv");
     terminal.wait_for("0 ok · 1 down");
@@ -252,7 +252,7 @@ fn servers_are_watched_reconnected_and_switched() {
 
 #[test]
 fn jobs_are_paused_and_removed() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let jobs = json!({"jobs": [{
         "id": "a1b2c3", "name": "digest", "prompt": "sum up", "enabled": true, "state": "scheduled",
         "schedule": {"kind": "cron", "expr": "0 8 * * *", "display": "0 8 * * *"},
@@ -286,7 +286,7 @@ fn jobs_are_paused_and_removed() {
 
 #[test]
 fn a_theme_is_seen_before_it_is_kept() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let mut terminal = at(&setup.home)
         .size(100, 30)
         .env("COLORTERM", "truecolor")
@@ -344,7 +344,7 @@ fn a_project_goes_back_after_its_diff_was_seen() {
 
 #[test]
 fn toolsets_and_skills_are_switched() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.home.write(
         "skills/dev/greet/SKILL.md",
         "---\nname: greet\ndescription: says hello\n---\n# How to greet\n\nWave.\n",
@@ -376,7 +376,7 @@ fn toolsets_and_skills_are_switched() {
 
 #[test]
 fn the_palette_runs_and_the_transcript_is_searched() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup
         .server
         .push_default(Reply::text("first line\n\nthe needle is here"));

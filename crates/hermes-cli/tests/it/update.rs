@@ -7,18 +7,18 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::process::{Finished, Program};
+use hermes_testkit::process::{FinishedProgram, Program};
 use pretty_assertions::assert_eq;
 use sha2::{Digest as _, Sha256};
 
 /// The program in a directory of its own, and another build of it.
-struct Installed {
+struct InstallHarness {
     home: TempHome,
     program: PathBuf,
     other: PathBuf,
 }
 
-impl Installed {
+impl InstallHarness {
     fn new() -> Self {
         let home = TempHome::new();
         let dir = home.user().join("bin");
@@ -37,11 +37,11 @@ impl Installed {
         }
     }
 
-    fn run(&self, args: &[&str]) -> Finished {
+    fn run(&self, args: &[&str]) -> FinishedProgram {
         Program::new(&self.program, &self.home).args(args).run()
     }
 
-    fn update(&self, from: &str, more: &[&str]) -> Finished {
+    fn update(&self, from: &str, more: &[&str]) -> FinishedProgram {
         let mut args = vec!["update", "--from", from];
         args.extend(more);
         self.run(&args)
@@ -72,7 +72,7 @@ fn sum(path: &Path) -> String {
 
 #[test]
 fn another_build_takes_its_place_and_goes_back() {
-    let it = Installed::new();
+    let it = InstallHarness::new();
     let (old, new) = (sum(&it.program), sum(&it.other));
     let from = it.other.to_str().unwrap();
     let report = it.update(from, &["--check", "--json"]).ok().json();
@@ -104,7 +104,7 @@ fn another_build_takes_its_place_and_goes_back() {
 
 #[test]
 fn what_does_not_fit_changes_nothing() {
-    let it = Installed::new();
+    let it = InstallHarness::new();
     let before = sum(&it.program);
     let from = it.other.to_str().unwrap().to_owned();
     let done = it.update(&from, &["--sha256", &"0".repeat(64), "-y"]);
@@ -145,7 +145,7 @@ fn what_does_not_fit_changes_nothing() {
 
 #[test]
 fn without_a_source_it_says_that_there_is_no_server_yet() {
-    let it = Installed::new();
+    let it = InstallHarness::new();
     for args in [&["update"][..], &["update", "--check"], &["update", "-y"]] {
         let done = it.run(args);
         assert_eq!((done.code, done.stdout.as_str()), (Some(64), ""));
@@ -186,7 +186,7 @@ fn serve(files: Vec<(&'static str, Vec<u8>)>) -> String {
 
 #[test]
 fn from_the_network_only_with_a_checksum() {
-    let it = Installed::new();
+    let it = InstallHarness::new();
     let bytes = std::fs::read(&it.other).unwrap();
     let line = format!("{}  hermes\n", sum(&it.other));
     let base = serve(vec![
@@ -217,7 +217,7 @@ fn from_the_network_only_with_a_checksum() {
 
 #[test]
 fn a_link_stays_a_link() {
-    let it = Installed::new();
+    let it = InstallHarness::new();
     let link = it.home.user().join("link");
     std::os::unix::fs::symlink(&it.program, &link).unwrap();
     let from = it.other.to_str().unwrap();
@@ -233,7 +233,7 @@ fn a_link_stays_a_link() {
 
 #[test]
 fn the_program_goes_and_the_home_stays() {
-    let it = Installed::new();
+    let it = InstallHarness::new();
     it.home.config("model: {}\n");
     drop(it.update(it.other.to_str().unwrap(), &["-y"]).ok());
     drop(it.run(&["completion", "bash", "--install"]).ok());
@@ -257,7 +257,7 @@ fn the_program_goes_and_the_home_stays() {
 
 #[test]
 fn the_home_goes_only_by_name() {
-    let it = Installed::new();
+    let it = InstallHarness::new();
     it.home.config("model: {}\n");
     let done = it.run(&["uninstall", "--full", "--yes"]);
     assert_eq!(done.code, Some(64), "{}", done.stderr);
@@ -271,7 +271,7 @@ fn the_home_goes_only_by_name() {
 
 #[test]
 fn what_is_no_home_is_not_deleted() {
-    let it = Installed::new();
+    let it = InstallHarness::new();
     let done = it.run(&["uninstall", "--full", "--confirm", "home"]);
     assert_eq!(done.code, Some(5), "{}", done.stderr);
     // The person's own directory as the home.

@@ -1,16 +1,16 @@
 //! Fakes of the services, in the shapes that their vendors document. The vendors' own SDKs are
 //! pointed at them, too (`sdks.rs`).
 
-use hermes_testkit::web_server::{Asked, Page, WebServer};
+use hermes_testkit::web_server::{Page, WebRequest, WebServer};
 use serde_json::{Value, json};
 
 pub(crate) const KEY: &str = "test-key-0123456789";
 
-fn bearer(asked: &Asked) -> bool {
+fn bearer(asked: &WebRequest) -> bool {
     asked.header("authorization") == Some(&format!("Bearer {KEY}"))
 }
 
-fn x_api_key(asked: &Asked) -> bool {
+fn x_api_key(asked: &WebRequest) -> bool {
     asked.header("x-api-key") == Some(KEY)
 }
 

@@ -1,23 +1,23 @@
-//! Which commands a person may give: `allow_admin_from` names the admins of a platform, the
-//! others have `user_allowed_commands`. Where no admins are named, nobody is kept from anything.
+//! Which commands a person may use: `allow_admin_from` lists the admins of a platform, the others
+//! have `user_allowed_commands`. Without a list of admins nothing is restricted.
 
-use hermes_platforms::{PlatformSettings, Source};
+use hermes_platforms::{MessageSource, PlatformSettings};
 
-/// What everybody may ask.
+/// Commands that are always allowed.
 const FLOOR: [&str; 5] = ["help", "commands", "whoami", "start", "stop"];
 
-/// What a person is to a platform.
+/// The rights of a person on a platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// No admins are named.
+    /// No admins are configured.
     Ungated,
     Admin,
-    /// May use these commands and no others.
+    /// Restricted to these commands.
     User(Vec<String>),
 }
 
 impl Tier {
-    pub fn of(platform: Option<&PlatformSettings>, source: &Source) -> Self {
+    pub fn new(platform: Option<&PlatformSettings>, source: &MessageSource) -> Self {
         let Some(platform) = platform else {
             return Self::Ungated;
         };
@@ -55,7 +55,7 @@ impl Tier {
         }
     }
 
-    /// May decide what only admins may, where admins are named.
+    /// Whether the person may make decisions that are reserved to admins.
     pub fn is_admin(&self) -> bool {
         !matches!(self, Self::User(_))
     }
@@ -69,7 +69,7 @@ impl Tier {
     }
 }
 
-/// Menus have no dashes.
+/// Command menus do not allow dashes.
 fn spelled(name: &str) -> String {
     name.to_ascii_lowercase().replace('_', "-")
 }
@@ -91,12 +91,12 @@ mod tests {
             ..PlatformSettings::default()
         };
         let of = |user: &str, kind: &str| {
-            let source = Source {
+            let source = MessageSource {
                 chat_type: kind.to_owned(),
                 user_id: Some(user.to_owned()),
-                ..Source::default()
+                ..MessageSource::default()
             };
-            Tier::of(Some(&platform), &source)
+            Tier::new(Some(&platform), &source)
         };
         assert_eq!(of("1", "dm"), Tier::Admin);
         assert!(of("1", "dm").may("restart"));
@@ -106,6 +106,6 @@ mod tests {
         assert!(!user.may("restart") && !user.is_admin());
         assert_eq!(of("2", "group"), Tier::Admin);
         assert!(!of("1", "group").may("restart"));
-        assert_eq!(Tier::of(None, &Source::default()), Tier::Ungated);
+        assert_eq!(Tier::new(None, &MessageSource::default()), Tier::Ungated);
     }
 }

@@ -1,37 +1,37 @@
-//! How often one person may write.
+//! Rate limits per person.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// People that are remembered; the quietest go first.
+/// Number of people tracked; the least active are dropped first.
 const REMEMBERED: usize = 4096;
 
 /// Counts messages per person and minute.
 #[derive(Debug, Default)]
-pub struct Limits {
-    people: HashMap<String, Window>,
+pub struct MessageRateLimits {
+    people: HashMap<String, RateWindow>,
 }
 
 #[derive(Debug)]
-struct Window {
+struct RateWindow {
     began: Instant,
     count: u32,
 }
 
-/// What is done about a message.
+/// The decision about one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    Fine,
-    /// One too many, and the first such: the person is told.
-    Tell,
-    /// Told already.
-    Quiet,
+pub enum RateDecision {
+    Allowed,
+    /// The first message over the limit: the person is notified.
+    Warn,
+    /// The person was notified already.
+    Drop,
 }
 
-impl Limits {
-    pub fn count(&mut self, person: &str, per_minute: u32, now: Instant) -> Pace {
+impl MessageRateLimits {
+    pub fn count(&mut self, person: &str, per_minute: u32, now: Instant) -> RateDecision {
         let minute = Duration::from_mins(1);
         if self.people.len() >= REMEMBERED && !self.people.contains_key(person) {
             self.people.retain(|_, window| now - window.began < minute);
@@ -39,21 +39,21 @@ impl Limits {
                 self.people.clear();
             }
         }
-        let window = self.people.entry(person.to_owned()).or_insert(Window {
+        let window = self.people.entry(person.to_owned()).or_insert(RateWindow {
             began: now,
             count: 0,
         });
         if now - window.began >= minute {
-            *window = Window {
+            *window = RateWindow {
                 began: now,
                 count: 0,
             };
         }
         window.count = window.count.saturating_add(1);
         match window.count {
-            count if count <= per_minute => Pace::Fine,
-            count if count == per_minute.saturating_add(1) => Pace::Tell,
-            _ => Pace::Quiet,
+            count if count <= per_minute => RateDecision::Allowed,
+            count if count == per_minute.saturating_add(1) => RateDecision::Warn,
+            _ => RateDecision::Drop,
         }
     }
 }
@@ -64,13 +64,21 @@ mod tests {
 
     #[test]
     fn a_person_is_told_once_a_minute() {
-        let mut limits = Limits::default();
+        let mut limits = MessageRateLimits::default();
         let start = Instant::now();
-        let paces: Vec<Pace> = (0..4).map(|_| limits.count("a", 2, start)).collect();
-        assert_eq!(paces, [Pace::Fine, Pace::Fine, Pace::Tell, Pace::Quiet]);
-        assert_eq!(limits.count("b", 2, start), Pace::Fine);
+        let paces: Vec<RateDecision> = (0..4).map(|_| limits.count("a", 2, start)).collect();
+        assert_eq!(
+            paces,
+            [
+                RateDecision::Allowed,
+                RateDecision::Allowed,
+                RateDecision::Warn,
+                RateDecision::Drop
+            ]
+        );
+        assert_eq!(limits.count("b", 2, start), RateDecision::Allowed);
         let later = start + Duration::from_mins(1);
-        assert_eq!(limits.count("a", 2, later), Pace::Fine);
+        assert_eq!(limits.count("a", 2, later), RateDecision::Allowed);
         for person in 0..2 * REMEMBERED {
             limits.count(&person.to_string(), 2, later);
         }

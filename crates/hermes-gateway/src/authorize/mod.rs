@@ -1,7 +1,7 @@
 //! Who may talk to the agent.
 //!
-//! Names of variables and the order of questions are the original's; so are the files of
-//! [`pairing`]. Nobody is let in because nothing was configured.
+//! Variable names and the order of the checks are the original's; so are the files of [`pairing`].
+//! Missing configuration never admits anyone.
 
 pub mod admin;
 pub mod limits;
@@ -9,29 +9,29 @@ pub mod pairing;
 
 use std::collections::HashMap;
 
-use hermes_platforms::{PlatformSettings, Source, StrangerRules, definition};
+use hermes_platforms::{MessageSource, PlatformSettings, StrangerRules, definition};
 
-/// Reads a variable of the home. Empty means not set.
-pub trait Vars {
+/// Reads a variable of the home; an empty value counts as not set.
+pub trait VariableSource {
     fn var(&self, name: &str) -> Option<String>;
 }
 
-impl<F: Fn(&str) -> Option<String>> Vars for F {
+impl<F: Fn(&str) -> Option<String>> VariableSource for F {
     fn var(&self, name: &str) -> Option<String> {
         self(name)
     }
 }
 
-/// The variables of a home; where one of a platform is not set, what the configuration says under
-/// the same name counts: `TELEGRAM_ALLOWED_USERS`, else `telegram: allowed_users` and the
-/// original's name for the same, `allow_from`.
+/// The variables of a home. If a variable of a platform is not set, the configuration key of the
+/// same name is used: `TELEGRAM_ALLOWED_USERS`, else `telegram: allowed_users` and the original's
+/// name for the same, `allow_from`.
 #[derive(Clone, Copy, Debug)]
-pub struct Rights<'a> {
+pub struct AccessVariables<'a> {
     pub env: &'a HashMap<String, String>,
     pub platform: Option<&'a PlatformSettings>,
 }
 
-impl Vars for Rights<'_> {
+impl VariableSource for AccessVariables<'_> {
     fn var(&self, name: &str) -> Option<String> {
         let set = self.env.get(name).filter(|value| !value.trim().is_empty());
         if set.is_some() {
@@ -51,20 +51,20 @@ impl Vars for Rights<'_> {
     }
 }
 
-/// What a platform's own settings say about who is let through (`dm_policy`, `group_policy`).
+/// Who may write, by the platform's own settings (`dm_policy`, `group_policy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// Not set: unknown people may pair.
+pub enum SenderPolicy {
+    /// Not set: unknown people may request pairing.
     #[default]
     Pairing,
-    /// Only who is on a list. Where there is none, nobody.
+    /// Only people on a list; without a list, no one.
     AllowList,
     Disabled,
-    /// Everyone reaches us; that alone lets nobody in.
+    /// Messages of everyone arrive here, but this alone admits no one.
     Open,
 }
 
-impl Policy {
+impl SenderPolicy {
     pub fn parse(text: &str) -> Option<Self> {
         match text.trim().to_ascii_lowercase().as_str() {
             "" | "pairing" => Some(Self::Pairing),
@@ -76,23 +76,23 @@ impl Policy {
     }
 }
 
-/// A person at the door.
+/// The sender of a message, as far as authorization is concerned.
 #[derive(Clone, Copy, Debug)]
-pub struct Visitor<'a> {
-    pub source: &'a Source,
+pub struct SenderIdentity<'a> {
+    pub source: &'a MessageSource,
     pub is_bot: bool,
-    /// The platform found a role that is allowed.
+    /// The sender has an allowed role on the platform.
     pub has_role: bool,
-    /// What the platform's settings say for this kind of chat.
-    pub policy: Policy,
+    /// The policy of the platform for this kind of chat.
+    pub policy: SenderPolicy,
     /// Other ids of the same person.
     pub aliases: &'a [String],
     /// [`pairing::Pairing::is_approved`].
     pub paired: bool,
 }
 
-/// Whether the visitor may talk, and by what right. `None`: no.
-pub fn admit(visitor: &Visitor<'_>, vars: &impl Vars) -> Option<&'static str> {
+/// Why the sender is admitted; `None`: not admitted.
+pub fn admit(visitor: &SenderIdentity<'_>, vars: &impl VariableSource) -> Option<&'static str> {
     let source = visitor.source;
     let platform = source.platform.as_str();
     let rules = stranger_rules(platform);
@@ -100,9 +100,9 @@ pub fn admit(visitor: &Visitor<'_>, vars: &impl Vars) -> Option<&'static str> {
         return Some("the platform checks who sends");
     }
     let prefix = prefix(platform);
-    let list = |name: &str| List::read(vars, &format!("{prefix}_{name}"));
+    let list = |name: &str| NameList::read(vars, &format!("{prefix}_{name}"));
     let group = matches!(source.chat_type.as_str(), "group" | "forum" | "channel");
-    let chats = rules.group_list.map_or_else(List::default, list);
+    let chats = rules.group_list.map_or_else(NameList::default, list);
     if group && !source.chat_id.is_empty() && chats.has(&source.chat_id) {
         return Some("the chat is on the list");
     }
@@ -130,12 +130,12 @@ pub fn admit(visitor: &Visitor<'_>, vars: &impl Vars) -> Option<&'static str> {
         return Some("paired");
     }
     let mut users = list("ALLOWED_USERS");
-    users.extend(List::read(vars, "GATEWAY_ALLOWED_USERS"));
+    users.extend(NameList::read(vars, "GATEWAY_ALLOWED_USERS"));
     let scoped = matches!(source.chat_type.as_str(), "group" | "forum");
-    // There it holds chats.
+    // On this platform the list contains chats.
     if source.chat_type != "dm" && platform != "qqbot" {
         let here = list("GROUP_ALLOWED_USERS");
-        // Once this list held chats; their ids begin with a minus.
+        // This list used to contain chats, whose ids begin with a minus.
         let chat = rules.chats_among_users && scoped && source.chat_id.starts_with('-');
         if chat && here.0.contains(&source.chat_id) {
             return Some("the chat is on the list");
@@ -143,7 +143,7 @@ pub fn admit(visitor: &Visitor<'_>, vars: &impl Vars) -> Option<&'static str> {
         users.extend(here);
     }
     if users.0.is_empty() && (chats.0.is_empty() || !scoped) {
-        if visitor.policy == Policy::AllowList {
+        if visitor.policy == SenderPolicy::AllowList {
             return None;
         }
         return is_on(vars, "GATEWAY_ALLOW_ALL_USERS").then_some("the gateway is open to all");
@@ -155,36 +155,36 @@ pub fn admit(visitor: &Visitor<'_>, vars: &impl Vars) -> Option<&'static str> {
     ids.any(|id| users.has(id)).then_some("on the list")
 }
 
-/// What is done about a stranger who writes privately.
+/// The reaction to a direct message of an unknown person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stranger {
-    /// Gets a code to be approved.
+pub enum StrangerAction {
+    /// Reply with a pairing code.
     Pair,
-    /// Hears nothing.
+    /// No reply.
     Ignore,
 }
 
 /// `here` and `anywhere`: `unauthorized_dm_behavior` of the platform and of the gateway.
-pub fn stranger(
+pub fn stranger_action(
     platform: &str,
-    here: Option<Stranger>,
-    anywhere: Option<Stranger>,
-    policy: Option<Policy>,
-    vars: &impl Vars,
-) -> Stranger {
+    here: Option<StrangerAction>,
+    anywhere: Option<StrangerAction>,
+    policy: Option<SenderPolicy>,
+    vars: &impl VariableSource,
+) -> StrangerAction {
     if let Some(here) = here {
         return here;
     }
     if !stranger_rules(platform).pairs {
-        return Stranger::Ignore;
+        return StrangerAction::Ignore;
     }
-    if anywhere == Some(Stranger::Ignore) {
-        return Stranger::Ignore;
+    if anywhere == Some(StrangerAction::Ignore) {
+        return StrangerAction::Ignore;
     }
     match policy {
-        Some(Policy::Pairing) => return Stranger::Pair,
-        Some(Policy::AllowList | Policy::Disabled) => return Stranger::Ignore,
-        Some(Policy::Open) | None => {}
+        Some(SenderPolicy::Pairing) => return StrangerAction::Pair,
+        Some(SenderPolicy::AllowList | SenderPolicy::Disabled) => return StrangerAction::Ignore,
+        Some(SenderPolicy::Open) | None => {}
     }
     let prefix = prefix(platform);
     let lists = [
@@ -197,23 +197,23 @@ pub fn stranger(
         .iter()
         .map(String::as_str)
         .chain(["GATEWAY_ALLOWED_USERS"])
-        .any(|name| !List::read(vars, name).0.is_empty());
+        .any(|name| !NameList::read(vars, name).0.is_empty());
     if listed {
-        Stranger::Ignore
+        StrangerAction::Ignore
     } else {
-        Stranger::Pair
+        StrangerAction::Pair
     }
 }
 
-/// The variable with the people who may use a platform.
+/// The variable that lists the allowed users of a platform.
 pub fn allow_list_var(platform: &str) -> String {
     format!("{}_ALLOWED_USERS", prefix(platform))
 }
 
-/// An allow-list with one more person, or without one. `None`: nothing to change. Where there is
-/// no list none is begun: that would shut out everyone who came in otherwise.
+/// An allow-list with one person added or removed; `None`: nothing to change. A missing list is not
+/// created, because that would exclude everyone who is admitted in another way.
 pub fn list_with(list: &str, user: &str, listed: bool) -> Option<String> {
-    let mut users = List::parse(list).0;
+    let mut users = NameList::parse(list).0;
     let there = users.iter().any(|one| one == user);
     if users.is_empty() || there == listed || users.iter().any(|one| one == "*") {
         return None;
@@ -226,7 +226,7 @@ pub fn list_with(list: &str, user: &str, listed: bool) -> Option<String> {
     Some(users.join(","))
 }
 
-/// The rules of a platform; of the original's platforms those that this program knows, too.
+/// The rules of a platform, including known platforms of the original.
 fn stranger_rules(platform: &str) -> StrangerRules {
     if let Some(definition) = definition(platform) {
         return definition.strangers;
@@ -247,7 +247,7 @@ fn prefix(platform: &str) -> String {
     }
 }
 
-fn is_on(vars: &impl Vars, name: &str) -> bool {
+fn is_on(vars: &impl VariableSource, name: &str) -> bool {
     vars.var(name).is_some_and(|value| {
         matches!(
             value.trim().to_ascii_lowercase().as_str(),
@@ -257,10 +257,10 @@ fn is_on(vars: &impl Vars, name: &str) -> bool {
 }
 
 #[derive(Default)]
-struct List(Vec<String>);
+struct NameList(Vec<String>);
 
-impl List {
-    fn read(vars: &impl Vars, name: &str) -> Self {
+impl NameList {
+    fn read(vars: &impl VariableSource, name: &str) -> Self {
         vars.var(name)
             .map_or_else(Self::default, |text| Self::parse(&text))
     }
@@ -288,7 +288,7 @@ impl List {
 mod tests {
     use super::*;
 
-    fn vars(text: &str) -> impl Vars {
+    fn vars(text: &str) -> impl VariableSource {
         let pairs: Vec<(String, String)> = text
             .split_whitespace()
             .filter_map(|pair| pair.split_once('='))
@@ -302,18 +302,18 @@ mod tests {
 
     #[test]
     fn other_rights_count() {
-        let source = Source {
+        let source = MessageSource {
             platform: "discord".to_owned(),
             chat_id: "1".to_owned(),
             chat_type: "group".to_owned(),
             user_id: Some("7".to_owned()),
-            ..Source::default()
+            ..MessageSource::default()
         };
-        let nobody = Visitor {
+        let nobody = SenderIdentity {
             source: &source,
             is_bot: false,
             has_role: false,
-            policy: Policy::default(),
+            policy: SenderPolicy::default(),
             aliases: &[],
             paired: false,
         };
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(admit(&nobody, &env), None);
         assert!(
             admit(
-                &Visitor {
+                &SenderIdentity {
                     paired: true,
                     ..nobody
                 },
@@ -331,7 +331,7 @@ mod tests {
         );
         assert!(
             admit(
-                &Visitor {
+                &SenderIdentity {
                     has_role: true,
                     ..nobody
                 },
@@ -341,7 +341,7 @@ mod tests {
         );
         assert!(
             admit(
-                &Visitor {
+                &SenderIdentity {
                     aliases: &["x".to_owned()],
                     ..nobody
                 },
@@ -349,24 +349,24 @@ mod tests {
             )
             .is_some()
         );
-        let bot = Visitor {
+        let bot = SenderIdentity {
             is_bot: true,
             ..nobody
         };
         assert_eq!(admit(&bot, &env), None);
         assert!(admit(&bot, &vars("DISCORD_ALLOW_BOTS=mentions")).is_some());
-        for policy in [Policy::AllowList, Policy::Open] {
-            assert_eq!(admit(&Visitor { policy, ..nobody }, &vars("")), None);
+        for policy in [SenderPolicy::AllowList, SenderPolicy::Open] {
+            assert_eq!(admit(&SenderIdentity { policy, ..nobody }, &vars("")), None);
         }
     }
 
-    fn person(platform: &str, kind: &str, user: &str) -> Source {
-        Source {
+    fn person(platform: &str, kind: &str, user: &str) -> MessageSource {
+        MessageSource {
             platform: platform.to_owned(),
             chat_id: "-1".to_owned(),
             chat_type: kind.to_owned(),
             user_id: Some(user.to_owned()),
-            ..Source::default()
+            ..MessageSource::default()
         }
     }
 
@@ -393,29 +393,29 @@ mod tests {
             (&written, &empty, "group", "8", false),
             (&none, &empty, "dm", "5", false),
             (&none, &all, "dm", "5", false),
-            // The variable wins.
+            // The variable takes precedence.
             (&written, &set, "dm", "9", true),
             (&written, &set, "dm", "5", false),
         ];
         for (platform, env, kind, user, expected) in cases {
             let source = person("telegram", kind, user);
-            let visitor = Visitor {
+            let visitor = SenderIdentity {
                 source: &source,
                 is_bot: false,
                 has_role: false,
-                policy: Policy::AllowList,
+                policy: SenderPolicy::AllowList,
                 aliases: &[],
                 paired: false,
             };
             let platform = Some(platform);
-            let admitted = admit(&visitor, &Rights { env, platform });
+            let admitted = admit(&visitor, &AccessVariables { env, platform });
             assert_eq!(admitted.is_some(), expected, "{kind} {user} {env:?}");
         }
     }
 
     #[test]
     fn strangers_get_codes_only_where_nobody_was_listed() {
-        use Stranger::{Ignore, Pair};
+        use StrangerAction::{Ignore, Pair};
         let cases = [
             ("telegram", None, None, None, "", Pair),
             (
@@ -443,13 +443,20 @@ mod tests {
                 Pair,
             ),
             ("telegram", None, Some(Ignore), None, "", Ignore),
-            ("telegram", None, None, Some(Policy::AllowList), "", Ignore),
+            (
+                "telegram",
+                None,
+                None,
+                Some(SenderPolicy::AllowList),
+                "",
+                Ignore,
+            ),
             ("email", None, Some(Pair), None, "", Ignore),
             ("email", Some(Pair), None, None, "", Pair),
         ];
         for (platform, here, anywhere, policy, env, expected) in cases {
             assert_eq!(
-                stranger(platform, here, anywhere, policy, &vars(env)),
+                stranger_action(platform, here, anywhere, policy, &vars(env)),
                 expected
             );
         }

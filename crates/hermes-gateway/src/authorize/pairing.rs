@@ -1,4 +1,4 @@
-//! Pairing: a stranger gets a code, the owner approves it.
+//! Pairing: an unknown person gets a code, and the owner approves it.
 //!
 //! The files are the original's. Codes are stored as salted hashes; the list shows a handle for
 //! each request, and that handle can be approved as well as the code and the user id.
@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::session::canonical_whatsapp_id;
 
-/// Without letters and digits that look alike.
+/// Characters that are easily confused are left out.
 const ALPHABET: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 const CODE_CHARS: usize = 8;
 const HANDLE_CHARS: usize = 8;
@@ -45,49 +45,49 @@ pub enum PairingError {
     Platform(String),
 }
 
-/// What a stranger is told.
+/// The result of a pairing request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum PairingReply {
     Code(String),
-    /// Asked a short while ago.
+    /// There was a request a short while ago.
     TooSoon,
-    /// Too many wait already.
+    /// Too many requests are pending.
     Full,
-    /// Too many wrong codes were tried.
+    /// Too many wrong codes were entered.
     Locked,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
+pub struct PairedUser {
     pub id: String,
     pub name: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Approval {
-    Approved(User),
-    /// No request fits.
+pub enum PairingApproval {
+    Approved(PairedUser),
+    /// No matching request.
     Unknown,
-    /// Too many wrong codes were tried; codes are taken again after so many seconds.
+    /// Too many wrong codes were entered; codes are accepted again after this many seconds.
     Locked {
         seconds: u64,
     },
 }
 
-/// A request that waits.
+/// A pending request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pending {
+pub struct PendingPairing {
     pub platform: String,
-    /// What [`Pairing::approve`] takes, besides the code and the user id.
+    /// Accepted by [`Pairing::approve`], like the code and the user id.
     pub handle: String,
-    pub user: User,
+    pub user: PairedUser,
     pub age_seconds: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Approved {
+pub struct ApprovedPairing {
     pub platform: String,
-    pub user: User,
+    pub user: PairedUser,
     /// Seconds since the epoch.
     pub approved_at: f64,
 }
@@ -95,7 +95,7 @@ pub struct Approved {
 /// The pairing files of a home.
 #[derive(Clone)]
 pub struct Pairing {
-    /// Written to; the other one is what an older or newer layout left.
+    /// The directory that is written; `other` belongs to an older or newer layout.
     active: PathBuf,
     other: PathBuf,
     whatsapp: PathBuf,
@@ -114,7 +114,7 @@ impl Pairing {
         }
     }
 
-    /// Whether the owner let this person in.
+    /// Whether the owner approved this person.
     pub fn is_approved(&self, platform: &str, user: &str) -> Result<bool, PairingError> {
         let name = file_name(platform, "approved")?;
         let user = self.one_id(platform, user);
@@ -125,23 +125,28 @@ impl Pairing {
         Ok(approved.keys().any(|id| self.one_id(platform, id) == user))
     }
 
-    /// A stranger asks to be let in.
-    pub fn ask(&self, platform: &str, user: &str, name: &str) -> Result<Asked, PairingError> {
+    /// Registers a request of an unknown person.
+    pub fn request(
+        &self,
+        platform: &str,
+        user: &str,
+        name: &str,
+    ) -> Result<PairingReply, PairingError> {
         let file = file_name(platform, "pending")?;
         let _lock = self.lock()?;
         let now = self.clock.epoch_seconds();
         let user = self.one_id(platform, user);
         let mut limits = self.both(LIMITS)?;
         if number(&limits, &format!("_lockout:{platform}")) > now {
-            return Ok(Asked::Locked);
+            return Ok(PairingReply::Locked);
         }
         let last = format!("{platform}:{user}");
         if now - number(&limits, &last) < ONE_REQUEST_PER {
-            return Ok(Asked::TooSoon);
+            return Ok(PairingReply::TooSoon);
         }
         let mut pending = self.fresh(&file, now)?;
         if pending.len() >= MOST_PENDING {
-            return Ok(Asked::Full);
+            return Ok(PairingReply::Full);
         }
         let code = new_code();
         let salt: [u8; 16] = rand::random();
@@ -155,12 +160,12 @@ impl Pairing {
         self.write(&file, &pending)?;
         limits.insert(last, json!(now));
         self.write(LIMITS, &limits)?;
-        Ok(Asked::Code(code))
+        Ok(PairingReply::Code(code))
     }
 
     /// Approves by code, by the handle of the list, or by user id. Only wrong codes count as
     /// failures; while locked, only codes are refused.
-    pub fn approve(&self, platform: &str, text: &str) -> Result<Approval, PairingError> {
+    pub fn approve(&self, platform: &str, text: &str) -> Result<PairingApproval, PairingError> {
         let file = file_name(platform, "pending")?;
         let _lock = self.lock()?;
         let now = self.clock.epoch_seconds();
@@ -179,7 +184,7 @@ impl Pairing {
         let found = match listed {
             Some(key) => Some(key),
             None if until > now => {
-                return Ok(Approval::Locked {
+                return Ok(PairingApproval::Locked {
                     seconds: (until - now).ceil() as u64,
                 });
             }
@@ -187,31 +192,32 @@ impl Pairing {
         };
         let Some(entry) = found.and_then(|key| pending.remove(&key)) else {
             self.count_failure(platform, &mut limits, now)?;
-            return Ok(Approval::Unknown);
+            return Ok(PairingApproval::Unknown);
         };
-        let user = User {
+        let user = PairedUser {
             id: string(&entry, "user_id").to_owned(),
             name: string(&entry, "user_name").to_owned(),
         };
-        // Approved first: a crash between the two leaves a request too many, not a person shut out.
-        self.let_in(platform, &user, now)?;
+        // Approve first: after a crash in between there is a leftover request instead of a person
+        // without access.
+        self.approve_locked(platform, &user, now)?;
         self.write(&file, &pending)?;
-        Ok(Approval::Approved(user))
+        Ok(PairingApproval::Approved(user))
     }
 
-    /// Lets a person in without a request.
-    pub fn approve_user(&self, platform: &str, user: &User) -> Result<(), PairingError> {
+    /// Approves a person without a request.
+    pub fn approve_user(&self, platform: &str, user: &PairedUser) -> Result<(), PairingError> {
         let _lock = self.lock()?;
-        self.let_in(platform, user, self.clock.epoch_seconds())
+        self.approve_locked(platform, user, self.clock.epoch_seconds())
     }
 
-    /// Shuts a person out. `false`: was not in.
+    /// Revokes an approval; `false`: there was none.
     pub fn revoke(&self, platform: &str, user: &str) -> Result<bool, PairingError> {
         let name = file_name(platform, "approved")?;
         let _lock = self.lock()?;
         let user = self.one_id(platform, user);
         let mut gone = false;
-        // In both places: the original would bring the entry back from the other one.
+        // In both directories: the original would restore the entry from the other one.
         for dir in [&self.active, &self.other] {
             let path = dir.join(&name);
             let mut approved = read(&path)?;
@@ -225,17 +231,17 @@ impl Pairing {
         Ok(gone)
     }
 
-    /// Requests that wait, of one platform or of all.
-    pub fn pending(&self, platform: Option<&str>) -> Result<Vec<Pending>, PairingError> {
+    /// Pending requests, of one platform or of all.
+    pub fn pending(&self, platform: Option<&str>) -> Result<Vec<PendingPairing>, PairingError> {
         let now = self.clock.epoch_seconds();
         let mut found = Vec::new();
         for platform in self.platforms(platform, "pending")? {
             let pending = self.fresh(&file_name(&platform, "pending")?, now)?;
             for (key, entry) in &pending {
-                found.push(Pending {
+                found.push(PendingPairing {
                     platform: platform.clone(),
                     handle: handle(entry).unwrap_or(key).to_owned(),
-                    user: User {
+                    user: PairedUser {
                         id: string(entry, "user_id").to_owned(),
                         name: string(entry, "user_name").to_owned(),
                     },
@@ -246,14 +252,14 @@ impl Pairing {
         Ok(found)
     }
 
-    /// People who were let in, of one platform or of all.
-    pub fn approved(&self, platform: Option<&str>) -> Result<Vec<Approved>, PairingError> {
+    /// Approved people, of one platform or of all.
+    pub fn approved(&self, platform: Option<&str>) -> Result<Vec<ApprovedPairing>, PairingError> {
         let mut found = Vec::new();
         for platform in self.platforms(platform, "approved")? {
             for (id, entry) in self.both(&file_name(&platform, "approved")?)? {
-                found.push(Approved {
+                found.push(ApprovedPairing {
                     platform: platform.clone(),
-                    user: User {
+                    user: PairedUser {
                         id,
                         name: string(&entry, "user_name").to_owned(),
                     },
@@ -264,7 +270,7 @@ impl Pairing {
         Ok(found)
     }
 
-    /// Forgets the requests that wait. Returns how many.
+    /// Removes all pending requests and returns their number.
     pub fn clear_pending(&self, platform: Option<&str>) -> Result<usize, PairingError> {
         let _lock = self.lock()?;
         let mut gone = 0;
@@ -281,7 +287,12 @@ impl Pairing {
         Ok(gone)
     }
 
-    fn let_in(&self, platform: &str, user: &User, now: f64) -> Result<(), PairingError> {
+    fn approve_locked(
+        &self,
+        platform: &str,
+        user: &PairedUser,
+        now: f64,
+    ) -> Result<(), PairingError> {
         let name = file_name(platform, "approved")?;
         let id = self.one_id(platform, &user.id);
         let mut approved = self.both(&name)?;
@@ -307,7 +318,7 @@ impl Pairing {
         self.write(LIMITS, limits)
     }
 
-    /// The one id of a person who has several.
+    /// The canonical id of a person with several ids.
     fn one_id(&self, platform: &str, user: &str) -> String {
         if platform == "whatsapp" {
             canonical_whatsapp_id(&self.whatsapp, user)
@@ -323,7 +334,7 @@ impl Pairing {
         Ok(pending)
     }
 
-    /// What both directories hold; the active one wins.
+    /// The entries of both directories; the active one takes precedence.
     fn both(&self, name: &str) -> Result<Map<String, Value>, PairingError> {
         let mut all = read(&self.other.join(name))?;
         all.extend(read(&self.active.join(name))?);
@@ -372,7 +383,7 @@ impl Pairing {
 
 const LIMITS: &str = "_rate_limits.json";
 
-/// The name goes into a path.
+/// The name becomes part of a path.
 fn file_name(platform: &str, what: &str) -> Result<String, PairingError> {
     let fine = |ch: char| ch.is_ascii_alphanumeric() || "_-".contains(ch);
     if platform.is_empty() || platform.starts_with('_') || !platform.chars().all(fine) {
@@ -381,7 +392,7 @@ fn file_name(platform: &str, what: &str) -> Result<String, PairingError> {
     Ok(format!("{platform}-{what}.json"))
 }
 
-/// A file that cannot be read is an error: taking it for empty would write over it.
+/// An unreadable file is an error: treating it as empty would overwrite it.
 fn read(path: &Path) -> Result<Map<String, Value>, PairingError> {
     match std::fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|source| PairingError::Damaged {
@@ -435,7 +446,7 @@ fn string<'a>(entry: &'a Value, key: &str) -> &'a str {
     entry[key].as_str().unwrap_or_default()
 }
 
-/// What the original shows as the code of a request.
+/// The request code as the original displays it.
 fn handle(entry: &Value) -> Option<&str> {
     entry["hash"].as_str()?.get(..HANDLE_CHARS)
 }

@@ -1,24 +1,24 @@
 //! The scheduler of jobs.
 //!
-//! A job is claimed in the table before it runs, so that it runs once however many processes look
-//! at it; its end is written down before anything is done about it, so that its message leaves
-//! once whatever happens in between. See [`hermes_store::jobs`].
+//! A job is claimed in the table before it runs, so that it runs once however many processes watch
+//! the table; its end is recorded before anything else is done, so that its message is sent exactly
+//! once even after a crash. See [`hermes_store::jobs`].
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`around`] | the chats and the model of a home, as they are now |
+//! | [`environment`] | the current chats and model of a home |
 //! | `target` | where a result goes |
 //! | `record` | the ends of runs, written into the table together |
-//! | `run` | one run: script, conversation, patience |
+//! | `run` | one run: script, conversation, timeouts |
 //! | `settle` | output file, message, history |
-//! | `words` | what is said to the model and to people |
+//! | `texts` | texts for the model and for people |
 
-mod around;
+mod environment;
 mod record;
 mod run;
 mod settle;
 mod target;
-mod words;
+mod texts;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -42,62 +42,62 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use around::{Around, HomeFiles};
-pub use settle::Courier;
+pub use environment::{HomeJobEnvironment, JobEnvironment};
+pub use settle::JobMessenger;
 
-use run::Outcome;
+use run::JobRunOutcome;
 
-/// Why a run that was cut has no result.
+/// The error of an interrupted run.
 const CUT: &str =
     "the program ended while the job ran; whether what it did took effect is not known";
-/// How long runs may take to put down what they hold when the scheduler stops.
-const ENDING: Duration = Duration::from_secs(8);
-/// The shortest pause between two looks.
-const BREATH: Duration = Duration::from_secs(1);
+/// How long runs may take to stop when the scheduler stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(8);
+/// The shortest pause between two checks of the table.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the scheduler is made of.
-pub struct Deps {
+/// The dependencies of the scheduler.
+pub struct SchedulerDeps {
     pub jobs: JobTable,
     /// `<home>/cron`
     pub dir: PathBuf,
     pub zone: Zone,
-    pub seats: crate::seats::Seats,
-    pub around: Arc<dyn Around>,
+    pub pool: crate::conversation_pool::ConversationPool,
+    pub environment: Arc<dyn JobEnvironment>,
     /// `None`: another process delivers; results are left for it.
-    pub courier: Option<Arc<dyn Courier>>,
-    /// Names the conversations of jobs.
+    pub messenger: Option<Arc<dyn JobMessenger>>,
+    /// Stores the titles of job conversations.
     pub store: Option<Store>,
     pub owner: Owner,
     pub processes: Arc<dyn Processes>,
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
-    pub policy: Policy,
+    pub policy: SchedulerPolicy,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
-    /// Between two looks at the table, at most.
+pub struct SchedulerPolicy {
+    /// The longest pause between two checks of the table.
     pub tick: Duration,
-    /// Between two glances at whether somebody changed it, or left something to deliver.
-    pub glance: Duration,
-    /// Jobs that run at the same time.
+    /// How often to check whether the table or the finished runs have changed.
+    pub poll: Duration,
+    /// Maximum number of concurrent jobs.
     pub parallel: usize,
     /// A conversation in which nothing happens for this long is stopped. `None`: never.
     pub inactivity: Option<Duration>,
     pub script_timeout: Duration,
-    /// A message says which job it is from.
+    /// Messages name the job they come from.
     pub wrap: bool,
-    /// Results become part of the conversation in which the job was made.
+    /// Results are added to the conversation in which the job was created.
     pub mirror: bool,
-    /// Output files per job; 0 keeps all.
+    /// Output files kept per job; 0 keeps all.
     pub outputs: usize,
 }
 
-impl Default for Policy {
+impl Default for SchedulerPolicy {
     fn default() -> Self {
         Self {
             tick: Duration::from_mins(1),
-            glance: Duration::from_secs(5),
+            poll: Duration::from_secs(5),
             parallel: 4,
             inactivity: Some(Duration::from_mins(10)),
             script_timeout: Duration::from_hours(1),
@@ -108,7 +108,7 @@ impl Default for Policy {
     }
 }
 
-impl Policy {
+impl SchedulerPolicy {
     /// From `cron:` of config.yaml and the variables of the original.
     pub fn new<'a>(config: &Config, var: impl Fn(&str) -> Option<&'a str>) -> Self {
         let usual = Self::default();
@@ -158,60 +158,60 @@ pub enum CronError {
     Broken(String),
 }
 
-/// What came of a run, for people.
+/// The result of a run, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct JobRunReport {
     pub execution: String,
     pub job: String,
     pub name: String,
     pub error: Option<String>,
     pub response: String,
     pub output: Option<PathBuf>,
-    pub told: Told,
+    pub delivery: JobDeliveryStatus,
     pub delivery_error: Option<String>,
 }
 
-/// Who hears of a run.
+/// Where the result of a run goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// It had nothing to tell.
+pub enum JobDeliveryStatus {
+    /// There was nothing to report.
     Silent,
-    /// It is for no chat.
-    Nobody,
-    /// So many chats; it is stored and will be delivered.
-    Owed(usize),
-    /// So many chats; the process that delivers takes it from here.
+    /// The job has no target chat.
+    NoTarget,
+    /// Stored for delivery to this many chats.
+    Queued(usize),
+    /// Left for the process that delivers, for this many chats.
     HandedOver(usize),
 }
 
 /// The scheduler. Cheap to clone.
 #[derive(Clone)]
 pub struct Scheduler {
-    inner: Arc<Inner>,
+    inner: Arc<SchedulerInner>,
 }
 
-struct Inner {
-    deps: Deps,
+struct SchedulerInner {
+    deps: SchedulerDeps,
     outputs: JobOutputs,
     executions: Executions,
     finished: FinishedRuns,
     running: Mutex<HashSet<String>>,
-    /// A permit for each run that may go on at the same time.
+    /// One permit per concurrent run.
     slots: Semaphore,
-    /// Claimed runs that wait for a slot.
+    /// Claimed runs waiting for a slot.
     waiting: AtomicUsize,
-    /// Nothing waits any more: there is room for what else is due.
+    /// Notified when no claimed run waits any more.
     drained: Notify,
-    ends: record::RecordedEnds,
-    /// Runs that were claimed and stopped before they began: (execution, job).
-    unbegun: Mutex<Vec<(String, String)>>,
+    recorder: record::RunRecorder,
+    /// Runs that were claimed but cancelled before they started: (execution, job).
+    not_started: Mutex<Vec<(String, String)>>,
     tasks: TaskTracker,
 }
 
 impl Scheduler {
-    pub fn new(deps: Deps) -> Self {
+    pub fn new(deps: SchedulerDeps) -> Self {
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(SchedulerInner {
                 outputs: JobOutputs::new(&deps.dir, deps.policy.outputs),
                 executions: Executions::new(&deps.dir),
                 finished: FinishedRuns::new(&deps.dir),
@@ -219,8 +219,8 @@ impl Scheduler {
                 slots: Semaphore::new(deps.policy.parallel.max(1)),
                 waiting: AtomicUsize::new(0),
                 drained: Notify::new(),
-                ends: record::RecordedEnds::default(),
-                unbegun: Mutex::default(),
+                recorder: record::RunRecorder::default(),
+                not_started: Mutex::default(),
                 tasks: TaskTracker::new(),
                 deps,
             }),
@@ -234,18 +234,19 @@ impl Scheduler {
         running
     }
 
-    /// Runs what is due until cancelled; then what runs is interrupted and recorded as that.
+    /// Runs due jobs until cancelled; running jobs are then interrupted and recorded as
+    /// interrupted.
     pub async fn run(&self, cancel: &CancellationToken) {
         let inner = &self.inner;
-        inner.beat("ticker_heartbeat").await;
+        inner.write_heartbeat("ticker_heartbeat").await;
         while !cancel.is_cancelled() {
-            let before = inner.stamps().await;
-            inner.take_up().await;
-            let looked = inner.look(None, cancel).await;
-            inner.beat("ticker_heartbeat").await;
+            let before = inner.change_times().await;
+            inner.settle_earlier_runs().await;
+            let looked = inner.start_due(None, cancel).await;
+            inner.write_heartbeat("ticker_heartbeat").await;
             let more = match looked {
                 Ok((_, more)) => {
-                    inner.beat("ticker_last_success").await;
+                    inner.write_heartbeat("ticker_last_success").await;
                     more
                 }
                 Err(error) => {
@@ -253,86 +254,86 @@ impl Scheduler {
                     false
                 }
             };
-            let pause = inner.pause().await;
+            let pause = inner.next_pause().await;
             tokio::select! {
                 () = cancel.cancelled() => {}
                 () = inner.drained.notified(), if more => {}
-                () = inner.touched(before) => {}
+                () = inner.wait_for_change(before) => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        self.ended().await;
+        self.wait_for_runs().await;
     }
 
-    /// Waits for runs that were interrupted, for a while.
-    pub async fn ended(&self) {
+    /// Waits a limited time for interrupted runs.
+    pub async fn wait_for_runs(&self) {
         self.inner.tasks.close();
-        if tokio::time::timeout(ENDING, self.inner.tasks.wait())
+        if tokio::time::timeout(STOP_TIMEOUT, self.inner.tasks.wait())
             .await
             .is_err()
         {
             tracing::error!(jobs = ?self.running(), "runs that do not stop are left behind");
         }
-        self.inner.release_unbegun().await;
+        self.inner.release_not_started().await;
     }
 
-    /// Whether runs that have ended wait for somebody who delivers.
-    pub fn has_left(&self) -> bool {
+    /// Whether finished runs still have to be delivered.
+    pub fn has_unfinished(&self) -> bool {
         let (me, processes) = (&self.inner.deps.owner, &self.inner.deps.processes);
         let left = self.inner.finished.unfinished_work(me, processes.as_ref());
         left.is_ok_and(|left| !left.is_empty())
     }
 
-    /// Goes on with what earlier lives and other processes left.
-    pub async fn settle_left(&self) -> Vec<Report> {
-        self.inner.take_up().await
+    /// Completes runs that earlier processes left unfinished.
+    pub async fn settle_earlier_runs(&self) -> Vec<JobRunReport> {
+        self.inner.settle_earlier_runs().await
     }
 
-    /// Runs everything that is due once, and returns when it has ended.
-    pub async fn tick(&self, cancel: &CancellationToken) -> Result<Vec<Report>, CronError> {
+    /// Runs all due jobs once and waits for them.
+    pub async fn tick(&self, cancel: &CancellationToken) -> Result<Vec<JobRunReport>, CronError> {
         let inner = &self.inner;
-        let mut reports = inner.take_up().await;
+        let mut reports = inner.settle_earlier_runs().await;
         loop {
-            let (started, more) = inner.look(None, cancel).await?;
+            let (started, more) = inner.start_due(None, cancel).await?;
             let none = started.is_empty();
             for run in started {
                 reports.extend(run.await.ok().and_then(Result::ok).flatten());
             }
             if (none && !more) || cancel.is_cancelled() {
-                inner.release_unbegun().await;
+                inner.release_not_started().await;
                 return Ok(reports);
             }
         }
     }
 
-    /// Runs one job now, due or not, and returns when it has ended.
+    /// Runs one job now, due or not, and waits for it.
     pub async fn fire(
         &self,
         reference: &str,
         cancel: &CancellationToken,
-    ) -> Result<Report, CronError> {
-        let (mut started, _) = self.inner.look(Some(reference), cancel).await?;
-        let run = started.pop().ok_or_else(broken)?;
+    ) -> Result<JobRunReport, CronError> {
+        let (mut started, _) = self.inner.start_due(Some(reference), cancel).await?;
+        let run = started.pop().ok_or_else(lost_run)?;
         match run.await {
             Ok(Ok(Some(report))) => Ok(report),
-            Ok(Ok(None)) | Err(_) => Err(broken()),
+            Ok(Ok(None)) | Err(_) => Err(lost_run()),
             Ok(Err(panic)) => Err(CronError::Broken(panic.to_string())),
         }
     }
 }
 
-/// `None`: it was stopped before it began.
-type Run = tokio::task::JoinHandle<Result<Option<Report>, task::Panicked>>;
+/// `None`: cancelled before it started.
+type JobRunTask = tokio::task::JoinHandle<Result<Option<JobRunReport>, task::Panicked>>;
 
-/// Runs that are claimed at once. Each claim writes the whole table: one for every run would cost
-/// the square of what is due.
+/// Maximum number of runs per claim. Each claim rewrites the whole table, so one claim per run
+/// would make the cost quadratic.
 const CLAIMED_AT_ONCE: usize = 1024;
 
-fn broken() -> CronError {
+fn lost_run() -> CronError {
     CronError::Broken("the run could not be followed to its end".to_owned())
 }
 
-impl Inner {
+impl SchedulerInner {
     fn running(&self) -> MutexGuard<'_, HashSet<String>> {
         // A panic while holding this lock cannot leave the set half changed.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
@@ -346,7 +347,7 @@ impl Inner {
         self.now().fixed_offset()
     }
 
-    /// As the original names a process, and holding as long as it lets claims hold.
+    /// Process name and lease duration as in the original.
     fn claimant(&self) -> Claimant {
         let owner = &self.deps.owner;
         let shortest = Duration::from_mins(30);
@@ -361,8 +362,8 @@ impl Inner {
         }
     }
 
-    /// A sign of life that others read: seconds since the epoch.
-    async fn beat(&self, name: &str) {
+    /// Writes a heartbeat file for other programs: seconds since the epoch.
+    async fn write_heartbeat(&self, name: &str) {
         let (path, now) = (self.deps.dir.join(name), self.deps.clock.epoch_seconds());
         let written = tokio::task::spawn_blocking(move || {
             if let Some(dir) = path.parent() {
@@ -375,8 +376,8 @@ impl Inner {
         }
     }
 
-    /// Until something is due, or somebody may have changed the table.
-    async fn pause(&self) -> Duration {
+    /// The time until the next job is due.
+    async fn next_pause(&self) -> Duration {
         let (jobs, now) = (self.deps.jobs.clone(), self.here());
         let next = tokio::task::spawn_blocking(move || {
             let jobs = jobs.list().unwrap_or_default();
@@ -393,11 +394,11 @@ impl Inner {
             .and_then(|at| (at - now).to_std().ok());
         until
             .unwrap_or(self.deps.policy.tick)
-            .clamp(BREATH, self.deps.policy.tick.max(BREATH))
+            .clamp(MIN_PAUSE, self.deps.policy.tick.max(MIN_PAUSE))
     }
 
-    /// When the table and the place of finished runs were last changed.
-    async fn stamps(&self) -> [Option<SystemTime>; 2] {
+    /// Modification times of the table and of the directory of finished runs.
+    async fn change_times(&self) -> [Option<SystemTime>; 2] {
         let paths = [self.deps.jobs.path(), self.deps.dir.join("finished")];
         let read = tokio::task::spawn_blocking(move || {
             paths.map(|path| path.metadata().and_then(|data| data.modified()).ok())
@@ -405,18 +406,19 @@ impl Inner {
         read.await.unwrap_or_default()
     }
 
-    /// Returns when somebody has changed something since.
-    async fn touched(&self, before: [Option<SystemTime>; 2]) {
+    /// Returns when one of them has changed.
+    async fn wait_for_change(&self, before: [Option<SystemTime>; 2]) {
         loop {
-            tokio::time::sleep(self.deps.policy.glance).await;
-            if self.stamps().await != before {
+            tokio::time::sleep(self.deps.policy.poll).await;
+            if self.change_times().await != before {
                 return;
             }
         }
     }
 
-    /// Goes on with what an earlier life left: runs that had ended, and runs that were cut.
-    async fn take_up(&self) -> Vec<Report> {
+    /// Completes what an earlier process left: finished runs that were not delivered, and
+    /// interrupted runs.
+    async fn settle_earlier_runs(&self) -> Vec<JobRunReport> {
         let (finished, executions) = (self.finished.clone(), self.executions.clone());
         let (me, processes) = (self.deps.owner.clone(), Arc::clone(&self.deps.processes));
         let found = tokio::task::spawn_blocking(move || {
@@ -437,14 +439,14 @@ impl Inner {
             return Vec::new();
         };
         let mut reports = Vec::new();
-        // A run that is on record has ended, whatever the history says.
+        // A recorded run has ended, even if the history says otherwise.
         let known: HashSet<String> = left.iter().map(|run| run.execution.clone()).collect();
         for run in left {
             if run.error.as_deref() == Some(CUT) {
-                self.lose(&run.execution).await;
+                self.mark_lost(&run.execution).await;
             }
-            // Without a courier a message that was left for the gateway stays left.
-            if run.recorded && self.deps.courier.is_none() {
+            // Without a messenger, messages for the gateway stay where they are.
+            if run.recorded && self.deps.messenger.is_none() {
                 continue;
             }
             reports.push(self.settle(run).await);
@@ -453,39 +455,42 @@ impl Inner {
             .into_iter()
             .filter(|execution| !known.contains(&execution.id))
             .partition(|it| it.status == "claimed" && it.source == "builtin");
-        self.give_back(unbegun).await;
+        self.release_orphaned_claims(unbegun).await;
         for execution in cut {
             tracing::warn!(job = execution.job_id, "a run of it was cut");
             let Ok(job) = self.deps.jobs.get(&execution.job_id) else {
-                self.lose(&execution.id).await;
+                self.mark_lost(&execution.id).await;
                 continue;
             };
             let at = self.now();
-            let document = words::document(
+            let document = texts::document(
                 &job,
                 at.fixed_offset(),
-                &words::Course::Failed {
+                &texts::RunRecord::Failed {
                     prompt: &job.prompt(),
                     error: CUT,
                 },
             );
-            let outcome = Outcome {
+            let outcome = JobRunOutcome {
                 document,
                 response: String::new(),
                 error: Some(CUT.to_owned()),
             };
             let run = self.finished(&execution.id, &job, &at, outcome).await;
-            if self.lose(&execution.id).await {
+            if self.mark_lost(&execution.id).await {
                 reports.push(self.settle(run).await);
             }
         }
         reports
     }
 
-    /// Runs of this process that were stopped before they began are due again.
-    async fn release_unbegun(&self) {
+    /// Releases claimed runs of this process that did not start: they are due again.
+    async fn release_not_started(&self) {
         let unbegun = {
-            let mut unbegun = self.unbegun.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut unbegun = self
+                .not_started
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *unbegun)
         };
         if unbegun.is_empty() {
@@ -512,8 +517,8 @@ impl Inner {
         }
     }
 
-    /// Runs that were claimed and had not begun when their process died: they are due again.
-    async fn give_back(&self, unbegun: Vec<Execution>) {
+    /// Releases runs whose process died before they started: they are due again.
+    async fn release_orphaned_claims(&self, unbegun: Vec<Execution>) {
         if unbegun.is_empty() {
             return;
         }
@@ -533,13 +538,13 @@ impl Inner {
         }
         for run in unbegun {
             tracing::info!(job = run.job_id, "it did not begin; it is due again");
-            self.lose(&run.id).await;
+            self.mark_lost(&run.id).await;
         }
     }
 
-    /// A run that was cut has no end that anybody knows. Said only after its end is on record: a
-    /// crash in between must not hide it. `false`: another process deals with it.
-    async fn lose(&self, execution: &str) -> bool {
+    /// Marks an interrupted run as lost. Only after its end is recorded: a crash in between must
+    /// not hide it. `false`: another process handles it.
+    async fn mark_lost(&self, execution: &str) -> bool {
         let (executions, id) = (self.executions.clone(), execution.to_owned());
         let now = iso(&self.here());
         let lost =
@@ -554,12 +559,12 @@ impl Inner {
         }
     }
 
-    /// Claims what is due (or one job) and starts it. Also says whether more is due than may run.
-    async fn look(
+    /// Claims and starts due jobs (or one job). The flag tells whether more jobs are due.
+    async fn start_due(
         self: &Arc<Self>,
         one: Option<&str>,
         cancel: &CancellationToken,
-    ) -> Result<(Vec<Run>, bool), CronError> {
+    ) -> Result<(Vec<JobRunTask>, bool), CronError> {
         if one.is_none() && self.waiting.load(Ordering::SeqCst) > 0 {
             return Ok((Vec::new(), true));
         }
@@ -587,12 +592,12 @@ impl Inner {
         Ok((started, taken.more))
     }
 
-    fn claim_due(&self, free: usize) -> Result<Claimed, CronError> {
-        // Another process looks at the table right now: it takes what is due.
+    fn claim_due(&self, free: usize) -> Result<JobClaims, CronError> {
+        // Another process is checking the table and claims what is due.
         let _lock = match FileLock::try_acquire(&self.deps.dir.join(".tick.lock")) {
             Ok(lock) => lock,
-            Err(_) if !self.deps.dir.exists() => return Ok(Claimed::default()),
-            Err(LockError::Busy(_)) => return Ok(Claimed::default()),
+            Err(_) if !self.deps.dir.exists() => return Ok(JobClaims::default()),
+            Err(LockError::Busy(_)) => return Ok(JobClaims::default()),
             Err(error) => return Err(error.into()),
         };
         let busy = self.busy();
@@ -604,7 +609,7 @@ impl Inner {
         Ok(self.claimed(taken, "builtin"))
     }
 
-    fn claim_one(&self, reference: &str) -> Result<Claimed, CronError> {
+    fn claim_one(&self, reference: &str) -> Result<JobClaims, CronError> {
         let busy = self.busy();
         let now = self.now();
         let job = self
@@ -618,7 +623,7 @@ impl Inner {
         Ok(self.claimed(taken, "direct"))
     }
 
-    /// Jobs that run, here or in another process.
+    /// Jobs that are running, here or in another process.
     fn busy(&self) -> HashSet<String> {
         let mut busy = self.running().clone();
         match self.executions.running(self.deps.processes.as_ref()) {
@@ -628,7 +633,7 @@ impl Inner {
         busy
     }
 
-    fn claimed(&self, taken: ClaimedJobs, source: &str) -> Claimed {
+    fn claimed(&self, taken: ClaimedJobs, source: &str) -> JobClaims {
         let now = iso(&self.here());
         let name = || {
             let (high, low) = (self.deps.rng.next_u64(), self.deps.rng.next_u64());
@@ -642,12 +647,12 @@ impl Inner {
         if !attempts.is_empty() {
             let owner = &self.deps.owner;
             let noted = self.executions.claim_all(&attempts, source, owner, &now);
-            // The claim in the table is what counts.
+            // The claim in the table is authoritative.
             if let Err(error) = noted {
                 tracing::warn!("the history of jobs: {error}");
             }
         }
-        Claimed {
+        JobClaims {
             jobs,
             more: taken.more,
             busy: taken.busy,
@@ -659,7 +664,7 @@ impl Inner {
         job: Job,
         execution: String,
         cancel: CancellationToken,
-    ) -> Option<Report> {
+    ) -> Option<JobRunReport> {
         let slot = tokio::select! {
             slot = self.slots.acquire() => slot.ok(),
             () = cancel.cancelled() => None,
@@ -667,10 +672,13 @@ impl Inner {
         if self.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.drained.notify_one();
         }
-        // Not begun: it is due again, for the next process.
+        // Not started: it is due again, for the next process.
         let Some(slot) = slot else {
             self.running().remove(job.id());
-            let mut unbegun = self.unbegun.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut unbegun = self
+                .not_started
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             unbegun.push((execution, job.id().to_owned()));
             return None;
         };
@@ -684,22 +692,22 @@ impl Inner {
         if let Ok(Err(error)) = noted {
             tracing::warn!("the history of jobs: {error}");
         }
-        let outcome = task::catch("job", self.carry_out(&job, &cancel)).await;
+        let outcome = task::catch("job", self.execute(&job, &cancel)).await;
         let outcome = outcome.unwrap_or_else(|panic| {
             let error = format!("the program broke: {panic}");
-            let course = words::Course::Failed {
+            let course = texts::RunRecord::Failed {
                 prompt: &job.prompt(),
                 error: &error,
             };
-            Outcome {
-                document: words::document(&job, self.here(), &course),
+            JobRunOutcome {
+                document: texts::document(&job, self.here(), &course),
                 response: String::new(),
                 error: Some(error.clone()),
             }
         });
         let at = self.now();
         let run = self.finished(&execution, &job, &at, outcome).await;
-        // Its end is on record; what is left to do about it needs no slot.
+        // Its end is recorded; the remaining work needs no slot.
         drop(slot);
         let report = self.settle(run).await;
         match &report.error {
@@ -711,9 +719,9 @@ impl Inner {
     }
 }
 
-/// Jobs that are ours to run, and the names of their attempts.
+/// Jobs claimed by this process, with the ids of their executions.
 #[derive(Default)]
-struct Claimed {
+struct JobClaims {
     jobs: Vec<(Job, String)>,
     more: bool,
     busy: Vec<Job>,

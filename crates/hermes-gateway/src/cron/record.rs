@@ -1,7 +1,7 @@
-//! The ends of runs go into the table together: each write rewrites the whole file, so one for
-//! every run would cost the square of what is due.
+//! Ends of runs are written to the table in groups: each write rewrites the whole file, so one
+//! write per run would make the cost quadratic.
 //!
-//! Waiting is safe: the end of a run lies in `finished/` before it comes here.
+//! Waiting is safe: the end of a run is stored in `finished/` first.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,46 +10,46 @@ use hermes_config::Zone;
 use hermes_store::jobs::{EndedRun, JobAfterRun};
 use tokio::sync::oneshot;
 
-use super::Inner;
+use super::SchedulerInner;
 
-/// RecordedEnds wait this long for others while more runs go on.
+/// How long to wait for further ends while other runs are active.
 const TOGETHER: Duration = Duration::from_millis(500);
 
-type Answer = Result<JobAfterRun, String>;
+type RecordResult = Result<JobAfterRun, String>;
 
-/// RecordedEnds that are not in the table yet.
+/// Ends of runs that are not in the table yet.
 #[derive(Default)]
-pub(super) struct RecordedEnds {
-    queue: Mutex<Queue>,
-    /// Somebody waits to write them, and a reason to wait is gone.
+pub(super) struct RunRecorder {
+    queue: Mutex<RecordQueue>,
+    /// Notified when there is no reason to wait any longer.
     full: tokio::sync::Notify,
 }
 
 #[derive(Default)]
-struct Queue {
-    ends: Vec<(EndedRun<Zone>, oneshot::Sender<Answer>)>,
-    /// Somebody has taken it on to write what is here.
-    led: bool,
+struct RecordQueue {
+    runs: Vec<(EndedRun<Zone>, oneshot::Sender<RecordResult>)>,
+    /// A task is responsible for writing the queue.
+    has_leader: bool,
 }
 
-impl RecordedEnds {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+impl RunRecorder {
+    fn queue(&self) -> MutexGuard<'_, RecordQueue> {
         // A panic while holding this lock cannot leave the queue half changed.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
-    /// Records the end of a run in the table, with those of others that end at about the same time.
-    pub(super) async fn record_end(&self, end: EndedRun<Zone>) -> Answer {
+impl SchedulerInner {
+    /// Records the end of a run, together with others that end at about the same time.
+    pub(super) async fn record_end(&self, end: EndedRun<Zone>) -> RecordResult {
         let (answer, answered) = oneshot::channel();
         let leads = {
-            let mut queue = self.ends.queue();
-            queue.ends.push((end, answer));
-            !std::mem::replace(&mut queue.led, true)
+            let mut queue = self.recorder.queue();
+            queue.runs.push((end, answer));
+            !std::mem::replace(&mut queue.has_leader, true)
         };
-        if self.nobody_else_comes() {
-            self.ends.full.notify_one();
+        if self.is_last() {
+            self.recorder.full.notify_one();
         }
         if leads {
             self.write_ends().await;
@@ -59,20 +59,20 @@ impl Inner {
             .unwrap_or_else(|_| Err("the end was not written".to_owned()))
     }
 
-    /// Whether every run that goes on has come to its end already.
-    fn nobody_else_comes(&self) -> bool {
-        self.ends.queue().ends.len() >= self.running().len()
+    /// Whether no other run is active.
+    fn is_last(&self) -> bool {
+        self.recorder.queue().runs.len() >= self.running().len()
     }
 
     async fn write_ends(&self) {
-        if !self.nobody_else_comes() {
-            // Whichever comes first; an early wake only makes a smaller group.
-            let _ = tokio::time::timeout(TOGETHER, self.ends.full.notified()).await;
+        if !self.is_last() {
+            // An early wake-up only makes the group smaller.
+            let _ = tokio::time::timeout(TOGETHER, self.recorder.full.notified()).await;
         }
         let taken = {
-            let mut queue = self.ends.queue();
-            queue.led = false;
-            std::mem::take(&mut queue.ends)
+            let mut queue = self.recorder.queue();
+            queue.has_leader = false;
+            std::mem::take(&mut queue.runs)
         };
         let (ends, answers): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
         let jobs = self.deps.jobs.clone();
@@ -82,8 +82,8 @@ impl Inner {
             Ok(Err(error)) => vec![Err(error.to_string()); answers.len()],
             Err(error) => vec![Err(error.to_string()); answers.len()],
         };
-        for (answer, after) in answers.into_iter().zip::<Vec<Answer>>(after) {
-            // Whoever asked may be gone.
+        for (answer, after) in answers.into_iter().zip::<Vec<RecordResult>>(after) {
+            // The receiver may be gone.
             let _ = answer.send(after);
         }
     }

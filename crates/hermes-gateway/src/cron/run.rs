@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::{DateTime, FixedOffset};
-use hermes_app::front::{News, Wish};
+use hermes_app::front::{ConversationRequest, ConversationUpdate};
 use hermes_core::approval::Verdict;
 use hermes_core::ask::Answer;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
@@ -15,35 +15,35 @@ use hermes_store::jobs::{Job, JobError};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::Inner;
-use super::words::{self, Course, Material};
-use crate::program::{Opening, Script};
-use crate::seats::Seat;
+use super::SchedulerInner;
+use super::texts::{self, JobPromptContext, RunRecord};
+use crate::conversation_pool::PooledConversation;
+use crate::program::{HomeScript, OpeningRequest};
 
-/// How long a conversation may take to stop when it is told to.
+/// How long a conversation may take to stop after an interrupt.
 const STOPPING: Duration = Duration::from_secs(5);
-/// Single runs say this often that they still go on.
+/// How often a single run renews its claim.
 const SIGN_OF_LIFE: Duration = Duration::from_mins(1);
-/// The name of a conversation: so many characters of the job's.
+/// Maximum length of the conversation title.
 const TITLE: usize = 60;
-/// Toolsets that make no sense, or harm, where nobody is.
+/// Toolsets that are useless or harmful without a person present.
 const NOT_HERE: [&str; 3] = ["cronjob", "messaging", "clarify"];
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct JobRunOutcome {
     pub document: String,
-    /// Empty or a token: nothing is told.
+    /// Empty or a silence token: nothing is delivered.
     pub response: String,
     pub error: Option<String>,
 }
 
-/// Why the conversation of a job brought nothing.
+/// The error of a job whose conversation produced no result.
 pub(super) const STOPPED: &str = "the run was interrupted: the program was stopped";
 
-impl Inner {
-    /// Never fails: what goes wrong is what the run came to.
-    pub(super) async fn carry_out(&self, job: &Job, cancel: &CancellationToken) -> Outcome {
+impl SchedulerInner {
+    /// Never fails: errors become the outcome of the run.
+    pub(super) async fn execute(&self, job: &Job, cancel: &CancellationToken) -> JobRunOutcome {
         let work = async {
             let at = self.here();
             if is_script_only(job) {
@@ -58,13 +58,13 @@ impl Inner {
         loop {
             tokio::select! {
                 outcome = &mut work => return outcome,
-                _ = signs.tick() => self.sign_of_life(job).await,
+                _ = signs.tick() => self.refresh_claim(job).await,
             }
         }
     }
 
-    /// So that nobody takes the run for one whose process died.
-    async fn sign_of_life(&self, job: &Job) {
+    /// Keeps other processes from treating the run as orphaned.
+    async fn refresh_claim(&self, job: &Job) {
         if job.schedule().is_ok_and(|schedule| schedule.is_recurring()) {
             return;
         }
@@ -86,9 +86,9 @@ impl Inner {
         job: &Job,
         at: DateTime<FixedOffset>,
         cancel: &CancellationToken,
-    ) -> Outcome {
-        let failed = |error: String| Outcome {
-            document: words::document(job, at, &Course::ScriptFailed(&error)),
+    ) -> JobRunOutcome {
+        let failed = |error: String| JobRunOutcome {
+            document: texts::document(job, at, &RunRecord::ScriptFailed(&error)),
             response: String::new(),
             error: Some(error),
         };
@@ -97,19 +97,19 @@ impl Inner {
             Ok(None) => return failed("it has neither a prompt for the agent nor a script".into()),
             Err(error) => return failed(error),
         };
-        let silent = |why| Outcome {
-            document: words::document(job, at, &Course::Silent { script: true, why }),
+        let silent = |why| JobRunOutcome {
+            document: texts::document(job, at, &RunRecord::Silent { script: true, why }),
             response: "[SILENT]".to_owned(),
             error: None,
         };
         if printed.trim().is_empty() {
             return silent("empty output");
         }
-        if words::says_sleep(&printed) {
+        if texts::requests_sleep(&printed) {
             return silent("wakeAgent=false");
         }
-        Outcome {
-            document: words::document(job, at, &Course::Script(&printed)),
+        JobRunOutcome {
+            document: texts::document(job, at, &RunRecord::Script(&printed)),
             response: printed,
             error: None,
         }
@@ -120,19 +120,23 @@ impl Inner {
         job: &Job,
         at: DateTime<FixedOffset>,
         cancel: &CancellationToken,
-    ) -> Outcome {
-        let mut material = Material::default();
+    ) -> JobRunOutcome {
+        let mut material = JobPromptContext::default();
         match self.script(job, cancel).await {
             Ok(None) => {}
             Ok(Some(printed)) => {
                 let why = if printed.trim().is_empty() {
                     Some("the script printed nothing")
                 } else {
-                    words::says_sleep(&printed).then_some("wakeAgent=false")
+                    texts::requests_sleep(&printed).then_some("wakeAgent=false")
                 };
                 if let Some(why) = why {
-                    return Outcome {
-                        document: words::document(job, at, &Course::Silent { script: false, why }),
+                    return JobRunOutcome {
+                        document: texts::document(
+                            job,
+                            at,
+                            &RunRecord::Silent { script: false, why },
+                        ),
                         response: "[SILENT]".to_owned(),
                         error: None,
                     };
@@ -142,13 +146,13 @@ impl Inner {
             Err(error) => material.script_error = Some(error),
         }
         material.upstream = self.upstream(job).await;
-        let prompt = words::prompt(job, &material);
+        let prompt = texts::prompt(job, &material);
         match self.converse(job, &prompt, at, cancel).await {
-            Ok(response) => Outcome {
-                document: words::document(
+            Ok(response) => JobRunOutcome {
+                document: texts::document(
                     job,
                     at,
-                    &Course::Answered {
+                    &RunRecord::Answered {
                         prompt: &prompt,
                         response: &response,
                     },
@@ -156,11 +160,11 @@ impl Inner {
                 response,
                 error: None,
             },
-            Err(error) => Outcome {
-                document: words::document(
+            Err(error) => JobRunOutcome {
+                document: texts::document(
                     job,
                     at,
-                    &Course::Failed {
+                    &RunRecord::Failed {
                         prompt: &prompt,
                         error: &error,
                     },
@@ -171,7 +175,7 @@ impl Inner {
         }
     }
 
-    /// What the script of a job printed; `None`: it has none.
+    /// The output of the job's script; `None`: it has no script.
     async fn script(
         &self,
         job: &Job,
@@ -181,7 +185,7 @@ impl Inner {
         if path.trim().is_empty() {
             return Ok(None);
         }
-        let script = Script {
+        let script = HomeScript {
             path: PathBuf::from(path.trim()),
             input: String::new(),
             cwd: workdir(job),
@@ -189,7 +193,7 @@ impl Inner {
         };
         let ran = tokio::select! {
             () = cancel.cancelled() => return Err(STOPPED.to_owned()),
-            ran = self.deps.seats.program().script(script) => ran,
+            ran = self.deps.pool.host().script(script) => ran,
         };
         let ran = ran.map_err(|refusal| format!("the script did not run: {refusal}"))?;
         let printed = ran.output.trim().to_owned();
@@ -208,7 +212,7 @@ impl Inner {
         Err(error)
     }
 
-    /// The last results of the jobs that this one builds on.
+    /// The latest results of the jobs that this one depends on.
     async fn upstream(&self, job: &Job) -> Vec<(String, String)> {
         let wanted: Vec<String> = match job.fields().get("context_from") {
             Some(Value::String(one)) => vec![one.clone()],
@@ -222,7 +226,7 @@ impl Inner {
         let read = tokio::task::spawn_blocking(move || {
             let mut results = Vec::new();
             for reference in wanted {
-                // Removed jobs have left their results.
+                // The results of removed jobs still exist.
                 let (id, name) = match jobs.get(&reference) {
                     Ok(job) => (job.id().to_owned(), job.name()),
                     Err(JobError::NotFound(_)) => (reference.clone(), reference.clone()),
@@ -242,7 +246,7 @@ impl Inner {
         read.await.unwrap_or_default()
     }
 
-    /// Holds the conversation and returns its last word.
+    /// Runs the conversation and returns its final answer.
     async fn converse(
         &self,
         job: &Job,
@@ -253,69 +257,80 @@ impl Inner {
         self.may_run(job)?;
         let id = format!("cron_{}_{}", job.id(), at.format("%Y%m%d_%H%M%S"));
         let opening = opening(job, id.clone())?;
-        let mut seat = tokio::select! {
+        let mut conversation = tokio::select! {
             () = cancel.cancelled() => return Err(STOPPED.to_owned()),
-            seat = self.deps.seats.sit(opening) => seat.map_err(|refusal| refusal.to_string())?,
+            conversation = self.deps.pool.acquire(opening) => conversation.map_err(|refusal| refusal.to_string())?,
         };
-        let said = self.say(&mut seat, prompt, cancel).await;
+        let said = self.submit(&mut conversation, prompt, cancel).await;
         self.name_session(&id, job, at).await;
-        // Not waited for: whatever it does when it ends is not part of the job.
-        let closing = tokio::time::timeout(STOPPING, seat.close());
+        // Not awaited: closing is not part of the job.
+        let closing = tokio::time::timeout(STOPPING, conversation.close());
         if closing.await.is_err() {
             tracing::warn!(job = job.id(), "its conversation takes long to end");
         }
         said
     }
 
-    async fn say(
+    async fn submit(
         &self,
-        seat: &mut Seat,
+        conversation: &mut PooledConversation,
         prompt: &str,
         cancel: &CancellationToken,
     ) -> Result<String, String> {
         const GONE: &str = "the conversation ended before there was an answer";
-        if !seat.wish(Wish::Say(UserInput::from(prompt))).await {
+        if !conversation
+            .request(ConversationRequest::Input(UserInput::from(prompt)))
+            .await
+        {
             return Err(GONE.to_owned());
         }
         let patience = self.deps.policy.inactivity;
         loop {
-            let news = tokio::select! {
+            let update = tokio::select! {
                 () = cancel.cancelled() => {
-                    stop(seat).await;
+                    stop(conversation).await;
                     return Err(STOPPED.to_owned());
                 }
-                news = within(patience, seat.news()) => news,
+                update = within(patience, conversation.next_update()) => update,
             };
-            let Some(news) = news else {
-                stop(seat).await;
+            let Some(update) = update else {
+                stop(conversation).await;
                 return Err(format!(
                     "nothing happened for {} seconds, so it was stopped (HERMES_CRON_TIMEOUT)",
                     patience.unwrap_or_default().as_secs()
                 ));
             };
-            let order = match news.ok_or_else(|| GONE.to_owned())? {
-                News::Event(AgentEvent::TurnFinished { summary }) => return answer(summary),
-                News::Unsaid(refusal) => return Err(refusal.to_string()),
-                // Nobody is here, whatever the program thought.
-                News::Event(AgentEvent::ApprovalNeeded { request }) => AgentCommand::Answer {
-                    request: request.id,
-                    verdict: Verdict::Deny {
-                        why: Some("nobody is there to approve it: this is a job".to_owned()),
-                    },
-                },
-                News::Event(AgentEvent::QuestionAsked { question }) => AgentCommand::Reply {
-                    question: question.id,
-                    answer: Answer::Declined {
-                        why: Some("nobody is there to answer: this is a job".to_owned()),
-                    },
-                },
+            let order = match update.ok_or_else(|| GONE.to_owned())? {
+                ConversationUpdate::Event(AgentEvent::TurnFinished { summary }) => {
+                    return answer(summary);
+                }
+                ConversationUpdate::Rejected(refusal) => return Err(refusal.to_string()),
+                // There is no person to answer.
+                ConversationUpdate::Event(AgentEvent::ApprovalNeeded { request }) => {
+                    AgentCommand::Answer {
+                        request: request.id,
+                        verdict: Verdict::Deny {
+                            why: Some("no one can approve it: this is a job".to_owned()),
+                        },
+                    }
+                }
+                ConversationUpdate::Event(AgentEvent::QuestionAsked { question }) => {
+                    AgentCommand::Reply {
+                        question: question.id,
+                        answer: Answer::Declined {
+                            why: Some("no one can answer: this is a job".to_owned()),
+                        },
+                    }
+                }
                 _ => continue,
             };
-            seat.wish(Wish::Order(order)).await;
+            conversation
+                .request(ConversationRequest::Agent(order))
+                .await;
         }
     }
 
-    /// Things that must not be found out by running it.
+    /// Checks that must happen before the job runs.
     fn may_run(&self, job: &Job) -> Result<(), String> {
         if let Some(found) = threat_scan::first(&job.prompt(), ScanScope::Strict) {
             return Err(format!(
@@ -328,8 +343,9 @@ impl Inner {
                 "it names base_url {base}, which is not taken from a job: put the server into config.yaml (custom_providers) and give the job that provider"
             ));
         }
-        let (provider, model) = self.deps.around.route().unwrap_or_default();
-        // A job that names no model follows the home's; not to another price, unasked.
+        let (provider, model) = self.deps.environment.route().unwrap_or_default();
+        // A job without a model uses the default of the home, but never switches to another price
+        // on its own.
         for (axis, now) in [("provider", provider), ("model", model)] {
             let then = job.text(&format!("{axis}_snapshot"));
             let pinned = !job.text(axis).trim().is_empty();
@@ -356,7 +372,7 @@ impl Inner {
     }
 }
 
-/// No agent: what the script prints is the result.
+/// No agent: the script's output is the result.
 pub(super) fn is_script_only(job: &Job) -> bool {
     job.fields().get("no_agent") == Some(&Value::Bool(true))
 }
@@ -367,7 +383,7 @@ fn workdir(job: &Job) -> Option<PathBuf> {
     (dir.is_absolute() && dir.is_dir()).then_some(dir)
 }
 
-fn opening(job: &Job, id: String) -> Result<Opening, String> {
+fn opening(job: &Job, id: String) -> Result<OpeningRequest, String> {
     let given = |field: &str| Some(job.text(field)).filter(|text| !text.trim().is_empty());
     let wanted = given("workdir");
     let cwd = workdir(job);
@@ -384,7 +400,7 @@ fn opening(job: &Job, id: String) -> Result<Opening, String> {
         ),
         _ => None,
     };
-    Ok(Opening {
+    Ok(OpeningRequest {
         id,
         source: "cron".to_owned(),
         cwd,
@@ -392,10 +408,10 @@ fn opening(job: &Job, id: String) -> Result<Opening, String> {
         provider: given("provider"),
         toolsets,
         skills: job.skills(),
-        system: Some(words::SETTING.to_owned()),
+        system: Some(texts::SETTING.to_owned()),
         unattended: true,
         single: true,
-        ..Opening::default()
+        ..OpeningRequest::default()
     })
 }
 
@@ -404,7 +420,7 @@ fn answer(summary: TurnSummary) -> Result<String, String> {
     let error = match summary.exit {
         TurnExit::Answered if text.is_empty() => "the model answered nothing".to_owned(),
         TurnExit::Answered => return Ok(text),
-        // The summary at the end of the budget is a result.
+        // The summary at the end of the budget counts as a result.
         TurnExit::BudgetExhausted { .. } if !text.is_empty() => return Ok(text),
         TurnExit::BudgetExhausted { calls } => {
             format!("no result after {calls} calls of the model")
@@ -422,7 +438,7 @@ fn answer(summary: TurnSummary) -> Result<String, String> {
     Err(error)
 }
 
-/// `None`: nothing in that time.
+/// `None`: timed out.
 async fn within<T>(patience: Option<Duration>, what: impl Future<Output = T>) -> Option<T> {
     match patience {
         Some(patience) => tokio::time::timeout(patience, what).await.ok(),
@@ -430,12 +446,17 @@ async fn within<T>(patience: Option<Duration>, what: impl Future<Output = T>) ->
     }
 }
 
-/// Interrupts the turn, so that what it did is recorded, and gives it a moment.
-async fn stop(seat: &mut Seat) {
-    seat.wish(Wish::Order(AgentCommand::Interrupt)).await;
+/// Interrupts the turn and waits a moment, so that its work is recorded.
+async fn stop(conversation: &mut PooledConversation) {
+    conversation
+        .request(ConversationRequest::Agent(AgentCommand::Interrupt))
+        .await;
     let ended = async {
-        while let Some(news) = seat.news().await {
-            if matches!(news, News::Event(AgentEvent::TurnFinished { .. })) {
+        while let Some(update) = conversation.next_update().await {
+            if matches!(
+                update,
+                ConversationUpdate::Event(AgentEvent::TurnFinished { .. })
+            ) {
                 break;
             }
         }

@@ -1,5 +1,5 @@
-//! The end of a run: its file, its message, its place in the job and in the history. Every step can
-//! be done again, so that a crash between two of them loses nothing and tells nobody twice.
+//! The end of a run: output file, message, job record and history. Every step is idempotent, so
+//! that a crash between two of them neither loses nor duplicates anything.
 
 use std::path::PathBuf;
 
@@ -7,42 +7,42 @@ use chrono::DateTime;
 use hermes_config::Zone;
 use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
-use hermes_platforms::{PostError, Posting, Voice};
+use hermes_platforms::{MirrorRole, PostError, Posting};
 use hermes_store::jobs::schedule::iso;
 use hermes_store::jobs::{EndedRun, FinishedRun, Job, JobAfterRun, RunResult};
 
-use super::run::{Outcome, is_script_only};
-use super::{Inner, Report, Told, target, words};
-use crate::turn::Post;
+use super::run::{JobRunOutcome, is_script_only};
+use super::{JobDeliveryStatus, JobRunReport, SchedulerInner, target, texts};
+use crate::turn::MessagePoster;
 
-/// Takes messages to chats, or keeps them until that is possible.
-pub trait Courier: Send + Sync {
-    /// Stored when it returns. The same id again is refused.
+/// Delivers messages to chats, or stores them until delivery is possible.
+pub trait JobMessenger: Send + Sync {
+    /// The message is stored when this returns. A repeated id is refused.
     fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>>;
 }
 
-impl Courier for Post {
+impl JobMessenger for MessagePoster {
     fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>> {
         Box::pin(self.send(posting))
     }
 }
 
-/// What became of the message.
-struct Delivery {
-    told: Told,
+/// The outcome of the delivery.
+struct JobDelivery {
+    status: JobDeliveryStatus,
     error: Option<String>,
-    /// To be tried again.
-    left: bool,
+    /// The delivery has to be retried.
+    handed_over: bool,
 }
 
-impl Inner {
-    /// Writes down that a run has ended, before anything else is done about it.
+impl SchedulerInner {
+    /// Records that a run has ended, before anything else is done.
     pub(super) async fn finished(
         &self,
         execution: &str,
         job: &Job,
         at: &DateTime<Zone>,
-        outcome: Outcome,
+        outcome: JobRunOutcome,
     ) -> FinishedRun {
         let owner = &self.deps.owner;
         let run = FinishedRun {
@@ -57,11 +57,11 @@ impl Inner {
             started_at: owner.started_at,
             instance: owner.instance.clone(),
         };
-        self.keep(&run).await;
+        self.store(&run).await;
         run
     }
 
-    async fn keep(&self, run: &FinishedRun) {
+    async fn store(&self, run: &FinishedRun) {
         let (finished, kept) = (self.finished.clone(), run.clone());
         let put = tokio::task::spawn_blocking(move || finished.put(&kept)).await;
         if let Ok(Err(error)) = put {
@@ -69,8 +69,8 @@ impl Inner {
         }
     }
 
-    /// Does what is left to do about a run that has ended.
-    pub(super) async fn settle(&self, mut run: FinishedRun) -> Report {
+    /// Performs the remaining steps for a finished run.
+    pub(super) async fn settle(&self, mut run: FinishedRun) -> JobRunReport {
         let job = Job::from_fields(run.job.clone());
         let at = DateTime::parse_from_rfc3339(&run.at)
             .map_or_else(|_| self.now(), |at| at.with_timezone(&self.deps.zone));
@@ -87,23 +87,23 @@ impl Inner {
             };
             run.recorded = self.record(&run.execution, &job, &at, end).await;
         }
-        if run.recorded && !delivery.left {
+        if run.recorded && !delivery.handed_over {
             let (finished, id) = (self.finished.clone(), run.execution.clone());
             let gone = tokio::task::spawn_blocking(move || finished.remove(&id)).await;
             if let Ok(Err(error)) = gone {
                 tracing::warn!("a record of a finished run stays: {error}");
             }
         } else {
-            self.keep(&run).await;
+            self.store(&run).await;
         }
-        Report {
+        JobRunReport {
             execution: run.execution,
             job: job.id().to_owned(),
             name: job.name(),
             error: run.error,
             response: run.response,
             output,
-            told: delivery.told,
+            delivery: delivery.status,
             delivery_error: delivery.error,
         }
     }
@@ -122,7 +122,7 @@ impl Inner {
         }
     }
 
-    /// In the job and in the history. `false`: not yet.
+    /// Updates job and history; `false`: not possible yet.
     async fn record(
         &self,
         execution: &str,
@@ -167,36 +167,36 @@ impl Inner {
         }
     }
 
-    async fn deliver(&self, run: &FinishedRun, job: &Job) -> Delivery {
-        let nothing = |told| Delivery {
-            told,
+    async fn deliver(&self, run: &FinishedRun, job: &Job) -> JobDelivery {
+        let nothing = |told| JobDelivery {
+            status: told,
             error: None,
-            left: false,
+            handed_over: false,
         };
-        // What a script prints, and what goes wrong, may be words of anybody.
+        // Script output and error messages are untrusted text.
         let files = run.error.is_none() && !is_script_only(job);
         let text = match &run.error {
-            Some(error) => words::failure(job, error),
-            None if words::is_silent(&run.response) => return nothing(Told::Silent),
+            Some(error) => texts::failure(job, error),
+            None if texts::is_silent(&run.response) => return nothing(JobDeliveryStatus::Silent),
             None => run.response.clone(),
         };
-        let places = target::resolve(job, self.deps.around.as_ref());
+        let places = target::resolve(job, self.deps.environment.as_ref());
         let mut problems = places.problems;
         if places.targets.is_empty() {
             let error = (!problems.is_empty()).then(|| problems.join("; "));
-            return Delivery {
+            return JobDelivery {
                 error,
-                ..nothing(Told::Nobody)
+                ..nothing(JobDeliveryStatus::NoTarget)
             };
         }
-        let Some(courier) = &self.deps.courier else {
-            return Delivery {
-                left: true,
-                ..nothing(Told::HandedOver(places.targets.len()))
+        let Some(courier) = &self.deps.messenger else {
+            return JobDelivery {
+                handed_over: true,
+                ..nothing(JobDeliveryStatus::HandedOver(places.targets.len()))
             };
         };
         let text = if self.deps.policy.wrap {
-            words::wrapped(job, &text)
+            texts::wrapped(job, &text)
         } else {
             text
         };
@@ -209,8 +209,8 @@ impl Inner {
             let name = format!("{}:{}", target.platform, target.chat_id);
             let posting = Posting {
                 id: format!("cron-{}-{place}", run.execution),
-                // Only where the job was made is it part of a conversation.
-                mirror: (mirror && origin.as_ref() == Some(&target)).then_some(Voice::User),
+                // The result is mirrored only into the conversation that created the job.
+                mirror: (mirror && origin.as_ref() == Some(&target)).then_some(MirrorRole::User),
                 target,
                 text: text.clone(),
                 files,
@@ -225,10 +225,10 @@ impl Inner {
                 }
             }
         }
-        Delivery {
-            told: Told::Owed(owed),
+        JobDelivery {
+            status: JobDeliveryStatus::Queued(owed),
             error: (!problems.is_empty()).then(|| problems.join("; ")),
-            left,
+            handed_over: left,
         }
     }
 }

@@ -5,20 +5,20 @@ use hermes_store::db::delivery::Target;
 use hermes_store::jobs::Job;
 use serde_json::Value;
 
-use super::around::Around;
+use super::environment::JobEnvironment;
 
-/// The places of a job, and what is wrong with the others.
+/// The resolved targets of a job, and the problems with the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct JobTargets {
     pub targets: Vec<Target>,
     pub problems: Vec<String>,
 }
 
 /// `local`, `origin`, `all`, `telegram`, `telegram:-100:17`, `slack:#general`, with commas between.
-pub(super) fn resolve(job: &Job, around: &dyn Around) -> Places {
+pub(super) fn resolve(job: &Job, around: &dyn JobEnvironment) -> JobTargets {
     let deliver = job.deliver();
     let homes = around.homes();
-    let mut places = Places::default();
+    let mut places = JobTargets::default();
     for word in deliver.split(',').map(str::trim) {
         match word.to_lowercase().as_str() {
             "" | "local" => {}
@@ -27,7 +27,7 @@ pub(super) fn resolve(job: &Job, around: &dyn Around) -> Places {
                     places.add(at_home(platform, home), around);
                 }
             }
-            // A job that was made at a terminal has no chat of its own.
+            // A job created at a terminal has no chat of its own.
             "origin" => {
                 let first = || {
                     homes
@@ -47,8 +47,8 @@ pub(super) fn resolve(job: &Job, around: &dyn Around) -> Places {
     places
 }
 
-impl Places {
-    fn add(&mut self, target: Target, around: &dyn Around) {
+impl JobTargets {
+    fn add(&mut self, target: Target, around: &dyn JobEnvironment) {
         if !around.serves(&target.platform) {
             let problem = format!("{} is not set up in this home", target.platform);
             if !self.problems.contains(&problem) {
@@ -60,7 +60,7 @@ impl Places {
     }
 }
 
-/// The chat in which the job was made.
+/// The chat in which the job was created.
 pub(super) fn origin(job: &Job) -> Option<Target> {
     let origin = job.fields().get("origin")?.as_object()?;
     let text = |name: &str| match origin.get(name) {
@@ -89,11 +89,11 @@ fn named(
     word: &str,
     job: &Job,
     homes: &[(String, HomeChannel)],
-    around: &dyn Around,
+    around: &dyn JobEnvironment,
 ) -> Result<Target, String> {
     let Some((platform, place)) = word.split_once(':') else {
         let platform = word.to_lowercase();
-        // The chat it was made in is meant rather than the home of its platform.
+        // The originating chat takes precedence over the home channel of its platform.
         if let Some(origin) = origin(job).filter(|origin| origin.platform == platform) {
             return Ok(origin);
         }
@@ -120,7 +120,7 @@ fn named(
     })
 }
 
-/// Chat and thread. Ids of some platforms hold colons themselves.
+/// Chat and thread. Ids of some platforms contain colons.
 fn split<'a>(platform: &str, place: &'a str) -> (&'a str, Option<&'a str>) {
     let number = |text: &str| {
         let digits = text.strip_prefix('-').unwrap_or(text);
@@ -153,9 +153,9 @@ mod tests {
 
     use super::*;
 
-    struct Town;
+    struct TestEnvironment;
 
-    impl Around for Town {
+    impl JobEnvironment for TestEnvironment {
         fn homes(&self) -> Vec<(String, HomeChannel)> {
             let home = |chat: &str, thread: Option<&str>| HomeChannel {
                 chat_id: chat.to_owned(),
@@ -186,7 +186,7 @@ mod tests {
         let mut job = Job::new("j", "p", &parsed, "");
         job.set("deliver", json!(deliver));
         job.set("origin", origin.clone());
-        let Places { targets, problems } = resolve(&job, &Town);
+        let JobTargets { targets, problems } = resolve(&job, &TestEnvironment);
         let shown = targets.iter().map(|target| {
             let thread = target.thread_id.as_deref().unwrap_or("-");
             format!("{} {} {thread}", target.platform, target.chat_id)

@@ -1,10 +1,12 @@
-//! One platform, for ever: begun, watched, begun again.
+//! Supervises one platform: starts it, watches it, restarts it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::task;
-use hermes_platforms::{Arrival, Condition, Health, Link, LinkState, Platform};
+use hermes_platforms::{
+    AdapterLink, Arrival, HealthReporter, Platform, PlatformCondition, PlatformState,
+};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -13,15 +15,15 @@ use crate::turn::Hub;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-/// One that ran this long has nothing to do with the failure before.
+/// After running this long, earlier failures no longer count.
 const SETTLED: Duration = Duration::from_mins(10);
 
-/// What became of one life of a platform.
-enum Life {
+/// How one run of a platform ended.
+enum PlatformRunEnd {
     Stopped,
-    /// Somebody paused it.
+    /// The platform was paused.
     Paused,
-    /// Trying again is pointless until somebody does something.
+    /// Retrying is pointless until the configuration changes.
     Hopeless(String),
     Broken(String),
 }
@@ -33,15 +35,17 @@ pub(super) async fn run(
     cancel: CancellationToken,
 ) {
     let (name, account) = (platform.name, platform.account.clone());
-    let (health, condition) = Health::new();
+    let (health, condition) = HealthReporter::new();
     let mut paused = hub.register(name, &account, condition.clone());
     let mut next = Some(platform);
     let mut failures = 0;
     loop {
-        let made = next.take().or_else(|| (hub.calls.remake)(name, &account));
+        let made = next
+            .take()
+            .or_else(|| (hub.callbacks.rebuild)(name, &account));
         let Some(platform) = made else {
             let why = "it ended, and cannot be started again without restarting the gateway";
-            health.is(LinkState::Fatal, Some(why.to_owned()));
+            health.is(PlatformState::Fatal, Some(why.to_owned()));
             return;
         };
         hub.outbox
@@ -53,40 +57,40 @@ pub(super) async fn run(
         ));
         let began = Instant::now();
         let token = cancel.child_token();
-        let link = Link {
+        let link = AdapterLink {
             arrivals: arrivals.clone(),
             health: health.clone(),
             cancel: token.clone(),
         };
         let working = task::spawn(name, platform.inbound.run(link));
         let life = tokio::select! {
-            () = cancel.cancelled() => Life::Stopped,
-            () = until(&mut paused, true) => Life::Paused,
+            () = cancel.cancelled() => PlatformRunEnd::Stopped,
+            () = until(&mut paused, true) => PlatformRunEnd::Paused,
             ended = working => match ended {
-                Ok(Ok(Ok(()))) => Life::Broken("it ended by itself".to_owned()),
-                Ok(Ok(Err(hopeless))) => Life::Hopeless(hopeless.0),
-                Ok(Err(panicked)) => Life::Broken(panicked.to_string()),
-                Err(error) => Life::Broken(error.to_string()),
+                Ok(Ok(Ok(()))) => PlatformRunEnd::Broken("it ended by itself".to_owned()),
+                Ok(Ok(Err(hopeless))) => PlatformRunEnd::Hopeless(hopeless.0),
+                Ok(Err(panicked)) => PlatformRunEnd::Broken(panicked.to_string()),
+                Err(error) => PlatformRunEnd::Broken(error.to_string()),
             },
         };
         token.cancel();
         match life {
-            Life::Stopped => return,
-            Life::Paused => {
+            PlatformRunEnd::Stopped => return,
+            PlatformRunEnd::Paused => {
                 hub.outbox.disconnect(name, &account);
-                health.is(LinkState::Paused, None);
+                health.is(PlatformState::Paused, None);
                 failures = 0;
             }
-            Life::Hopeless(why) => {
+            PlatformRunEnd::Hopeless(why) => {
                 tracing::error!("{name}: {why}");
                 hub.outbox.disconnect(name, &account);
-                health.is(LinkState::Fatal, Some(why));
+                health.is(PlatformState::Fatal, Some(why));
                 hub.pause_account(name, &account);
                 failures = 0;
             }
-            Life::Broken(why) => {
+            PlatformRunEnd::Broken(why) => {
                 tracing::error!("{name}: {why}; it is begun again");
-                health.is(LinkState::Retrying, Some(why));
+                health.is(PlatformState::Retrying, Some(why));
                 failures = if began.elapsed() > SETTLED {
                     1
                 } else {
@@ -102,12 +106,12 @@ pub(super) async fn run(
         }
         tokio::select! {
             () = cancel.cancelled() => return,
-            () = until(&mut paused, false) => health.is(LinkState::Connecting, None),
+            () = until(&mut paused, false) => health.is(PlatformState::Connecting, None),
         }
     }
 }
 
-/// Waits until the switch has this position. A switch that nobody holds never moves.
+/// Waits until the switch has this position. A switch without a sender never changes.
 async fn until(switch: &mut tokio::sync::watch::Receiver<bool>, position: bool) {
     if switch.wait_for(|now| *now == position).await.is_err() {
         std::future::pending::<()>().await;
@@ -118,11 +122,11 @@ async fn until(switch: &mut tokio::sync::watch::Receiver<bool>, position: bool) 
 fn offer(
     hub: Arc<Hub>,
     platform: &Platform,
-    mut condition: tokio::sync::watch::Receiver<Condition>,
+    mut condition: tokio::sync::watch::Receiver<PlatformCondition>,
 ) -> impl Future<Output = ()> + Send + 'static {
     let (name, outbound) = (platform.name, Arc::clone(&platform.outbound));
     async move {
-        let connected = condition.wait_for(|now| now.state == LinkState::Connected);
+        let connected = condition.wait_for(|now| now.state == PlatformState::Connected);
         if connected.await.map(drop).is_err() {
             return;
         }

@@ -1,5 +1,5 @@
-//! One gateway per home: a lock that the system gives back when its holder dies, and a file that
-//! says who holds it.
+//! One gateway per home: a lock that the system releases when its holder dies, and a file that
+//! names the holder.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -10,8 +10,8 @@ use hermes_config::Home;
 use hermes_config::fs::{FileLock, LockError};
 use serde_json::Value;
 
-use super::machine::Process;
-use super::record::Record;
+use super::machine::GatewayProcess;
+use super::record::ProcessRecord;
 use super::state;
 
 const PID: &str = "gateway.pid";
@@ -31,19 +31,19 @@ pub enum ClaimError {
 
 /// A gateway that runs on a home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Running {
-    pub process: Process,
+pub struct RunningGateway {
+    pub process: GatewayProcess,
 }
 
-/// The home is ours as long as this lives.
+/// Exclusive use of a home while this value exists.
 #[derive(Debug)]
-pub struct Claim {
+pub struct HomeClaim {
     pid_path: PathBuf,
     _lock: FileLock,
 }
 
-impl Claim {
-    /// Takes the home, or says who has it.
+impl HomeClaim {
+    /// Claims the home, or reports its current holder.
     pub fn take(home: &Home) -> Result<Self, ClaimError> {
         let lock_path = home.join(LOCK);
         let lock = FileLock::try_acquire(&lock_path).map_err(|error| match error {
@@ -52,18 +52,18 @@ impl Claim {
             }
             LockError::Io { path, source } => ClaimError::Io { path, source },
         })?;
-        // The original may run without the lock, as its launcher wants it.
+        // The original can run without the lock, depending on its launcher.
         if let Some(other) = by_state(home.root()) {
             return Err(ClaimError::Running(Some(other.process.pid)));
         }
-        let text = Value::Object(Record::own().json()).to_string();
+        let text = Value::Object(ProcessRecord::own().json()).to_string();
         let io = |path: &Path, source| ClaimError::Io {
             path: path.to_owned(),
             source,
         };
         std::fs::write(&lock_path, &text).map_err(|error| io(&lock_path, error))?;
         let pid_path = home.join(PID);
-        // We hold the lock, so whoever wrote it is gone.
+        // We hold the lock, so the writer of the file is gone.
         match std::fs::remove_file(&pid_path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(io(&pid_path, error));
@@ -88,11 +88,11 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for HomeClaim {
     /// The lock file stays: removing it would let two processes lock two files of one name.
     fn drop(&mut self) {
-        let ours =
-            Record::read(&self.pid_path).is_some_and(|record| record.pid == std::process::id());
+        let ours = ProcessRecord::read(&self.pid_path)
+            .is_some_and(|record| record.pid == std::process::id());
         if ours && let Err(error) = std::fs::remove_file(&self.pid_path) {
             tracing::warn!("{}: {error}", self.pid_path.display());
         }
@@ -100,9 +100,9 @@ impl Drop for Claim {
 }
 
 /// The gateway that runs on the home in `root`, whichever program it is.
-pub fn running(root: &Path) -> Option<Running> {
+pub fn running(root: &Path) -> Option<RunningGateway> {
     let lock = root.join(LOCK);
-    // Looking must not make the file.
+    // A read-only check must not create the file.
     let held = lock.exists() && matches!(FileLock::try_acquire(&lock), Err(LockError::Busy(_)));
     if !held {
         return by_state(root);
@@ -110,25 +110,28 @@ pub fn running(root: &Path) -> Option<Running> {
     let files = [root.join(PID), root.join(LOCK)];
     let found = files
         .iter()
-        .filter_map(|path| Record::read(path))
-        .find(Record::lives);
-    found.as_ref().map(of).or_else(|| by_state(root))
+        .filter_map(|path| ProcessRecord::read(path))
+        .find(ProcessRecord::lives);
+    found
+        .as_ref()
+        .map(running_gateway)
+        .or_else(|| by_state(root))
 }
 
-/// Launchers can leave a gateway without a file of its own, but it tells how it is.
-fn by_state(root: &Path) -> Option<Running> {
+/// Some launchers leave a gateway without a pid file, but it still writes its state file.
+fn by_state(root: &Path) -> Option<RunningGateway> {
     let state = state::read(root)?;
     let told = state.get("gateway_state").and_then(Value::as_str);
     if matches!(told, None | Some("stopped" | "startup_failed")) {
         return None;
     }
-    let record = Record::of(&state)?;
-    (record.pid != std::process::id() && record.lives()).then(|| of(&record))
+    let record = ProcessRecord::from_json(&state)?;
+    (record.pid != std::process::id() && record.lives()).then(|| running_gateway(&record))
 }
 
-fn of(record: &Record) -> Running {
-    Running {
-        process: Process {
+fn running_gateway(record: &ProcessRecord) -> RunningGateway {
+    RunningGateway {
+        process: GatewayProcess {
             pid: record.pid,
             start_time: record.start_time,
         },

@@ -1,4 +1,4 @@
-//! Which processes live, told apart by their start, because pids are used again.
+//! Which processes are alive; a start time distinguishes reused pids.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use rustix::process::{Pid, Signal};
 
 /// The processes of this machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Machine;
+pub struct MachineProcesses;
 
-impl Processes for Machine {
-    /// A process that cannot be looked at counts as living.
+impl Processes for MachineProcesses {
+    /// A process that cannot be inspected counts as alive.
     fn alive(&self, pid: u32, started_at: Option<i64>) -> bool {
         match (start_time(pid), started_at) {
             (Some(now), Some(then)) => now == then,
@@ -39,7 +39,7 @@ pub fn start_time(pid: u32) -> Option<i64> {
     fields.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Whether there is such a process. One that ended and waits for its parent is none.
+/// Whether the process exists; zombies do not count.
 pub fn exists(pid: u32) -> bool {
     let Some(raw) = raw(pid) else {
         return false;
@@ -60,7 +60,7 @@ pub(super) fn raw(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
 }
 
-/// The words that a process was started with, where they can be read.
+/// The command line of a process, if readable.
 pub(super) fn command_line(pid: u32) -> Option<Vec<String>> {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words = bytes.split(|byte| *byte == 0);
@@ -71,13 +71,13 @@ pub(super) fn command_line(pid: u32) -> Option<Vec<String>> {
     (!words.is_empty()).then_some(words)
 }
 
-/// Seconds that a process has been running, where `/proc` tells.
+/// How long a process has been running, in seconds, if `/proc` is available.
 pub fn uptime(pid: u32) -> Option<u64> {
     let started = u64::try_from(start_time(pid)?).ok()?;
     Some((since_boot()? as u64).saturating_sub(started / TICKS))
 }
 
-/// What the kernel calls a second in `/proc`, on every machine.
+/// Clock ticks per second in `/proc`, the same on every machine.
 const TICKS: u64 = 100;
 
 /// Seconds since the machine started.
@@ -86,7 +86,7 @@ pub(super) fn since_boot() -> Option<f64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// This life of the machine or container: the boot, and the start of its first process.
+/// Identifies the current boot of the machine or container: boot id and start of its first process.
 pub(super) fn epoch() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let first = start_time(1)
@@ -98,15 +98,15 @@ pub(super) fn epoch() -> String {
     }
 }
 
-/// A process of this machine that can be told something.
+/// A process of this machine that can receive signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct GatewayProcess {
     pub pid: u32,
     pub start_time: Option<i64>,
 }
 
-impl Process {
-    /// Sends a signal. `Ok(false)`: it is gone, or its number belongs to another by now.
+impl GatewayProcess {
+    /// Sends a signal. `Ok(false)`: the process is gone, or its pid was reused.
     pub fn signal(self, signal: Signal) -> std::io::Result<bool> {
         if !self.alive() {
             return Ok(false);
@@ -129,7 +129,7 @@ impl Process {
             }
     }
 
-    /// Waits until it is gone. `false`: it still lives after `patience`.
+    /// Waits until it has ended; `false`: still running after `patience`.
     pub async fn gone(self, patience: Duration) -> bool {
         let deadline = tokio::time::Instant::now() + patience;
         while self.alive() {
@@ -149,13 +149,13 @@ mod tests {
     #[test]
     fn a_process_is_known_by_its_start() {
         let me = this_process();
-        assert!(Machine.alive(me.pid, me.started_at));
-        assert!(Machine.alive(me.pid, None));
+        assert!(MachineProcesses.alive(me.pid, me.started_at));
+        assert!(MachineProcesses.alive(me.pid, None));
         if let Some(start) = me.started_at {
-            assert!(!Machine.alive(me.pid, Some(start + 1)));
+            assert!(!MachineProcesses.alive(me.pid, Some(start + 1)));
         }
-        assert!(!Machine.alive(4_000_001, Some(1)));
-        assert!(!Machine.alive(0, None));
+        assert!(!MachineProcesses.alive(4_000_001, Some(1)));
+        assert!(!MachineProcesses.alive(0, None));
         assert_ne!(this_process().instance, me.instance);
     }
 }

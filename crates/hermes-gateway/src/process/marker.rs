@@ -1,4 +1,4 @@
-//! Words for a gateway that is about to be told to stop: that it is meant, and by whom.
+//! Marker files for a gateway that is about to be stopped, so that it knows the reason.
 
 use std::path::{Path, PathBuf};
 
@@ -6,17 +6,17 @@ use chrono::{DateTime, Utc};
 use hermes_config::fs::write_atomic;
 use serde_json::{Value, json};
 
-use super::machine::{self, Process, start_time};
+use super::machine::{self, GatewayProcess, start_time};
 
-/// A word that is older than this means nothing.
+/// Markers older than this are ignored.
 const VALID: i64 = 60;
 
-/// What is going to happen to a gateway.
+/// Why a gateway is going to be stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
-    /// Another one takes its place.
+    /// Another gateway replaces it.
     Takeover,
-    /// Somebody stops it.
+    /// A planned stop.
     PlannedStop,
 }
 
@@ -28,8 +28,13 @@ impl Marker {
         })
     }
 
-    /// Leaves word for `target`.
-    pub fn leave(self, root: &Path, target: Process, now: DateTime<Utc>) -> std::io::Result<()> {
+    /// Writes the marker for `target`.
+    pub fn leave(
+        self,
+        root: &Path,
+        target: GatewayProcess,
+        now: DateTime<Utc>,
+    ) -> std::io::Result<()> {
         let mut word = json!({
             "target_pid": target.pid,
             "target_start_time": target.start_time.or_else(|| start_time(target.pid)),
@@ -45,7 +50,7 @@ impl Marker {
         write_atomic(&self.path(root), word.to_string().as_bytes(), 0o600)
     }
 
-    /// Takes the word away.
+    /// Removes the marker.
     pub fn clear(self, root: &Path) {
         let path = self.path(root);
         match std::fs::remove_file(&path) {
@@ -56,7 +61,7 @@ impl Marker {
         }
     }
 
-    /// Whether there is word for this process. It stays.
+    /// Whether there is a marker for this process. It is not removed.
     pub fn is_for_us(self, root: &Path, now: DateTime<Utc>) -> bool {
         let Ok(text) = std::fs::read_to_string(self.path(root)) else {
             return false;
@@ -83,7 +88,7 @@ impl Marker {
         word["target_pid"].as_u64() == Some(pid.into()) && ours
     }
 
-    /// The same, and it is taken away when there is.
+    /// Like [`Self::is_for_us`], and removes the marker if there is one.
     pub fn take(self, root: &Path, now: DateTime<Utc>) -> bool {
         let ours = self.is_for_us(root, now);
         if ours {
@@ -93,13 +98,13 @@ impl Marker {
     }
 }
 
-/// Somebody wants no new turns to begin: `.drain_request.json`. One that a machine which has been
-/// started anew since left behind means nothing.
+/// Whether a drain is requested (`.drain_request.json`): no new turns start. A request from before
+/// the last boot is ignored.
 pub fn drain_requested(root: &Path) -> bool {
     drain_request(root).is_some()
 }
 
-/// Whoever wants that also wants home channels not to hear of an end (`suppress_notification`).
+/// Whether the request also suppresses messages to home channels (`suppress_notification`).
 pub fn quiet_drain(root: &Path) -> bool {
     drain_request(root).is_some_and(|word| word["suppress_notification"] == Value::Bool(true))
 }

@@ -1,4 +1,5 @@
-//! The gateway as a process: which processes live, who may run, what others can read about it.
+//! The gateway as a process: liveness of processes, exclusive use of a home, state for other
+//! programs.
 //!
 //! Files and their contents are the original's, so that either program sees the other's gateway.
 
@@ -14,11 +15,13 @@ mod state;
 mod tests;
 mod tokens;
 
-pub use claim::{Claim, ClaimError, Running, running};
-pub use machine::{Machine, Process, exists, start_time, this_process, uptime};
+pub use claim::{ClaimError, HomeClaim, RunningGateway, running};
+pub use machine::{GatewayProcess, MachineProcesses, exists, start_time, this_process, uptime};
 pub use marker::{Marker, drain_requested, quiet_drain};
 pub use notify::Notifier;
-pub use record::{Record, is_gateway_command};
-pub use starts::{Storm, StormLimits, started};
-pub use state::{GatewayState, PlatformRow, Snapshot, StateFile, read as read_state};
+pub use record::{ProcessRecord, is_gateway_command};
+pub use starts::{RestartStorm, RestartStormLimits, started};
+pub use state::{
+    GatewaySnapshot, GatewayState, GatewayStateFile, PlatformSnapshot, read as read_state,
+};
 pub use tokens::{TokenError, TokenLock, TokenLocks};

@@ -1,10 +1,10 @@
-//! Words for systemd, in datagrams.
+//! Notifications to systemd (sd_notify).
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Tells systemd how the process is, where it wants to know.
+/// Sends the state of the process to systemd, if it asked for it.
 #[derive(Debug)]
 pub struct Notifier {
     socket: Option<(UnixDatagram, SocketAddr)>,
@@ -22,7 +22,7 @@ impl Notifier {
                     None => SocketAddr::from_pathname(&path),
                 };
                 let socket = UnixDatagram::unbound().ok()?;
-                // A reader that is slow must not hold us up.
+                // A slow reader must not block us.
                 socket.set_nonblocking(true).ok()?;
                 Some((socket, address.ok()?))
             });
@@ -34,7 +34,7 @@ impl Notifier {
         Self { socket, watchdog }
     }
 
-    /// How often a sign of life is due: half of what systemd waits.
+    /// The watchdog interval: half of systemd's timeout.
     pub fn watchdog(&self) -> Option<Duration> {
         self.watchdog.map(|limit| limit / 2)
     }

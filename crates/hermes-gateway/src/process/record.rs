@@ -8,15 +8,15 @@ use super::machine::{self, start_time};
 
 pub(super) const KIND: &str = "hermes-gateway";
 
-/// A process as a file names it.
+/// The identity of a process as stored in a file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+pub struct ProcessRecord {
     pub pid: u32,
     pub start_time: Option<i64>,
     pub argv: Vec<String>,
 }
 
-impl Record {
+impl ProcessRecord {
     /// This process.
     pub fn own() -> Self {
         let pid = std::process::id();
@@ -42,15 +42,14 @@ impl Record {
         }
     }
 
-    /// What a file says, also one of long ago that holds a bare number. `None`: nothing that
-    /// could be understood.
+    /// Reads a record, including the old format with a bare number. `None`: unreadable.
     pub fn read(path: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(path).ok()?;
         let value: Value = serde_json::from_str(text.trim()).ok()?;
-        Self::of(&value)
+        Self::from_json(&value)
     }
 
-    pub(super) fn of(value: &Value) -> Option<Self> {
+    pub(super) fn from_json(value: &Value) -> Option<Self> {
         let pid = value.get("pid").unwrap_or(value);
         let pid = pid.as_u64().and_then(|pid| u32::try_from(pid).ok())?;
         let argv = value.get("argv").and_then(Value::as_array);
@@ -65,7 +64,7 @@ impl Record {
         })
     }
 
-    /// Whether the process lives and is a gateway still: pids are used again.
+    /// Whether the process is alive and still a gateway: pids are reused.
     pub fn lives(&self) -> bool {
         if !machine::exists(self.pid) {
             return false;
@@ -76,15 +75,14 @@ impl Record {
             return false;
         }
         match machine::command_line(self.pid) {
-            // What wrote the record is a gateway, whatever its program is called.
+            // The writer of the record is a gateway, whatever its program is called.
             Some(words) => words == self.argv || is_gateway_command(&words),
             None => is_gateway_command(&self.argv),
         }
     }
 }
 
-/// Whether this is the command line of a process that is a gateway, and not of one that looks
-/// after it.
+/// Whether this is the command line of a gateway, and not of its supervisor.
 pub fn is_gateway_command(words: &[String]) -> bool {
     let mut rest = words.iter().map(|word| word.to_lowercase());
     let ends = |word: &str, names: &[&str]| {
@@ -124,10 +122,10 @@ mod tests {
     #[test]
     fn who_wrote_the_record_is_known_whatever_the_program_is_called() {
         // The program of this test is not called hermes.
-        let own = Record::own();
+        let own = ProcessRecord::own();
         assert!(!is_gateway_command(&own.argv));
         assert!(own.lives());
         let argv = vec!["another".to_owned()];
-        assert!(!Record { argv, ..own }.lives());
+        assert!(!ProcessRecord { argv, ..own }.lives());
     }
 }

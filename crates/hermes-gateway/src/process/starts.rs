@@ -1,4 +1,4 @@
-//! How often the gateway started lately: one that dies at once again and again waits.
+//! Counts recent starts: a gateway that crashes repeatedly waits before it starts again.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use hermes_config::fs::write_atomic;
 
 /// How many starts in how much time are too many.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct StormLimits {
+pub struct RestartStormLimits {
     pub starts: usize,
     pub window: f64,
 }
 
-impl Default for StormLimits {
+impl Default for RestartStormLimits {
     fn default() -> Self {
         Self {
             starts: 5,
@@ -23,7 +23,7 @@ impl Default for StormLimits {
 
 /// Too many starts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Storm {
+pub struct RestartStorm {
     pub starts: usize,
     /// To be waited before going on.
     pub pause: Duration,
@@ -31,9 +31,8 @@ pub struct Storm {
 
 const LONGEST: f64 = 300.0;
 
-/// Notes this start (`now`: seconds since the epoch). Trouble with the file is no reason not to
-/// start.
-pub fn started(root: &Path, limits: StormLimits, now: f64) -> Option<Storm> {
+/// Records this start (`now`: seconds since the epoch). Errors of the file are ignored.
+pub fn started(root: &Path, limits: RestartStormLimits, now: f64) -> Option<RestartStorm> {
     let path = root.join("gateway-starts.log");
     let text = std::fs::read_to_string(&path).unwrap_or_default();
     let mut starts: Vec<f64> = text
@@ -53,7 +52,7 @@ pub fn started(root: &Path, limits: StormLimits, now: f64) -> Option<Storm> {
         .count();
     let over = recent.checked_sub(limits.starts).filter(|over| *over > 0)?;
     let pause = (5.0 * f64::powi(2.0, over.min(6) as i32)).min(LONGEST);
-    Some(Storm {
+    Some(RestartStorm {
         starts: recent,
         pause: Duration::from_secs_f64(pause),
     })

@@ -1,4 +1,4 @@
-//! What others can read about the gateway: `gateway_state.json` and the sign of life.
+//! State for other programs: `gateway_state.json` and the heartbeat file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use chrono::{DateTime, Utc};
 use hermes_config::Home;
 use hermes_config::fs::{create_private_dir, write_atomic};
-use hermes_platforms::LinkState;
+use hermes_platforms::PlatformState;
 use serde_json::{Map, Value, json};
 
 use super::machine::since_boot;
-use super::record::Record;
+use super::record::ProcessRecord;
 
 const STATE: &str = "gateway_state.json";
 const HEARTBEAT: &str = "state/gateway.heartbeat";
@@ -37,21 +37,21 @@ impl GatewayState {
     }
 }
 
-/// What is told about the gateway.
+/// The published state of the gateway.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Snapshot {
+pub struct GatewaySnapshot {
     pub state: GatewayState,
     pub exit_reason: Option<String>,
     pub restart_requested: bool,
     pub active: usize,
     pub queued: usize,
-    pub platforms: BTreeMap<String, PlatformRow>,
+    pub platforms: BTreeMap<String, PlatformSnapshot>,
 }
 
-/// One platform in it.
+/// The state of one platform.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PlatformRow {
-    pub state: LinkState,
+pub struct PlatformSnapshot {
+    pub state: PlatformState,
     pub error: Option<String>,
     /// Seconds since the epoch.
     pub received_at: Option<f64>,
@@ -59,30 +59,30 @@ pub struct PlatformRow {
 
 /// Writes the files of one gateway.
 #[derive(Debug)]
-pub struct StateFile {
+pub struct GatewayStateFile {
     path: PathBuf,
     heartbeat: PathBuf,
-    own: Record,
+    own: ProcessRecord,
     started_at: f64,
-    last: Option<Snapshot>,
+    last: Option<GatewaySnapshot>,
     /// When each platform last changed.
     changed: BTreeMap<String, String>,
 }
 
-impl StateFile {
+impl GatewayStateFile {
     pub fn new(home: &Home, now: DateTime<Utc>) -> Self {
         Self {
             path: home.join(STATE),
             heartbeat: home.join(HEARTBEAT),
-            own: Record::own(),
+            own: ProcessRecord::own(),
             started_at: seconds(now),
             last: None,
             changed: BTreeMap::new(),
         }
     }
 
-    /// Writes what is told, if it is something new.
-    pub fn tell(&mut self, snapshot: Snapshot, now: DateTime<Utc>) {
+    /// Writes the snapshot if it differs from the last one.
+    pub fn write(&mut self, snapshot: GatewaySnapshot, now: DateTime<Utc>) {
         if self.last.as_ref() == Some(&snapshot) {
             return;
         }
@@ -121,13 +121,13 @@ impl StateFile {
         self.last = Some(snapshot);
     }
 
-    fn row(&self, name: &str, row: &PlatformRow) -> Value {
+    fn row(&self, name: &str, row: &PlatformSnapshot) -> Value {
         let state = match row.state {
-            LinkState::Connecting => "connecting",
-            LinkState::Connected => "connected",
-            LinkState::Retrying => "retrying",
-            LinkState::Fatal => "fatal",
-            LinkState::Paused => "paused",
+            PlatformState::Connecting => "connecting",
+            PlatformState::Connected => "connected",
+            PlatformState::Retrying => "retrying",
+            PlatformState::Fatal => "fatal",
+            PlatformState::Paused => "paused",
         };
         json!({
             "state": state,
@@ -138,8 +138,8 @@ impl StateFile {
         })
     }
 
-    /// The sign of life that stops when the process hangs.
-    pub fn beat(&self, now: DateTime<Utc>) {
+    /// Writes the heartbeat, which stops when the process hangs.
+    pub fn write_heartbeat(&self, now: DateTime<Utc>) {
         let value = json!({
             "pid": self.own.pid,
             "updated_at": now.to_rfc3339(),
@@ -161,7 +161,7 @@ fn seconds(now: DateTime<Utc>) -> f64 {
     now.timestamp_millis() as f64 / 1000.0
 }
 
-/// What the gateway of a home last told, dead or alive.
+/// The last state that a home's gateway published, running or not.
 pub fn read(root: &Path) -> Option<Value> {
     let text = std::fs::read_to_string(root.join(STATE)).ok()?;
     serde_json::from_str(&text).ok().filter(Value::is_object)

@@ -3,11 +3,11 @@ use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
 use hermes_config::Home;
-use hermes_platforms::LinkState;
+use hermes_platforms::PlatformState;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use super::service::{Service, launchd, systemd};
+use super::service::{ServiceDefinition, launchd, systemd};
 use super::*;
 
 fn home() -> (tempfile::TempDir, Home) {
@@ -16,9 +16,9 @@ fn home() -> (tempfile::TempDir, Home) {
     (dir, home)
 }
 
-fn me() -> Process {
+fn me() -> GatewayProcess {
     let pid = std::process::id();
-    Process {
+    GatewayProcess {
         pid,
         start_time: start_time(pid),
     }
@@ -27,16 +27,19 @@ fn me() -> Process {
 #[test]
 fn a_home_is_taken_once_and_given_back() {
     let (dir, home) = home();
-    let claim = Claim::take(&home).unwrap();
+    let claim = HomeClaim::take(&home).unwrap();
     let text = std::fs::read_to_string(dir.path().join("gateway.pid")).unwrap();
     let record: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(record["pid"], std::process::id());
     assert_eq!(record["kind"], "hermes-gateway");
     assert_eq!(record["start_time"], json!(start_time(std::process::id())));
-    assert!(matches!(Claim::take(&home), Err(ClaimError::Running(_))));
+    assert!(matches!(
+        HomeClaim::take(&home),
+        Err(ClaimError::Running(_))
+    ));
     drop(claim);
     assert!(!dir.path().join("gateway.pid").exists());
-    Claim::take(&home).unwrap();
+    HomeClaim::take(&home).unwrap();
 }
 
 #[test]
@@ -51,7 +54,7 @@ fn what_a_dead_gateway_left_does_not_matter() {
     )
     .unwrap();
     assert_eq!(running(dir.path()), None);
-    let _claim = Claim::take(&home).unwrap();
+    let _claim = HomeClaim::take(&home).unwrap();
 }
 
 #[test]
@@ -92,7 +95,7 @@ fn words_for_one_gateway_are_not_for_another() {
             .leave(root, me(), now - TimeDelta::seconds(61))
             .unwrap();
         assert!(!marker.is_for_us(root, now), "too old");
-        let other = Process {
+        let other = GatewayProcess {
             pid: 1,
             start_time: Some(1),
         };
@@ -114,7 +117,7 @@ fn words_for_one_gateway_are_not_for_another() {
 #[test]
 fn starts_in_quick_succession_are_slowed_down() {
     let (dir, _) = home();
-    let limits = StormLimits::default();
+    let limits = RestartStormLimits::default();
     for second in 0..5 {
         assert_eq!(started(dir.path(), limits, f64::from(second)), None);
     }
@@ -156,19 +159,19 @@ fn a_token_belongs_to_one_process() {
 fn what_the_gateway_tells_is_written_when_it_changes() {
     let (dir, home) = home();
     let now = Utc::now();
-    let mut file = StateFile::new(&home, now);
-    let row = PlatformRow {
-        state: LinkState::Retrying,
+    let mut file = GatewayStateFile::new(&home, now);
+    let row = PlatformSnapshot {
+        state: PlatformState::Retrying,
         error: Some("no route".to_owned()),
         received_at: Some(1.5),
     };
-    let mut snapshot = Snapshot {
+    let mut snapshot = GatewaySnapshot {
         state: GatewayState::Running,
         active: 2,
-        ..Snapshot::default()
+        ..GatewaySnapshot::default()
     };
     snapshot.platforms.insert("telegram".to_owned(), row);
-    file.tell(snapshot.clone(), now);
+    file.write(snapshot.clone(), now);
     let told = read_state(dir.path()).unwrap();
     assert_eq!(told["gateway_state"], "running");
     assert_eq!(told["active_agents"], 2);
@@ -179,9 +182,9 @@ fn what_the_gateway_tells_is_written_when_it_changes() {
         json!(now.to_rfc3339())
     );
     std::fs::remove_file(dir.path().join("gateway_state.json")).unwrap();
-    file.tell(snapshot, now);
+    file.write(snapshot, now);
     assert_eq!(read_state(dir.path()), None, "nothing new");
-    file.beat(now);
+    file.write_heartbeat(now);
     let beat = std::fs::read_to_string(dir.path().join("state/gateway.heartbeat")).unwrap();
     let beat: Value = serde_json::from_str(&beat).unwrap();
     assert_eq!(beat["pid"], std::process::id());
@@ -216,14 +219,15 @@ fn systemd_is_told() {
 fn units_say_what_is_to_be_done() {
     let (dir, home) = home();
     let program = "/opt/her mes/hermes".into();
-    let mut service = Service::of(&home, program, "/home/a/bin:/tmp/x:relative:/usr/bin");
+    let mut service =
+        ServiceDefinition::new(&home, program, "/home/a/bin:/tmp/x:relative:/usr/bin");
     assert!(
         service.name.starts_with("hermes-gateway-"),
         "not the usual home"
     );
     service.drain = Duration::from_secs(45);
     service.watchdog = Some(Duration::from_secs(30));
-    let unit = systemd::unit(&service, &systemd::Scope::User);
+    let unit = systemd::unit(&service, &systemd::ServiceScope::User);
     let root = dir.path().canonicalize().unwrap();
     for line in [
         "Type=notify".to_owned(),
@@ -242,12 +246,12 @@ fn units_say_what_is_to_be_done() {
     assert_eq!(systemd::stale(&unit, &service), None);
     service.drain = Duration::from_mins(10);
     assert!(systemd::stale(&unit, &service).is_some());
-    let account = systemd::Account {
+    let account = systemd::ServiceAccount {
         user: "ana".to_owned(),
         group: "ana".to_owned(),
         home: "/home/ana".into(),
     };
-    let unit = systemd::unit(&service, &systemd::Scope::System(account));
+    let unit = systemd::unit(&service, &systemd::ServiceScope::System(account));
     assert!(unit.contains("User=ana\n") && unit.contains("WantedBy=multi-user.target"));
     let plist = launchd::plist(&service);
     assert!(

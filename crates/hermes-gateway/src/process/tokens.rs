@@ -1,5 +1,5 @@
-//! One token, one process on this machine, whatever its home: two that poll with the same token
-//! steal each other's messages.
+//! One process per token on this machine, across homes: two processes polling with the same token
+//! would steal each other's messages.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::machine::start_time;
-use super::record::Record;
+use super::record::ProcessRecord;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
@@ -32,7 +32,7 @@ pub struct TokenLocks {
 }
 
 impl TokenLocks {
-    /// `HERMES_GATEWAY_LOCK_DIR`, else below `XDG_STATE_HOME`, else below the person's directory.
+    /// `HERMES_GATEWAY_LOCK_DIR`, else below `XDG_STATE_HOME`, else below the user's directory.
     pub fn from_vars(var: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let set = |name: &str| var(name).filter(|value| !value.trim().is_empty());
         if let Some(dir) = set("HERMES_GATEWAY_LOCK_DIR") {
@@ -47,7 +47,7 @@ impl TokenLocks {
         })
     }
 
-    /// Takes `identity` (a token, a number) of a platform.
+    /// Locks `identity` (a token, a number) of a platform.
     pub fn take(
         &self,
         scope: &str,
@@ -61,13 +61,13 @@ impl TokenLocks {
             source,
         };
         create_private_dir(&self.dir).map_err(io)?;
-        let mut record = Value::Object(Record::own().json());
+        let mut record = Value::Object(ProcessRecord::own().json());
         record["scope"] = scope.into();
         record["identity_hash"] = hash.into();
         record["metadata"] = json!({});
         record["updated_at"] = now.to_rfc3339().into();
         let text = record.to_string();
-        // Twice: somebody may take it between our looking and our writing.
+        // Twice: another process may take it between the check and the write.
         for _ in 0..2 {
             let made = OpenOptions::new()
                 .write(true)
@@ -82,7 +82,7 @@ impl TokenLocks {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(io(error)),
             }
-            match Record::read(&path) {
+            match ProcessRecord::read(&path) {
                 Some(holder) if is_own(&holder) => {
                     write_atomic(&path, text.as_bytes(), 0o600).map_err(io)?;
                     return Ok(TokenLock { path });
@@ -96,7 +96,7 @@ impl TokenLocks {
     }
 }
 
-fn is_own(record: &Record) -> bool {
+fn is_own(record: &ProcessRecord) -> bool {
     let pid = std::process::id();
     record.pid == pid && record.start_time == start_time(pid)
 }
@@ -105,7 +105,7 @@ fn hash(identity: &str) -> String {
     hermes_core::bytes::hex(&Sha256::digest(identity.as_bytes())[..8])
 }
 
-/// Ours until this is dropped.
+/// Held until this is dropped.
 #[derive(Debug)]
 pub struct TokenLock {
     path: PathBuf,
@@ -113,7 +113,7 @@ pub struct TokenLock {
 
 impl Drop for TokenLock {
     fn drop(&mut self) {
-        let ours = Record::read(&self.path).is_some_and(|record| is_own(&record));
+        let ours = ProcessRecord::read(&self.path).is_some_and(|record| is_own(&record));
         if ours && let Err(error) = std::fs::remove_file(&self.path) {
             tracing::warn!("{}: {error}", self.path.display());
         }

@@ -1,17 +1,17 @@
-//! Text for a platform. Replies are markdown throughout, also while they are stored; a platform's
-//! own markup is made at the last moment, and what counts against its limit is that.
+//! Text for a platform. Replies are markdown throughout, also in the store; platform markup is
+//! generated last, and its length is what counts against the limit.
 
 mod silence;
 mod split;
 
 pub use silence::{is_silence, may_become_silence};
-pub use split::{Piece, split};
+pub use split::{TextChunk, split};
 
 use hermes_platforms::{Capabilities, Markup, render};
 
 use crate::spine::MARK;
 
-/// A reply in the pieces in which a platform takes it. Each has room for [`MARK`].
+/// Splits a reply for a platform. Each piece leaves space for [`MARK`].
 pub fn pieces(markdown: &str, platform: &Capabilities) -> Vec<String> {
     let (limits, markup) = (platform.limits, platform.markup);
     let measure = |text: &str| {
@@ -33,9 +33,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use hermes_platforms::{Limits, Recourse, Unit};
+    use hermes_platforms::{PlatformLimits, Recourse, TextUnit};
 
-    fn platform(markup: Markup, text: usize, unit: Unit) -> Capabilities {
+    fn platform(markup: Markup, text: usize, unit: TextUnit) -> Capabilities {
         Capabilities {
             edit: true,
             typing: true,
@@ -44,7 +44,7 @@ mod tests {
             reactions: true,
             drafts: false,
             markup,
-            limits: Limits {
+            limits: PlatformLimits {
                 text,
                 unit,
                 file_bytes: 1,
@@ -69,13 +69,13 @@ mod tests {
                 Markup::Plain, Markup::Discord, Markup::TelegramV2, Markup::TelegramHtml, Markup::SlackMrkdwn,
             ]),
         ) {
-            let platform = platform(markup, 300, Unit::Utf16);
+            let platform = platform(markup, 300, TextUnit::Utf16);
             for piece in pieces(&text, &platform) {
                 for text in [piece.clone(), format!("{MARK}{piece}")] {
                     let sent = render(markup, &text);
-                    prop_assert!(Unit::Utf16.len(&sent) <= 300, "{}", sent);
+                    prop_assert!(TextUnit::Utf16.len(&sent) <= 300, "{}", sent);
                     let plain = render(Markup::Plain, &text);
-                    prop_assert!(Unit::Utf16.len(&plain) <= 300, "{}", plain);
+                    prop_assert!(TextUnit::Utf16.len(&plain) <= 300, "{}", plain);
                 }
             }
         }

@@ -3,8 +3,8 @@
 const TOKENS: [&str; 4] = ["[SILENT]", "SILENT", "NO_REPLY", "NO REPLY"];
 const LONGEST: usize = 64;
 
-/// Whether the whole text is a token of silence, or only says that nothing is said. A text that
-/// mentions a token is a text; an empty one is a failure, not silence.
+/// Whether the whole text is a silence token or a statement of silence. A text that mentions a
+/// token is a normal text; an empty one is a failure.
 pub fn is_silence(text: &str) -> bool {
     candidates(text).any(|one| TOKENS.contains(&one.as_str())) || is_narrated(text)
 }
@@ -15,7 +15,7 @@ pub fn may_become_silence(text: &str) -> bool {
         .any(|one| !one.is_empty() && TOKENS.iter().any(|token| token.starts_with(&one)))
 }
 
-/// The text in one spelling, as it is and without stray marks around it.
+/// Normalized spellings of the text, with and without surrounding marks.
 fn candidates(text: &str) -> impl Iterator<Item = String> {
     let text = text.trim();
     let short = !text.is_empty() && text.chars().count() <= LONGEST;

@@ -1,4 +1,4 @@
-//! Cutting a text into pieces that fit.
+//! Splits a text into pieces that fit a limit.
 //!
 //! Nothing is lost or added but fence lines: a code block that is cut is closed at the end of one
 //! piece and opened again, with its language, at the start of the next. Cuts are made between
@@ -11,7 +11,7 @@ use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag};
 
 /// A piece of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct TextChunk {
     pub text: String,
     /// Bytes added in front.
     opened: usize,
@@ -19,7 +19,7 @@ pub struct Piece {
     closed: usize,
 }
 
-impl Piece {
+impl TextChunk {
     /// The part of the text that this piece is, without added fence lines.
     pub fn source(&self) -> &str {
         &self.text[self.opened..self.text.len() - self.closed]
@@ -28,12 +28,12 @@ impl Piece {
 
 /// Cuts `text` so that `measure` of each piece is at most `limit`. Only a single character that
 /// is too long by itself exceeds it.
-pub fn split(text: &str, limit: usize, measure: impl Fn(&str) -> usize) -> Vec<Piece> {
+pub fn split(text: &str, limit: usize, measure: impl Fn(&str) -> usize) -> Vec<TextChunk> {
     if text.is_empty() {
         return Vec::new();
     }
     if measure(text) <= limit {
-        return vec![Piece {
+        return vec![TextChunk {
             text: text.to_owned(),
             opened: 0,
             closed: 0,
@@ -43,7 +43,7 @@ pub fn split(text: &str, limit: usize, measure: impl Fn(&str) -> usize) -> Vec<P
         text,
         limit,
         measure,
-        shape: Shape::of(text),
+        shape: CutPoints::find(text),
     };
     let (mut pieces, mut at) = (Vec::new(), 0);
     while at < text.len() {
@@ -55,7 +55,7 @@ pub fn split(text: &str, limit: usize, measure: impl Fn(&str) -> usize) -> Vec<P
 }
 
 /// A fenced block that may be cut: strictly inside `body`.
-struct Fence {
+struct FencedBlock {
     body: Range<usize>,
     open: String,
     close: String,
@@ -63,16 +63,16 @@ struct Fence {
 
 /// Where a text may be cut.
 #[derive(Default)]
-struct Shape {
-    fences: Vec<Fence>,
-    /// No cut at these places. In order, without overlaps.
+struct CutPoints {
+    fences: Vec<FencedBlock>,
+    /// Ranges that must not be cut; sorted, without overlaps.
     whole: Vec<Range<usize>>,
 }
 
 const LONGEST_LANGUAGE: usize = 24;
 
-impl Shape {
-    fn of(text: &str) -> Self {
+impl CutPoints {
+    fn find(text: &str) -> Self {
         let mut shape = Self::default();
         let options = Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TABLES;
         for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
@@ -128,7 +128,7 @@ impl Shape {
             .next()
             .filter(|word| word.chars().count() <= LONGEST_LANGUAGE)
             .unwrap_or_default();
-        self.fences.push(Fence {
+        self.fences.push(FencedBlock {
             body: body_start..body_end,
             open: format!("{mark}{language}\n"),
             close: mark,
@@ -140,7 +140,7 @@ impl Shape {
         self.whole.get(next).is_none_or(|range| at < range.start)
     }
 
-    fn fence_at(&self, at: usize) -> Option<&Fence> {
+    fn fence_at(&self, at: usize) -> Option<&FencedBlock> {
         let next = self.fences.partition_point(|fence| fence.body.end <= at);
         self.fences.get(next).filter(|fence| fence.body.start < at)
     }
@@ -164,20 +164,20 @@ struct Cutter<'a, M> {
     text: &'a str,
     limit: usize,
     measure: M,
-    shape: Shape,
+    shape: CutPoints,
 }
 
 impl<M: Fn(&str) -> usize> Cutter<'_, M> {
-    /// The fence to close or open at a cut. Under a limit that leaves no room for it, blocks are
-    /// cut bare.
-    fn fence_at(&self, at: usize) -> Option<&Fence> {
+    /// The fence to close and reopen at a cut. If the limit is too small for fences, blocks are cut
+    /// without.
+    fn fence_at(&self, at: usize) -> Option<&FencedBlock> {
         self.shape.fence_at(at).filter(|fence| {
             let added = format!("{}\n{}", fence.open, fence.close);
             (self.measure)(&added).max(added.len()) <= self.limit / 2
         })
     }
 
-    fn piece(&self, from: usize, to: usize) -> Piece {
+    fn piece(&self, from: usize, to: usize) -> TextChunk {
         let mut text = String::new();
         if let Some(fence) = self.fence_at(from) {
             text.push_str(&fence.open);
@@ -192,7 +192,7 @@ impl<M: Fn(&str) -> usize> Cutter<'_, M> {
             text.push_str(&fence.close);
         }
         let closed = text.len() - before;
-        Piece {
+        TextChunk {
             text,
             opened,
             closed,
@@ -203,9 +203,9 @@ impl<M: Fn(&str) -> usize> Cutter<'_, M> {
         (self.measure)(&self.piece(from, to).text) <= self.limit
     }
 
-    /// Where the piece that begins at `from` ends.
+    /// The end of the piece that starts at `from`.
     fn next(&self, from: usize) -> usize {
-        // Markup that disappears makes a text shorter; looking further than this is not worth it.
+        // Markup can make a text shorter; searching further than this is not worthwhile.
         let reach = self.limit.saturating_mul(2).saturating_add(64);
         let ends: Vec<usize> = self.text[from..]
             .char_indices()
@@ -215,7 +215,7 @@ impl<M: Fn(&str) -> usize> Cutter<'_, M> {
             .take(reach)
             .collect();
         let mut far = ends.partition_point(|end| self.fits(from, *end));
-        // Markup makes the measure jump back and forth a little.
+        // With markup the measure is not strictly monotonic.
         while far < ends.len() && self.fits(from, ends[far]) {
             far += 1;
         }
@@ -227,7 +227,7 @@ impl<M: Fn(&str) -> usize> Cutter<'_, M> {
         self.best(from, ends).unwrap_or(farthest)
     }
 
-    /// The best place to cut: of the finest kind in the second half, else anywhere.
+    /// The best cut: the highest rank in the second half, else anywhere.
     fn best(&self, from: usize, ends: &[usize]) -> Option<usize> {
         let half = ends.len() / 2;
         let mut places: Vec<(bool, u8, usize)> = ends
@@ -236,7 +236,7 @@ impl<M: Fn(&str) -> usize> Cutter<'_, M> {
             .filter(|(_, end)| self.shape.may_cut(**end))
             .map(|(index, end)| (index >= half, self.kind(*end), *end))
             .collect();
-        // A word's end in the first half is better than the middle of a word in the second.
+        // The end of a word in the first half is better than the middle of a word in the second.
         places.sort_by_key(|(late, kind, end)| {
             let rank = match (*late, *kind) {
                 (_, 0) => u8::from(*late),
@@ -274,10 +274,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use hermes_platforms::Unit;
+    use hermes_platforms::TextUnit;
 
     fn texts(text: &str, limit: usize) -> Vec<String> {
-        split(text, limit, |text| Unit::Chars.len(text))
+        split(text, limit, |text| TextUnit::Chars.len(text))
             .into_iter()
             .map(|piece| piece.text)
             .collect()
@@ -348,9 +348,9 @@ mod tests {
 
         #[test]
         fn nothing_is_lost_and_everything_fits(text in markdown(), limit in 8_usize..120, bytes: bool) {
-            let unit = if bytes { Unit::Bytes } else { Unit::Utf16 };
+            let unit = if bytes { TextUnit::Bytes } else { TextUnit::Utf16 };
             let pieces = split(&text, limit, |text| unit.len(text));
-            let whole: String = pieces.iter().map(Piece::source).collect();
+            let whole: String = pieces.iter().map(TextChunk::source).collect();
             prop_assert_eq!(whole, text);
             for piece in &pieces {
                 prop_assert!(unit.len(&piece.text) <= limit, "{:?}", piece);

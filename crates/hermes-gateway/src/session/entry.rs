@@ -1,20 +1,20 @@
-//! What is remembered of a chat: the value of `gateway_routing` and of `sessions.json`.
+//! The stored state of a chat: the value in `gateway_routing` and `sessions.json`.
 
 use chrono::{DateTime, Local, NaiveDateTime, Timelike as _};
-use hermes_platforms::Source;
+use hermes_platforms::MessageSource;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::key::SessionKey;
 
-/// The conversation a chat is in. Keys that a newer program added are kept as they are.
+/// The current conversation of a chat. Unknown keys of newer programs are preserved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct SessionEntry {
     pub session_key: SessionKey,
     pub session_id: String,
     #[serde(serialize_with = "write_time", deserialize_with = "read_time")]
     pub created_at: NaiveDateTime,
-    /// When the chat was last used, in local time: what reset policies look at.
+    /// Last use of the chat in local time, for reset policies.
     #[serde(serialize_with = "write_time", deserialize_with = "read_time")]
     pub updated_at: NaiveDateTime,
     #[serde(default)]
@@ -41,10 +41,10 @@ pub struct Entry {
     pub cost_status: String,
     #[serde(default, alias = "memory_flushed")]
     pub expiry_finalized: bool,
-    /// The next message begins a new conversation.
+    /// The next message starts a new conversation.
     #[serde(default)]
     pub suspended: bool,
-    /// A turn was cut by a restart; the conversation goes on.
+    /// A turn was interrupted by a restart; the conversation continues.
     #[serde(default)]
     pub resume_pending: bool,
     #[serde(default)]
@@ -67,13 +67,13 @@ pub struct Entry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_override: Option<Map<String, Value>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origin: Option<Source>,
+    pub origin: Option<MessageSource>,
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum EntryError {
+pub enum SessionEntryError {
     #[error("the entry of a chat is not readable: {0}")]
     Unreadable(#[from] serde_json::Error),
     #[error("the entry of a chat has {what} {value:?}, which could lead out of a directory")]
@@ -88,12 +88,12 @@ fn unknown() -> String {
     "unknown".to_owned()
 }
 
-impl Entry {
+impl SessionEntry {
     /// The entry of a new conversation.
     pub fn new(
         session_key: SessionKey,
         session_id: impl Into<String>,
-        source: Source,
+        source: MessageSource,
         now: NaiveDateTime,
     ) -> Self {
         Self {
@@ -127,7 +127,7 @@ impl Entry {
         }
     }
 
-    pub fn read(value: &Value) -> Result<Self, EntryError> {
+    pub fn read(value: &Value) -> Result<Self, SessionEntryError> {
         let mut entry = Self::deserialize(value)?;
         if let Some(origin) = &mut entry.origin {
             origin.mirror_scope();
@@ -135,13 +135,13 @@ impl Entry {
         entry.drop_secrets();
         let id = &entry.session_id;
         if id.contains("..") || id.contains(['/', '\\']) || id.get(1..2) == Some(":") {
-            return Err(EntryError::Unsafe {
+            return Err(SessionEntryError::Unsafe {
                 what: "a session id",
                 value: id.clone(),
             });
         }
         if !entry.session_key.is_safe() {
-            return Err(EntryError::Unsafe {
+            return Err(SessionEntryError::Unsafe {
                 what: "a session key",
                 value: entry.session_key.into_string(),
             });
@@ -149,7 +149,7 @@ impl Entry {
         Ok(entry)
     }
 
-    pub fn write(&self) -> Result<Value, EntryError> {
+    pub fn write(&self) -> Result<Value, SessionEntryError> {
         let mut entry = self.clone();
         entry.drop_secrets();
         Ok(serde_json::to_value(entry)?)
@@ -168,7 +168,7 @@ impl Entry {
     }
 }
 
-/// As Python's `isoformat` has it: microseconds only where there are any.
+/// Like Python's `isoformat`: microseconds only if not zero.
 fn text(time: NaiveDateTime) -> String {
     let format = if time.nanosecond() / 1000 == 0 {
         "%Y-%m-%dT%H:%M:%S"
@@ -222,14 +222,14 @@ mod tests {
             "model_override": {"model": "m", "api_key": "sk-secret"},
             "origin": {"platform": "telegram", "chat_id": "5", "guild_id": "g"},
         });
-        let entry = Entry::read(&value).unwrap();
+        let entry = SessionEntry::read(&value).unwrap();
         assert!(entry.expiry_finalized);
         let written = entry.write().unwrap();
         assert_eq!(written["novelty"], json!({"a": 1}));
         assert_eq!(written["model_override"], json!({"model": "m"}));
         assert_eq!(written["updated_at"], "2026-01-02T03:04:05.000600");
         assert_eq!(written["origin"]["scope_id"], "g");
-        assert_eq!(Entry::read(&written).unwrap(), entry);
+        assert_eq!(SessionEntry::read(&written).unwrap(), entry);
     }
 
     #[test]
@@ -238,11 +238,11 @@ mod tests {
             "session_key": "agent:main:telegram:dm:5", "session_id": "../../etc",
             "created_at": "2026-01-01T00:00:00", "updated_at": "2026-01-01T00:00:00",
         });
-        let error = Entry::read(&value).unwrap_err().to_string();
+        let error = SessionEntry::read(&value).unwrap_err().to_string();
         assert!(error.contains("../../etc"), "{error}");
         value["session_id"] = json!("a");
         value["updated_at"] = json!("yesterday");
-        let error = Entry::read(&value).unwrap_err().to_string();
+        let error = SessionEntry::read(&value).unwrap_err().to_string();
         assert!(error.contains("yesterday"), "{error}");
     }
 }

@@ -1,8 +1,8 @@
-//! Every chat and the conversation it is in: `gateway_routing`, and its mirror `sessions.json`,
-//! which older programs read.
+//! Every chat and its current conversation: `gateway_routing`, and its mirror `sessions.json` for
+//! older programs.
 //!
-//! The mirror is one file that is written whole. So that the work for a message does not grow with the
-//! number of chats, it is written after a share of them has changed, and for the rest a little later.
+//! The mirror is one file that is rewritten as a whole. To keep the cost per message independent of
+//! the number of chats, it is written once a share of them has changed, otherwise a little later.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -16,22 +16,22 @@ use hermes_core::task;
 use hermes_store::Store;
 use serde_json::{Map, Value};
 
-use super::entry::{Entry, EntryError};
+use super::entry::{SessionEntry, SessionEntryError};
 use super::key::SessionKey;
 
 const MIRROR: &str = "sessions.json";
-/// The mirror is written at once when one chat of so many has changed.
+/// The mirror is written immediately when one in this many chats has changed.
 const SHARE: usize = 64;
 /// How long changes wait for others before the mirror is written.
 const GATHERING: Duration = Duration::from_secs(2);
 const NOTE: &str = "A copy for older programs of the table gateway_routing in state.db: which conversation each chat is in. Not a list of sessions; hermes sessions list shows those.";
 
 #[derive(Debug, thiserror::Error)]
-pub enum IndexError {
+pub enum SessionIndexError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
-    Entry(#[from] EntryError),
+    Entry(#[from] SessionEntryError),
     #[error("{}: {source}", .path.display())]
     Io {
         path: PathBuf,
@@ -41,41 +41,41 @@ pub enum IndexError {
 
 /// The index of one home.
 #[derive(Clone)]
-pub struct Index {
+pub struct SessionIndex {
     store: Store,
     scope: String,
-    /// `None`: no mirror is kept.
-    mirror: Option<Arc<Mirror>>,
-    stored: Arc<Mutex<StoredIndex>>,
+    /// `None`: no mirror is written.
+    mirror: Option<Arc<IndexMirror>>,
+    stored: Arc<Mutex<LoadedIndex>>,
 }
 
 #[derive(Default)]
-struct StoredIndex {
-    /// What is stored, entries that we cannot read included.
+struct LoadedIndex {
+    /// The stored entries, including unreadable ones.
     entries: Map<String, Value>,
     /// How many changes the mirror does not have yet.
     unmirrored: usize,
 }
 
-struct Mirror {
+struct IndexMirror {
     path: PathBuf,
-    /// Held while writing, so that an older state never replaces a newer one.
+    /// Locked while writing, so that an older state never replaces a newer one.
     writing: tokio::sync::Mutex<()>,
-    /// Somebody waits for more changes and writes them then.
+    /// A task collects changes and writes them later.
     gathering: Mutex<bool>,
     /// Entries written so far: each time all of them.
     written: AtomicU64,
 }
 
-impl Index {
-    /// Reads the index. Chats that only the mirror knows come from an older program and are taken
-    /// over; entries that cannot be read are left where they are and reported.
+impl SessionIndex {
+    /// Reads the index. Chats that exist only in the mirror come from an older program and are
+    /// imported; unreadable entries are left in place and reported.
     pub async fn open(
         store: Store,
         sessions_dir: &Path,
         keep_mirror: bool,
-    ) -> Result<(Self, Vec<Entry>), IndexError> {
-        let at = |source| IndexError::Io {
+    ) -> Result<(Self, Vec<SessionEntry>), SessionIndexError> {
+        let at = |source| SessionIndexError::Io {
             path: sessions_dir.to_owned(),
             source,
         };
@@ -88,7 +88,7 @@ impl Index {
         }
         let mut entries = Vec::new();
         for (key, value) in &stored {
-            match Entry::read(value) {
+            match SessionEntry::read(value) {
                 Ok(entry) => entries.push(entry),
                 Err(error) => tracing::warn!("chat {key}: {error}"),
             }
@@ -97,14 +97,14 @@ impl Index {
             store,
             scope,
             mirror: keep_mirror.then(|| {
-                Arc::new(Mirror {
+                Arc::new(IndexMirror {
                     path: dir.join(MIRROR),
                     writing: tokio::sync::Mutex::default(),
                     gathering: Mutex::default(),
                     written: AtomicU64::default(),
                 })
             }),
-            stored: Arc::new(Mutex::new(StoredIndex {
+            stored: Arc::new(Mutex::new(LoadedIndex {
                 entries: stored,
                 unmirrored: 0,
             })),
@@ -112,34 +112,36 @@ impl Index {
         Ok((index, entries))
     }
 
-    /// The entry of a chat. `None`: it has none, or one that cannot be read.
-    pub fn get(&self, key: &str) -> Option<Entry> {
+    /// The entry of a chat. `None`: missing or unreadable.
+    pub fn get(&self, key: &str) -> Option<SessionEntry> {
         let stored = self.lock();
-        Entry::read(stored.entries.get(key)?).ok()
+        SessionEntry::read(stored.entries.get(key)?).ok()
     }
 
     /// Every entry that can be read.
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<SessionEntry> {
         self.entries_where(|_| true)
     }
 
-    /// The entries of one chat on a platform: its threads, and the people in it who have conversations
-    /// of their own. Only these are read.
-    pub fn entries_of(&self, platform: &str, chat_id: &str) -> Vec<Entry> {
+    /// The entries of one chat on a platform: its threads, and per-user conversations. Only these
+    /// are read.
+    pub fn entries_of(&self, platform: &str, chat_id: &str) -> Vec<SessionEntry> {
         self.entries_where(|value| {
             let origin = &value["origin"];
             origin["platform"] == platform && origin["chat_id"] == chat_id
         })
     }
 
-    fn entries_where(&self, wanted: impl Fn(&Value) -> bool) -> Vec<Entry> {
+    fn entries_where(&self, wanted: impl Fn(&Value) -> bool) -> Vec<SessionEntry> {
         let stored = self.lock();
         let wanted = stored.entries.values().filter(|value| wanted(value));
-        wanted.filter_map(|value| Entry::read(value).ok()).collect()
+        wanted
+            .filter_map(|value| SessionEntry::read(value).ok())
+            .collect()
     }
 
-    /// Changes an entry in memory only: for what is not worth a write at every message.
-    pub fn touch(&self, entry: &Entry) -> Result<(), IndexError> {
+    /// Changes an entry in memory only, for values that are not worth a write per message.
+    pub fn touch(&self, entry: &SessionEntry) -> Result<(), SessionIndexError> {
         let value = entry.write()?;
         let key = entry.session_key.as_str().to_owned();
         self.lock().entries.insert(key, value);
@@ -147,7 +149,7 @@ impl Index {
     }
 
     /// Stores an entry. With many chats the mirror follows within seconds.
-    pub async fn put(&self, entry: &Entry) -> Result<(), IndexError> {
+    pub async fn put(&self, entry: &SessionEntry) -> Result<(), SessionIndexError> {
         let (key, value) = (entry.session_key.as_str(), entry.write()?);
         self.store.set_routing(&self.scope, key, &value).await?;
         let worth_it = {
@@ -166,8 +168,8 @@ impl Index {
         }
     }
 
-    /// Forgets chats. The mirror is written at once: one that still had them would bring them back.
-    pub async fn forget(&self, keys: &[SessionKey]) -> Result<(), IndexError> {
+    /// Removes chats. The mirror is written immediately; a stale one would restore them.
+    pub async fn forget(&self, keys: &[SessionKey]) -> Result<(), SessionIndexError> {
         let names: Vec<String> = keys.iter().map(ToString::to_string).collect();
         self.store.forget_routing(&self.scope, &names).await?;
         let names: HashSet<String> = names.into_iter().collect();
@@ -180,7 +182,7 @@ impl Index {
     }
 
     /// Writes the changes that the mirror does not have yet.
-    pub async fn flush(&self) -> Result<(), IndexError> {
+    pub async fn flush(&self) -> Result<(), SessionIndexError> {
         match &self.mirror {
             Some(mirror) => self.write_mirror(mirror).await,
             None => Ok(()),
@@ -193,14 +195,14 @@ impl Index {
         mirror.map_or(0, |mirror| mirror.written.load(Ordering::Relaxed))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, StoredIndex> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, LoadedIndex> {
         // A panic while holding this lock cannot leave the map half changed.
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the changes written after a while, together with those that come until then.
-    fn write_soon(&self, mirror: &Arc<Mirror>) {
-        let waits = |mirror: &Mirror, now: bool| {
+    /// Schedules a delayed write that includes later changes.
+    fn write_soon(&self, mirror: &Arc<IndexMirror>) {
+        let waits = |mirror: &IndexMirror, now: bool| {
             let mut gathering = mirror
                 .gathering
                 .lock()
@@ -221,7 +223,7 @@ impl Index {
         drop(task::spawn("sessions.json", writing));
     }
 
-    async fn write_mirror(&self, mirror: &Arc<Mirror>) -> Result<(), IndexError> {
+    async fn write_mirror(&self, mirror: &Arc<IndexMirror>) -> Result<(), SessionIndexError> {
         let _writing = mirror.writing.lock().await;
         let entries = {
             let mut stored = self.lock();
@@ -235,15 +237,17 @@ impl Index {
             let count = entries.len() as u64;
             let mut all = Map::from_iter([("_README".to_owned(), Value::from(NOTE))]);
             all.extend(entries);
-            let text = serde_json::to_string_pretty(&all).map_err(EntryError::from)?;
+            let text = serde_json::to_string_pretty(&all).map_err(SessionEntryError::from)?;
             mirror.written.fetch_add(count, Ordering::Relaxed);
-            write_atomic(&mirror.path, text.as_bytes(), 0o600).map_err(|source| IndexError::Io {
-                path: mirror.path.clone(),
-                source,
+            write_atomic(&mirror.path, text.as_bytes(), 0o600).map_err(|source| {
+                SessionIndexError::Io {
+                    path: mirror.path.clone(),
+                    source,
+                }
             })
         });
         let outcome = written.await.map_err(|error| {
-            IndexError::Store(StoreError::Invalid(format!("writing {MIRROR}: {error}")))
+            SessionIndexError::Store(StoreError::Invalid(format!("writing {MIRROR}: {error}")))
         });
         let outcome = outcome.and_then(|written| written);
         if outcome.is_err() {
@@ -253,7 +257,7 @@ impl Index {
     }
 }
 
-/// A mirror that cannot be read holds nothing that the table does not.
+/// An unreadable mirror contains nothing that the table does not have.
 fn read_mirror(path: &Path) -> Map<String, Value> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-use hermes_platforms::Source;
+use hermes_platforms::MessageSource;
 use serde::{Deserialize, Serialize};
 
-/// Who shares a conversation in groups and threads.
+/// Whether people in groups and threads share a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sharing {
+pub struct SessionSharing {
     /// `group_sessions_per_user`: each person in a group talks alone.
     pub group_per_user: bool,
     /// `thread_sessions_per_user`: each person in a thread talks alone.
     pub thread_per_user: bool,
 }
 
-impl Default for Sharing {
+impl Default for SessionSharing {
     fn default() -> Self {
         Self {
             group_per_user: true,
@@ -23,14 +23,14 @@ impl Default for Sharing {
     }
 }
 
-impl Sharing {
+impl SessionSharing {
     /// Whether several people talk in this conversation.
-    pub fn shares(self, source: &Source) -> bool {
+    pub fn shares(self, source: &MessageSource) -> bool {
         if source.chat_type == "dm" {
             return false;
         }
         // Threads are separated by user only where groups are, too.
-        if given(source.thread_id.as_ref()).is_some() && !self.thread_per_user {
+        if non_empty(source.thread_id.as_ref()).is_some() && !self.thread_per_user {
             return true;
         }
         !self.group_per_user
@@ -42,9 +42,9 @@ impl Sharing {
 #[serde(transparent)]
 pub struct SessionKey(String);
 
-/// What a key says about its place. Ids may hold colons, so that the rest stays one text.
+/// The parts of a key. Ids may contain colons, so the rest is not split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct KeyParts<'a> {
     /// `None`: the default profile.
     pub profile: Option<&'a str>,
     pub platform: &'a str,
@@ -57,17 +57,17 @@ impl SessionKey {
         Self(key.into())
     }
 
-    /// The key of the conversation, for every platform whose ids mean what they say. WhatsApp ids
-    /// go through [`canonical_whatsapp_id`](super::canonical_whatsapp_id) first
+    /// The key of the conversation, for platforms with unique ids. WhatsApp ids must be
+    /// canonicalized first with [`canonical_whatsapp_id`](super::canonical_whatsapp_id)
     /// ([`SessionKey::of_canonical`]).
-    pub fn of(source: &Source, sharing: Sharing) -> Self {
+    pub fn new_for(source: &MessageSource, sharing: SessionSharing) -> Self {
         Self::of_canonical(source, sharing, str::to_owned)
     }
 
-    /// The same, with the ids of persons put into one form by `canonical`.
+    /// The same, with the ids of people normalized by `canonical`.
     pub fn of_canonical(
-        source: &Source,
-        sharing: Sharing,
+        source: &MessageSource,
+        sharing: SessionSharing,
         canonical: impl Fn(&str) -> String,
     ) -> Self {
         let whatsapp = source.platform == "whatsapp";
@@ -80,8 +80,8 @@ impl SessionKey {
             if one.is_empty() { id.to_owned() } else { one }
         };
         let participant =
-            given(source.user_id_alt.as_ref()).or_else(|| given(source.user_id.as_ref()));
-        let thread = given(source.thread_id.as_ref());
+            non_empty(source.user_id_alt.as_ref()).or_else(|| non_empty(source.user_id.as_ref()));
+        let thread = non_empty(source.thread_id.as_ref());
         let mut parts = vec![
             "agent".to_owned(),
             source
@@ -124,12 +124,12 @@ impl SessionKey {
     }
 
     /// `None`: not a key of a chat.
-    pub fn place(&self) -> Option<Place<'_>> {
+    pub fn parts(&self) -> Option<KeyParts<'_>> {
         let mut parts = self.0.splitn(5, ':');
         if parts.next()? != "agent" {
             return None;
         }
-        Some(Place {
+        Some(KeyParts {
             profile: parts.next().filter(|name| *name != "main"),
             platform: parts.next()?,
             chat_type: parts.next()?,
@@ -153,7 +153,7 @@ impl fmt::Display for SessionKey {
     }
 }
 
-fn given(text: Option<&String>) -> Option<&str> {
+fn non_empty(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|text| !text.is_empty())
 }
 
@@ -163,34 +163,34 @@ mod tests {
 
     use super::*;
 
-    fn source(platform: &str, chat_type: &str, chat: &str) -> Source {
-        Source {
+    fn source(platform: &str, chat_type: &str, chat: &str) -> MessageSource {
+        MessageSource {
             platform: platform.to_owned(),
             chat_type: chat_type.to_owned(),
             chat_id: chat.to_owned(),
             user_id: Some("7".to_owned()),
-            ..Source::default()
+            ..MessageSource::default()
         }
     }
 
-    fn with(mut source: Source, change: impl Fn(&mut Source)) -> Source {
+    fn with(mut source: MessageSource, change: impl Fn(&mut MessageSource)) -> MessageSource {
         change(&mut source);
         source
     }
 
     #[test]
     fn keys_follow_the_kind_of_chat() {
-        let thread = |source: &mut Source| source.thread_id = Some("t".to_owned());
-        let alt = |source: &mut Source| source.user_id_alt = Some("alt".to_owned());
-        let alone = Sharing {
+        let thread = |source: &mut MessageSource| source.thread_id = Some("t".to_owned());
+        let alt = |source: &mut MessageSource| source.user_id_alt = Some("alt".to_owned());
+        let alone = SessionSharing {
             thread_per_user: true,
-            ..Sharing::default()
+            ..SessionSharing::default()
         };
-        let together = Sharing {
+        let together = SessionSharing {
             group_per_user: false,
-            ..Sharing::default()
+            ..SessionSharing::default()
         };
-        let default = Sharing::default();
+        let default = SessionSharing::default();
         let dm = source("telegram", "dm", "5");
         let group = source("discord", "group", "-9");
         let cases = [
@@ -234,7 +234,11 @@ mod tests {
             ),
         ];
         for (source, sharing, key) in cases {
-            assert_eq!(SessionKey::of(&source, sharing).as_str(), key, "{source:?}");
+            assert_eq!(
+                SessionKey::new_for(&source, sharing).as_str(),
+                key,
+                "{source:?}"
+            );
         }
     }
 
@@ -242,8 +246,8 @@ mod tests {
     fn a_key_names_its_place() {
         let key = SessionKey::new("agent:coder:matrix:group:!room:server:@me:server");
         assert_eq!(
-            key.place(),
-            Some(Place {
+            key.parts(),
+            Some(KeyParts {
                 profile: Some("coder"),
                 platform: "matrix",
                 chat_type: "group",
@@ -251,10 +255,10 @@ mod tests {
             })
         );
         assert_eq!(
-            SessionKey::new("agent:main:x:dm").place().unwrap().profile,
+            SessionKey::new("agent:main:x:dm").parts().unwrap().profile,
             None
         );
-        assert_eq!(SessionKey::new("cron:x").place(), None);
+        assert_eq!(SessionKey::new("cron:x").parts(), None);
         assert!(key.is_safe());
         assert!(SessionKey::new("agent:main:google_chat:group:spaces/x").is_safe());
         for bad in ["/etc/passwd", "a/../b", "C:\\x"] {

@@ -1,6 +1,6 @@
-//! Which conversation a message belongs to, and when a new one begins.
+//! Which conversation a message belongs to, and when a new one starts.
 //!
-//! Keys, entries and policies are those of the original, so that a chat goes on in the same
+//! Keys, entries and policies are those of the original, so that a chat stays in the same
 //! conversation whichever program serves it.
 
 mod entry;
@@ -9,8 +9,8 @@ mod key;
 mod reset;
 mod whatsapp;
 
-pub use entry::{Entry, EntryError};
-pub use index::{Index, IndexError};
-pub use key::{Place, SessionKey, Sharing};
+pub use entry::{SessionEntry, SessionEntryError};
+pub use index::{SessionIndex, SessionIndexError};
+pub use key::{KeyParts, SessionKey, SessionSharing};
 pub use reset::{ResetMode, ResetPolicies, ResetPolicy, ResetReason};
 pub use whatsapp::canonical as canonical_whatsapp_id;

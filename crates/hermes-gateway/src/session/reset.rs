@@ -1,4 +1,4 @@
-//! When a chat begins a new conversation by itself.
+//! When a chat starts a new conversation automatically.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use chrono::{NaiveDateTime, TimeDelta, Timelike as _};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResetMode {
-    /// Never: conversations go on, and are compressed when they grow.
+    /// Never: conversations continue and are compressed when they grow.
     #[default]
     None,
     Daily,
@@ -29,12 +29,12 @@ impl ResetMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResetPolicy {
     pub mode: ResetMode,
-    /// The hour, in local time, at which a day begins.
+    /// The local hour at which a day begins.
     pub at_hour: u32,
     pub idle_minutes: u32,
-    /// Whether the person is told.
+    /// Whether the person is notified.
     pub notify: bool,
-    /// A background process younger than this keeps a conversation.
+    /// A background process younger than this prevents a reset.
     pub process_hours: u32,
 }
 
@@ -113,8 +113,8 @@ pub struct ResetPolicies {
 }
 
 impl ResetPolicies {
-    /// The platform's comes before the type's, which comes before the default.
-    pub fn of(&self, platform: &str, chat_type: &str) -> ResetPolicy {
+    /// Platform first, then chat type, then the default.
+    pub fn policy_for(&self, platform: &str, chat_type: &str) -> ResetPolicy {
         *self
             .by_platform
             .get(platform)
@@ -199,7 +199,7 @@ mod tests {
         };
         for (platform, kind, hour) in [("slack", "group", 3), ("irc", "group", 2), ("irc", "dm", 1)]
         {
-            assert_eq!(policies.of(platform, kind).at_hour, hour);
+            assert_eq!(policies.policy_for(platform, kind).at_hour, hour);
         }
     }
 }

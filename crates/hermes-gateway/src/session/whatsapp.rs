@@ -1,5 +1,5 @@
-//! One person on WhatsApp has a phone number and a second id, and messages carry either. The
-//! bridge notes which belong together.
+//! A WhatsApp user has a phone number and a second id, and messages contain either. The bridge
+//! records which belong together.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ pub(crate) fn bare(id: &str) -> String {
     id.split('@').next().unwrap_or_default().to_owned()
 }
 
-/// Every id of the person, by the bridge's `lid-mapping-*.json` files in `session_dir`.
+/// All ids of the person, from the bridge's `lid-mapping-*.json` files in `session_dir`.
 pub(crate) fn aliases(session_dir: &Path, id: &str) -> BTreeSet<String> {
     let (mut known, mut queue) = (BTreeSet::new(), vec![bare(id)]);
     while let Some(id) = queue.pop() {
@@ -31,7 +31,7 @@ pub(crate) fn aliases(session_dir: &Path, id: &str) -> BTreeSet<String> {
     known
 }
 
-/// The one id that stands for the person: the shortest, then the first.
+/// The canonical id: the shortest, then the first.
 pub fn canonical(session_dir: &Path, id: &str) -> String {
     aliases(session_dir, id)
         .into_iter()

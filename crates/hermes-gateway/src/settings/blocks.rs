@@ -1,4 +1,4 @@
-//! Where the settings of one platform are written, put together.
+//! Merges the settings of one platform from all places.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use hermes_platforms::{
 use serde_json::{Map, Value};
 
 /// config.yaml, merged and expanded and as it is, and the old file.
-pub(super) struct Sources<'a> {
+pub(super) struct ConfigSources<'a> {
     pub(super) tree: &'a Value,
     pub(super) file: &'a Value,
     pub(super) old: &'a Value,
 }
 
-impl Sources<'_> {
-    /// What is written about `name`, everything at one level: `extra:` is opened.
+impl ConfigSources<'_> {
+    /// The settings of `name` on one level: `extra:` is flattened.
     fn block(&self, name: &str) -> Map<String, Value> {
         let mut all = Map::new();
         let old = self.old.pointer(&format!("/platforms/{name}"));
@@ -35,7 +35,7 @@ impl Sources<'_> {
         all
     }
 
-    /// `None`: nothing is said about it anywhere.
+    /// `None`: it is not configured anywhere.
     pub(super) fn platform(
         &self,
         name: &str,
@@ -98,8 +98,7 @@ impl Sources<'_> {
     }
 }
 
-/// Takes over what is written. Values come from the expanded tree, which has defaults as well:
-/// those are not written.
+/// Copies explicit settings. Values come from the expanded tree, whose defaults are not copied.
 pub(super) fn open(
     written: Option<&Value>,
     expanded: Option<&Value>,
@@ -154,7 +153,7 @@ fn credentials<'a>(name: &str, lit: &impl Fn(&str) -> &'a str) -> bool {
     }
 }
 
-/// The same for platforms of the original that this program cannot run: it says so.
+/// The same for platforms of the original that this program does not support, to report them.
 fn foreign_credentials<'a>(name: &str, lit: &impl Fn(&str) -> &'a str) -> bool {
     let set = |var: &str| !lit(var).is_empty();
     match name {

@@ -1,4 +1,4 @@
-//! What is said about the gateway as a whole.
+//! Settings of the gateway as a whole.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -9,12 +9,12 @@ use hermes_config::{Config, Env, Home, Loaded};
 use hermes_platforms::{PLATFORMS, PlatformSettings, Writers, setting_text};
 use serde_json::{Map, Value};
 
-use super::blocks::{Sources, open};
-use super::{FOREIGN, Quick, read_quick_commands};
-use crate::authorize::Stranger;
-use crate::session::{ResetMode, ResetPolicies, ResetPolicy, Sharing};
+use super::blocks::{ConfigSources, open};
+use super::{FOREIGN, QuickCommand, read_quick_commands};
+use crate::authorize::StrangerAction;
+use crate::session::{ResetMode, ResetPolicies, ResetPolicy, SessionSharing};
 
-/// Everything the gateway needs to know from the files of a home.
+/// The configuration of a gateway, from the files of a home.
 #[derive(Clone, Debug)]
 pub struct GatewaySettings {
     pub home: Home,
@@ -25,36 +25,36 @@ pub struct GatewaySettings {
     pub file: Arc<Value>,
     /// `.env` and the process.
     pub env: Arc<HashMap<String, String>>,
-    /// Platforms that something is said about, in the order of [`PLATFORMS`].
+    /// Configured platforms, in the order of [`PLATFORMS`].
     pub platforms: Vec<PlatformSettings>,
     pub resets: ResetPolicies,
-    /// Platforms on which nobody is told of a reset.
+    /// Platforms without notices about resets.
     pub quiet_resets: Vec<String>,
-    pub sharing: Sharing,
+    pub sharing: SessionSharing,
     pub busy: BusyMode,
-    pub streaming: Streaming,
-    /// What is done about strangers, where the platform does not say.
-    pub strangers: Option<Stranger>,
-    /// Words of a model that say only that it says nothing are not sent.
+    pub streaming: StreamingSettings,
+    /// The default reaction to unknown people.
+    pub strangers: Option<StrangerAction>,
+    /// Answers that only announce silence are not sent.
     pub filter_silence: bool,
     /// Conversations that run at the same time.
     pub max_sessions: Option<usize>,
     pub reset_triggers: Vec<String>,
     /// `quick_commands`, by name.
-    pub quick: BTreeMap<String, Quick>,
-    /// How long turns may go on when the process stops.
+    pub quick: BTreeMap<String, QuickCommand>,
+    /// How long running turns may continue when the process stops.
     pub drain: Duration,
-    /// How often systemd wants a sign of life.
+    /// The watchdog interval of systemd.
     pub watchdog: Option<Duration>,
-    /// `sessions/sessions.json` is kept for tools of the original.
+    /// Whether `sessions/sessions.json` is written for tools of the original.
     pub write_sessions_json: bool,
-    /// A start of a platform may take so long before the others are not held up by it.
+    /// How long the start of one platform may delay the others.
     pub connect_timeout: Duration,
-    /// What is wrong or has no effect, for people.
+    /// Problems and settings without effect, for display.
     pub problems: Vec<String>,
 }
 
-/// What a message does to a conversation that is busy.
+/// What a message does while a turn is running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BusyMode {
     Interrupt,
@@ -65,11 +65,11 @@ pub enum BusyMode {
 
 /// `streaming`: answers are shown while they are written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Streaming {
+pub struct StreamingSettings {
     pub enabled: bool,
-    pub transport: Transport,
+    pub transport: StreamTransport,
     pub edit_interval: Duration,
-    /// Characters that make an edit worth it before the interval is over.
+    /// Number of new characters that trigger an edit before the interval is over.
     pub buffer: usize,
     pub cursor: String,
     /// The final is a new message when the preview is older than this.
@@ -77,7 +77,7 @@ pub struct Streaming {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transport {
+pub enum StreamTransport {
     /// Drafts where the platform has them, else edits.
     #[default]
     Auto,
@@ -88,14 +88,14 @@ pub enum Transport {
 
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {why}", .path.display())]
-pub struct SettingsError {
+pub struct GatewaySettingsError {
     path: PathBuf,
     why: String,
 }
 
 impl GatewaySettings {
     /// From files that were read already, and the old gateway.json.
-    pub fn load(home: &Home, loaded: Loaded, env: &Env) -> Result<Self, SettingsError> {
+    pub fn load(home: &Home, loaded: Loaded, env: &Env) -> Result<Self, GatewaySettingsError> {
         let old = old_file(home)?;
         let env = env.iter();
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -105,12 +105,12 @@ impl GatewaySettings {
     fn from_parts(home: &Home, loaded: Loaded, env: HashMap<String, String>, old: &Value) -> Self {
         let mut problems = Vec::new();
         let tree = &loaded.tree;
-        let written = Written {
+        let written = WrittenSettings {
             file: &loaded.file_tree,
             tree,
             old,
         };
-        let sources = Sources {
+        let sources = ConfigSources {
             tree,
             file: &loaded.file_tree,
             old,
@@ -137,7 +137,7 @@ impl GatewaySettings {
             platforms,
             resets,
             quiet_resets,
-            sharing: Sharing {
+            sharing: SessionSharing {
                 group_per_user: written.flag("group_sessions_per_user").unwrap_or(true),
                 thread_per_user: written.flag("thread_sessions_per_user").unwrap_or(false),
             },
@@ -146,7 +146,7 @@ impl GatewaySettings {
             strangers: strangers.and_then(|word| stranger(&word, &mut problems)),
             filter_silence: written.flag("filter_silence_narration").unwrap_or(true),
             max_sessions: written.number("max_concurrent_sessions"),
-            reset_triggers: written.words("reset_triggers").unwrap_or_else(|| {
+            reset_triggers: written.string_list("reset_triggers").unwrap_or_else(|| {
                 let usual = ["/new", "/reset"];
                 usual.map(str::to_owned).to_vec()
             }),
@@ -181,7 +181,7 @@ impl GatewaySettings {
         value.filter(|value| !value.is_empty())
     }
 
-    /// A setting that may stand at the top level or under `gateway:`.
+    /// A setting at the top level or under `gateway:`.
     pub fn setting(&self, name: &str) -> Option<&Value> {
         let top = self.tree.get(name);
         top.or_else(|| self.tree.pointer(&format!("/gateway/{name}")))
@@ -189,39 +189,39 @@ impl GatewaySettings {
 }
 
 /// gateway.json, which old homes have.
-fn old_file(home: &Home) -> Result<Value, SettingsError> {
+fn old_file(home: &Home) -> Result<Value, GatewaySettingsError> {
     let path = home.join("gateway.json");
     let bytes = match std::fs::read(&path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Value::Null),
         Err(error) => {
             let why = error.to_string();
-            return Err(SettingsError { path, why });
+            return Err(GatewaySettingsError { path, why });
         }
     };
     match serde_json::from_slice(&bytes) {
         Ok(value @ (Value::Object(_) | Value::Null)) => Ok(value),
-        Ok(_) => Err(SettingsError {
+        Ok(_) => Err(GatewaySettingsError {
             path,
             why: "not an object; repair it, or remove it and use config.yaml".to_owned(),
         }),
-        Err(error) => Err(SettingsError {
+        Err(error) => Err(GatewaySettingsError {
             path,
             why: format!("{error}; repair it, or remove it and use config.yaml"),
         }),
     }
 }
 
-/// Settings by name, wherever they are written.
-struct Written<'a> {
+/// Explicit settings by name, from all places.
+struct WrittenSettings<'a> {
     file: &'a Value,
     tree: &'a Value,
     old: &'a Value,
 }
 
-impl Written<'_> {
-    /// Only what somebody wrote: defaults of the merged tree do not count, but its values do,
-    /// because variables are expanded in them.
+impl WrittenSettings<'_> {
+    /// Explicit settings only. Values come from the merged tree, where variables are expanded; its
+    /// defaults are ignored.
     fn get(&self, name: &str) -> Option<&Value> {
         let nested = format!("/gateway/{name}");
         if self.file.get(name).is_some() {
@@ -245,14 +245,14 @@ impl Written<'_> {
         self.text(name)?.parse().ok().filter(|number| *number > 0)
     }
 
-    fn words(&self, name: &str) -> Option<Vec<String>> {
+    fn string_list(&self, name: &str) -> Option<Vec<String>> {
         let Value::Array(values) = self.get(name)? else {
             return None;
         };
         Some(values.iter().filter_map(setting_text).collect())
     }
 
-    /// What somebody wrote into a section.
+    /// An explicit setting of a section.
     fn map(&self, name: &str) -> Map<String, Value> {
         let mut map = Map::new();
         for place in [format!("/{name}"), format!("/gateway/{name}")] {
@@ -275,11 +275,11 @@ fn switch(value: &Value) -> Option<bool> {
     }
 }
 
-fn stranger(word: &str, problems: &mut Vec<String>) -> Option<Stranger> {
+fn stranger(word: &str, problems: &mut Vec<String>) -> Option<StrangerAction> {
     match word.trim().to_ascii_lowercase().as_str() {
         "" => None,
-        "pair" => Some(Stranger::Pair),
-        "ignore" => Some(Stranger::Ignore),
+        "pair" => Some(StrangerAction::Pair),
+        "ignore" => Some(StrangerAction::Ignore),
         other => {
             problems.push(format!(
                 "unauthorized_dm_behavior is {other:?}: pair or ignore"
@@ -290,7 +290,7 @@ fn stranger(word: &str, problems: &mut Vec<String>) -> Option<Stranger> {
 }
 
 fn busy(
-    written: &Written<'_>,
+    written: &WrittenSettings<'_>,
     env: &HashMap<String, String>,
     problems: &mut Vec<String>,
 ) -> BusyMode {
@@ -314,20 +314,20 @@ fn busy(
     }
 }
 
-fn streaming(written: &Written<'_>, problems: &mut Vec<String>) -> Streaming {
+fn streaming(written: &WrittenSettings<'_>, problems: &mut Vec<String>) -> StreamingSettings {
     let section = written.map("streaming");
     let value = |key: &str| section.get(key);
     let word = |key: &str| value(key).map(transport_word);
     let transport = match word("transport").or_else(|| word("mode")).as_deref() {
-        None | Some("" | "auto" | "on" | "true") => Transport::Auto,
-        Some("draft") => Transport::Draft,
-        Some("edit") => Transport::Edit,
-        Some("off" | "false") => Transport::Off,
+        None | Some("" | "auto" | "on" | "true") => StreamTransport::Auto,
+        Some("draft") => StreamTransport::Draft,
+        Some("edit") => StreamTransport::Edit,
+        Some("off" | "false") => StreamTransport::Off,
         Some(other) => {
             problems.push(format!(
                 "streaming.transport is {other:?}: auto, draft, edit or off"
             ));
-            Transport::Auto
+            StreamTransport::Auto
         }
     };
     let said = value("enabled").and_then(switch);
@@ -338,8 +338,8 @@ fn streaming(written: &Written<'_>, problems: &mut Vec<String>) -> Streaming {
         Duration::try_from_secs_f64(given.unwrap_or(usual)).unwrap_or_default()
     };
     let fresh = seconds("fresh_final_after_seconds", 0.0);
-    Streaming {
-        enabled: said.or(by_mode).unwrap_or(false) && transport != Transport::Off,
+    StreamingSettings {
+        enabled: said.or(by_mode).unwrap_or(false) && transport != StreamTransport::Off,
         transport,
         edit_interval: seconds("edit_interval", 0.8).max(Duration::from_millis(100)),
         buffer: value("buffer_threshold")
@@ -357,7 +357,10 @@ fn transport_word(value: &Value) -> String {
     setting_text(value).unwrap_or_default().to_ascii_lowercase()
 }
 
-fn resets(written: &Written<'_>, problems: &mut Vec<String>) -> (ResetPolicies, Vec<String>) {
+fn resets(
+    written: &WrittenSettings<'_>,
+    problems: &mut Vec<String>,
+) -> (ResetPolicies, Vec<String>) {
     let section = written
         .get("session_reset")
         .or_else(|| written.old.get("default_reset_policy"));
@@ -415,8 +418,8 @@ fn policy(value: &Value, problems: &mut Vec<String>) -> ResetPolicy {
     }
 }
 
-/// Zero and nothing switch it off; systemd needs a few seconds between signs.
-fn watchdog(written: &Written<'_>, problems: &mut Vec<String>) -> Option<Duration> {
+/// Zero or nothing disables it; systemd needs a few seconds between notifications.
+fn watchdog(written: &WrittenSettings<'_>, problems: &mut Vec<String>) -> Option<Duration> {
     let text = written.text("systemd_watchdog_seconds")?;
     match text.parse::<u64>() {
         Ok(0) => None,

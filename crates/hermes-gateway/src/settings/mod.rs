@@ -1,10 +1,10 @@
-//! What the home says about the gateway and its platforms.
+//! Settings of the gateway and its platforms.
 //!
 //! Environment, then config.yaml (top level, then under `gateway:`), then the old gateway.json,
 //! then defaults.
 
+mod access;
 mod blocks;
-mod door;
 mod gateway;
 #[cfg(test)]
 mod tests;
@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use hermes_config::Config;
 
+pub use access::AccessSummary;
 pub(crate) use blocks::home_var;
-pub use door::Door;
-pub use gateway::{BusyMode, GatewaySettings, SettingsError, Streaming, Transport};
-pub use hermes_app::quick_commands::{Quick, QuickKind, read_quick_commands};
+pub use gateway::{
+    BusyMode, GatewaySettings, GatewaySettingsError, StreamTransport, StreamingSettings,
+};
+pub use hermes_app::quick_commands::{QuickCommand, QuickKind, read_quick_commands};
 
 /// Platforms of the original that this program cannot run.
 pub(crate) const FOREIGN: [&str; 22] = [
@@ -50,7 +52,7 @@ pub fn approval_wait(config: &Config) -> Duration {
     Duration::from_secs(seconds.max(1))
 }
 
-/// A key that nobody can guess: 256 bits, as text.
+/// A random key of 256 bits, as text.
 pub fn fresh_secret() -> String {
     let (one, two) = (rand::random::<u128>(), rand::random::<u128>());
     format!("{one:032x}{two:032x}")

@@ -7,11 +7,11 @@ use pretty_assertions::assert_eq;
 use super::*;
 use crate::session::ResetMode;
 
-struct Written {
+struct SettingsHarness {
     dir: tempfile::TempDir,
 }
 
-impl Written {
+impl SettingsHarness {
     fn new(config: &str, env: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("config.yaml"), config).unwrap();
@@ -24,7 +24,7 @@ impl Written {
         self
     }
 
-    fn load(&self) -> Result<GatewaySettings, SettingsError> {
+    fn load(&self) -> Result<GatewaySettings, GatewaySettingsError> {
         let home = Home::at(self.dir.path());
         let process = ProcessEnv::from_vars(HashMap::<String, String>::new());
         let env = Env::load(&home, &process).unwrap();
@@ -48,19 +48,19 @@ impl Written {
 
 #[test]
 fn nothing_is_on_by_default() {
-    let settings = Written::new("", "").settings();
+    let settings = SettingsHarness::new("", "").settings();
     assert_eq!(settings.enabled().count(), 0);
     assert_eq!(settings.busy, BusyMode::Steer);
     assert!(!settings.streaming.enabled);
     assert_eq!(settings.problems, Vec::<String>::new());
-    assert_eq!(settings.door(), Door::default());
+    assert_eq!(settings.access_summary(), AccessSummary::default());
 }
 
 #[test]
 fn a_credential_switches_a_platform_on_unless_somebody_says_no() {
     let env = "TELEGRAM_BOT_TOKEN=123456:abcdefghij\nSLACK_BOT_TOKEN=xoxb-1-abcdefgh\n\
                TELEGRAM_HOME_CHANNEL=42\nTELEGRAM_HOME_CHANNEL_THREAD_ID=7\n";
-    let settings = Written::new("slack:\n  enabled: false\n", env).settings();
+    let settings = SettingsHarness::new("slack:\n  enabled: false\n", env).settings();
     let on: Vec<&str> = settings.enabled().map(|one| one.name.as_str()).collect();
     assert_eq!(on, ["telegram"]);
     let telegram = settings.platform("telegram").unwrap();
@@ -79,7 +79,7 @@ fn places_are_merged_the_stronger_last() {
                   extra: {base_url: 'http://a', local_mode: true}\n\
                   platforms:\n  telegram:\n    extra: {base_url: 'http://b'}\n    enabled: true\n\
                   telegram:\n  require_mention: false\n  reply_to_mode: off\n";
-    let written = Written::new(config, "").old(
+    let written = SettingsHarness::new(config, "").old(
         r#"{"platforms": {"telegram": {"extra": {"base_url": "http://old", "dm_policy": "disabled"}}},
             "group_sessions_per_user": false}"#,
     );
@@ -99,7 +99,7 @@ fn what_is_wrong_is_said() {
     let config = "busy_input_mode: maybe\nsession_reset: {mode: weekly, at_hour: 30}\n\
                   unauthorized_dm_behavior: shout\nstreaming: {transport: pigeon}\n\
                   signal: {enabled: true}\nquick_commands: {up: {type: shell}}\n";
-    let written = Written::new(config, "TELEGRAM_BOT_TOKEN=your_token_here\n");
+    let written = SettingsHarness::new(config, "TELEGRAM_BOT_TOKEN=your_token_here\n");
     let settings = written.settings();
     assert_eq!(settings.enabled().count(), 0);
     // What the rules of the config find is left out before the gateway sees it.
@@ -121,7 +121,7 @@ fn what_is_wrong_is_said() {
         );
     }
     assert_eq!(settings.resets.default.mode, ResetMode::None);
-    assert!(Written::new("", "").old("[1").load().is_err());
+    assert!(SettingsHarness::new("", "").old("[1").load().is_err());
 }
 
 #[test]
@@ -129,9 +129,9 @@ fn top_level_wins_over_gateway() {
     let config = "streaming: {mode: edit, edit_interval: 2}\n\
                   gateway:\n  streaming: {mode: off}\n  busy_input_mode: queue\n  \
                   session_reset: {mode: idle, idle_minutes: 5}\n  systemd_watchdog_seconds: 30\n";
-    let settings = Written::new(config, "").settings();
+    let settings = SettingsHarness::new(config, "").settings();
     assert!(settings.streaming.enabled);
-    assert_eq!(settings.streaming.transport, Transport::Edit);
+    assert_eq!(settings.streaming.transport, StreamTransport::Edit);
     assert_eq!(settings.streaming.edit_interval.as_secs(), 2);
     assert_eq!(settings.busy, BusyMode::Queue);
     assert_eq!(settings.resets.default.mode, ResetMode::Idle);
@@ -143,14 +143,32 @@ fn top_level_wins_over_gateway() {
 fn an_open_door_is_noticed() {
     let env = "TELEGRAM_BOT_TOKEN=123456:abcdefghij\n";
     let open = "telegram: {dm_policy: open}\n";
-    assert_eq!(Written::new(open, env).settings().door().open, ["telegram"]);
-    let meant = format!("{env}TELEGRAM_ALLOW_ALL_USERS=true\n");
-    let door = Written::new(open, &meant).settings().door();
     assert_eq!(
-        (door.open, door.everybody, door.nobody),
+        SettingsHarness::new(open, env)
+            .settings()
+            .access_summary()
+            .unconfirmed_open,
+        ["telegram"]
+    );
+    let meant = format!("{env}TELEGRAM_ALLOW_ALL_USERS=true\n");
+    let door = SettingsHarness::new(open, &meant)
+        .settings()
+        .access_summary();
+    assert_eq!(
+        (door.unconfirmed_open, door.open_to_all, door.only_pairing),
         (vec![], vec!["telegram".to_owned()], false)
     );
-    assert!(Written::new("", env).settings().door().nobody);
+    assert!(
+        SettingsHarness::new("", env)
+            .settings()
+            .access_summary()
+            .only_pairing
+    );
     let listed = format!("{env}TELEGRAM_ALLOWED_USERS=1\n");
-    assert!(!Written::new("", &listed).settings().door().nobody);
+    assert!(
+        !SettingsHarness::new("", &listed)
+            .settings()
+            .access_summary()
+            .only_pairing
+    );
 }

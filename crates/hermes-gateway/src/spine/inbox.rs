@@ -1,27 +1,27 @@
 //! From the platforms into the store.
 
 use hermes_core::store::StoreError;
-use hermes_platforms::{Arrival, Incoming};
+use hermes_platforms::{Arrival, IncomingMessage};
 use hermes_store::db::delivery::{Accepted, Delivery, Inbound as Stored};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::session::{SessionKey, Sharing};
+use crate::session::{SessionKey, SessionSharing};
 
-/// Takes messages in. Whoever runs turns reads them from the database, not from memory.
-pub struct Inbox {
+/// Stores incoming messages. Turns read them from the database, not from memory.
+pub struct MessageInbox {
     delivery: Delivery,
-    sharing: Sharing,
+    sharing: SessionSharing,
 }
 
-impl Inbox {
-    pub fn new(delivery: Delivery, sharing: Sharing) -> Self {
+impl MessageInbox {
+    pub fn new(delivery: Delivery, sharing: SessionSharing) -> Self {
         Self { delivery, sharing }
     }
 
-    /// Stores arrivals until cancelled or until every platform is gone, and calls `stored` for
-    /// each new one. A message that cannot be stored is not acknowledged: its platform brings it
-    /// again.
+    /// Stores arrivals until cancelled or until all platforms have ended, and calls `stored` for
+    /// each new one. A message that cannot be stored is not acknowledged, so its platform delivers
+    /// it again.
     pub async fn run(
         &self,
         mut arrivals: mpsc::Receiver<Arrival>,
@@ -36,8 +36,8 @@ impl Inbox {
             let Some(arrival) = arrival else { return };
             match self.store(&arrival.message).await {
                 Ok(accepted) => {
-                    // The platform may have given up waiting; it will bring the message again,
-                    // and it will be recognised.
+                    // The platform may have stopped waiting; it will deliver the message again, and
+                    // the duplicate is detected.
                     let new = matches!(accepted, Accepted::New(_));
                     let _ = arrival.stored.send(new);
                     if let Accepted::New(id) = accepted {
@@ -53,7 +53,7 @@ impl Inbox {
     }
 
     /// Stores one message.
-    pub async fn store(&self, message: &Incoming) -> Result<Accepted, StoreError> {
+    pub async fn store(&self, message: &IncomingMessage) -> Result<Accepted, StoreError> {
         let payload = serde_json::to_value(message)
             .map_err(|error| StoreError::Invalid(format!("a message cannot be stored: {error}")))?;
         self.delivery
@@ -62,7 +62,7 @@ impl Inbox {
                 account: message.account.clone(),
                 chat_id: message.source.chat_id.clone(),
                 message_id: message.message_id.clone(),
-                session_key: SessionKey::of(&message.source, self.sharing).into_string(),
+                session_key: SessionKey::new_for(&message.source, self.sharing).into_string(),
                 payload,
             })
             .await

@@ -1,5 +1,5 @@
-//! When which chunk is sent. Every account has a lane of its own that another's troubles do not
-//! touch; in a lane each chat has one chunk on its way, so that order is kept.
+//! Schedules chunks. Each account has its own lane, independent of the others; within a lane each
+//! chat has one chunk in flight, which preserves the order.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -13,36 +13,36 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::outbox::{Outbox, Place};
+use super::outbox::{AccountKey, Outbox};
 
-/// What a round did.
+/// The result of one round.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pumped {
-    /// Chunks that were due. After a round with some there may be more.
+pub struct LaneRound {
+    /// Number of due chunks. If not zero, there may be more.
     pub due: usize,
     /// When the first of the others is due (seconds since the epoch).
     pub next_at: Option<f64>,
 }
 
-/// What an account has on its way.
-struct Lane {
+/// The sends in flight of one account.
+struct AccountLane {
     busy: HashSet<i64>,
-    /// When the store is asked for more. `None`: when something changes.
+    /// When to query the store again. `None`: when something changes.
     ask_at: Option<Instant>,
 }
 
 impl Outbox {
-    /// Sends until cancelled. `wake` is for whoever stores chunks or connects a platform. `Err`:
-    /// another process delivers now; other failures of the store pass, and are tried again.
+    /// Sends until cancelled. `wake` is notified when chunks are stored or a platform connects.
+    /// `Err`: another process owns delivery; other failures of the store are retried.
     pub async fn run(&self, wake: &Notify, cancel: &CancellationToken) -> Result<(), StoreError> {
-        let mut lanes: HashMap<Place, Lane> = HashMap::new();
+        let mut lanes: HashMap<AccountKey, AccountLane> = HashMap::new();
         let mut steps = FuturesUnordered::new();
         loop {
-            let places: HashSet<Place> = self.places().into_iter().collect();
+            let places: HashSet<AccountKey> = self.places().into_iter().collect();
             lanes.retain(|place, lane| places.contains(place) || !lane.busy.is_empty());
             for place in places {
                 let now = Instant::now();
-                let lane = lanes.entry(place.clone()).or_insert_with(|| Lane {
+                let lane = lanes.entry(place.clone()).or_insert_with(|| AccountLane {
                     busy: HashSet::new(),
                     ask_at: Some(now),
                 });
@@ -72,22 +72,26 @@ impl Outbox {
                 }
             }
         }
-        // What is on its way comes to its end.
+        // Sends in flight are completed.
         while let Some((_, _, result)) = steps.next().await {
             self.failed(result)?;
         }
         Ok(())
     }
 
-    /// What a lane can begin now.
-    async fn ask(&self, place: &Place, lane: &mut Lane) -> Result<Vec<Chunk>, StoreError> {
+    /// Starts what a lane can send now.
+    async fn ask(
+        &self,
+        place: &AccountKey,
+        lane: &mut AccountLane,
+    ) -> Result<Vec<Chunk>, StoreError> {
         let parallel = self.policy.parallel.max(1);
         if lane.busy.len() >= parallel {
-            // The end of one of them asks again.
+            // The query is repeated when one of them ends.
             lane.ask_at = None;
             return Ok(Vec::new());
         }
-        // Those that are being looked into are in the answer, too.
+        // The result includes chunks with an uncertain outcome.
         let limit = parallel + lane.busy.len();
         let due = match self.delivery.due(vec![place.clone()], limit).await {
             Ok(due) => due,
@@ -106,7 +110,7 @@ impl Outbox {
         Ok(chunks)
     }
 
-    /// How long to wait after this. `Err`: for ever.
+    /// How long to wait afterwards. `Err`: fatal.
     fn failed(&self, result: Result<(), StoreError>) -> Result<Duration, StoreError> {
         match result {
             Ok(()) => Ok(Duration::ZERO),
@@ -124,13 +128,13 @@ impl Outbox {
         Duration::from_secs_f64(seconds.max(0.0)).min(self.policy.longest_pause)
     }
 
-    /// One round: the next chunk of every chat that has one. Errors of a platform are recorded
-    /// with the chunk; an error of the store ends the round.
-    pub async fn pump(&self) -> Result<Pumped, StoreError> {
+    /// One round: the next chunk of every chat. Platform errors are recorded with the chunk; a
+    /// store error ends the round.
+    pub async fn pump(&self) -> Result<LaneRound, StoreError> {
         const ROUND: usize = 256;
         let rounds = join_all(self.places().into_iter().map(|place| async {
             let due = self.delivery.due(vec![place], ROUND).await?;
-            let mut pumped = Pumped {
+            let mut pumped = LaneRound {
                 due: 0,
                 next_at: due.next_at,
             };
@@ -144,9 +148,9 @@ impl Outbox {
             }
             result.map(|()| pumped)
         }));
-        let mut all = Pumped::default();
+        let mut all = LaneRound::default();
         for round in rounds.await {
-            let round: Pumped = round?;
+            let round: LaneRound = round?;
             all.due += round.due;
             all.next_at = match (all.next_at, round.next_at) {
                 (Some(one), Some(other)) => Some(one.min(other)),

@@ -1,16 +1,16 @@
-//! The durable middle between platforms and conversations.
+//! Durable delivery between platforms and conversations.
 //!
-//! A message is stored before its platform is told so; a reply is stored, in the chunks in which
-//! it will leave, in the transaction that ends its turn; only then is anything sent. After a crash
-//! at any instant the next life goes on from what is stored. A chunk that was being sent is
-//! looked into by the means of its platform, or sent again with a visible mark.
+//! A message is stored before it is acknowledged to its platform; a reply is stored as the chunks
+//! to send, in the transaction that ends its turn, and only then sent. After a crash at any point
+//! the next process continues from the stored state. A chunk that was being sent is looked up on
+//! its platform if possible, or sent again with a visible mark.
 
-mod heart;
+mod heartbeat;
 mod inbox;
 mod lanes;
 mod outbox;
 
-pub use heart::beat;
-pub use inbox::Inbox;
-pub use lanes::Pumped;
-pub use outbox::{Extra, MARK, Outbox, Policy};
+pub use heartbeat::beat;
+pub use inbox::MessageInbox;
+pub use lanes::LaneRound;
+pub use outbox::{ChunkExtras, MARK, Outbox, OutboxPolicy};

@@ -1,4 +1,4 @@
-//! From the store to the platforms: one chunk. When which one is sent: [`super::lanes`].
+//! Sends one chunk from the store to its platform. Scheduling: [`super::lanes`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,21 +7,22 @@ use std::time::Duration;
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
 use hermes_platforms::{
-    Button, Found, Markup, OutMedia, Outbound, Outgoing, Recourse, SendError, render,
+    Button, DeliveryLookup, Markup, OutMedia, OutboundAdapter, OutgoingMessage, Recourse,
+    SendError, render,
 };
 use hermes_store::db::delivery::{Chunk, Delivery, Final, NewChunk, Phase, Reply, Settled};
 use serde::{Deserialize, Serialize};
 
-/// Put before a text that the person may have already. Splitting leaves room for it.
+/// Prefix of a text that may be a duplicate. Splitting leaves space for it.
 pub const MARK: &str = "♻️ Sent again after an interruption, perhaps you have it already:\n\n";
 
-/// Begins the turn of a notice about a turn that could not be delivered whole.
+/// Prefix of the turn id of a notice about an incompletely delivered turn.
 const NOTICE: &str = "undelivered-";
 
-/// What a chunk carries besides its text.
+/// Data of a chunk besides its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Extra {
-    /// The message of ours that this chunk completes: a streamed preview.
+pub struct ChunkExtras {
+    /// The message to edit: a streamed preview.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edits: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,24 +34,24 @@ pub struct Extra {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Policy {
-    /// Chats of one account that are sent to at the same time.
+pub struct OutboxPolicy {
+    /// Concurrent chats per account.
     pub parallel: usize,
     /// After this long a send has no answer.
     pub deadline: Duration,
-    /// The same with a file: longer than any platform gives its own uploads.
+    /// The same with a file: longer than the upload timeout of any platform.
     pub upload: Duration,
     /// The first pause after a failure; it doubles.
     pub pause: Duration,
     pub longest_pause: Duration,
-    /// How long a platform is asked about a message before it is sent again with the mark.
+    /// How long to look for a message on the platform before it is sent again with the mark.
     pub patience: Duration,
-    /// A chunk of which nobody knows after so many attempts, and after `patience`, whether it
-    /// arrived is given up: it holds its chat, and each attempt may be one more copy.
+    /// A chunk with an uncertain outcome is abandoned after this many attempts and after
+    /// `patience`: it blocks its chat, and each attempt may create another copy.
     pub unclear: u32,
 }
 
-impl Default for Policy {
+impl Default for OutboxPolicy {
     fn default() -> Self {
         Self {
             parallel: 16,
@@ -64,17 +65,17 @@ impl Default for Policy {
     }
 }
 
-/// A platform and one of its accounts.
-pub(super) type Place = (String, String);
+/// A platform and an account.
+pub(super) type AccountKey = (String, String);
 
-/// Sends what is owed.
+/// Sends stored chunks.
 pub struct Outbox {
     pub(super) delivery: Delivery,
     /// Those that are not connected are not in it.
-    platforms: Mutex<HashMap<Place, Arc<dyn Outbound>>>,
+    platforms: Mutex<HashMap<AccountKey, Arc<dyn OutboundAdapter>>>,
     pub(super) clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
-    pub(super) policy: Policy,
+    pub(super) policy: OutboxPolicy,
 }
 
 impl Outbox {
@@ -82,7 +83,7 @@ impl Outbox {
         delivery: Delivery,
         clock: Arc<dyn Clock>,
         rng: Arc<dyn Rng>,
-        policy: Policy,
+        policy: OutboxPolicy,
     ) -> Self {
         Self {
             delivery,
@@ -94,7 +95,7 @@ impl Outbox {
     }
 
     /// From now on chunks for this account can be sent.
-    pub fn connect(&self, platform: &str, account: &str, outbound: Arc<dyn Outbound>) {
+    pub fn connect(&self, platform: &str, account: &str, outbound: Arc<dyn OutboundAdapter>) {
         self.platforms()
             .insert((platform.to_owned(), account.to_owned()), outbound);
     }
@@ -106,16 +107,16 @@ impl Outbox {
     }
 
     /// The account's way to send, while it is connected.
-    pub fn platform(&self, platform: &str, account: &str) -> Option<Arc<dyn Outbound>> {
+    pub fn platform(&self, platform: &str, account: &str) -> Option<Arc<dyn OutboundAdapter>> {
         let place = (platform.to_owned(), account.to_owned());
         self.platforms().get(&place).cloned()
     }
 
-    pub(super) fn places(&self) -> Vec<Place> {
+    pub(super) fn places(&self) -> Vec<AccountKey> {
         self.platforms().keys().cloned().collect()
     }
 
-    fn platforms(&self) -> MutexGuard<'_, HashMap<Place, Arc<dyn Outbound>>> {
+    fn platforms(&self) -> MutexGuard<'_, HashMap<AccountKey, Arc<dyn OutboundAdapter>>> {
         // A panic while holding this lock cannot leave the map half changed.
         self.platforms
             .lock()
@@ -129,11 +130,14 @@ impl Outbox {
             return Ok(());
         };
         let extra = match &chunk.extra {
-            None => Ok(Extra::default()),
-            Some(value) => Extra::deserialize(value),
+            None => Ok(ChunkExtras::default()),
+            Some(value) => ChunkExtras::deserialize(value),
         };
         let settled = match (chunk.phase, &extra) {
-            (Phase::Ambiguous, Ok(extra)) => self.look_into(platform.as_ref(), &chunk, extra).await,
+            (Phase::Ambiguous, Ok(extra)) => {
+                self.resolve_uncertain(platform.as_ref(), &chunk, extra)
+                    .await
+            }
             (Phase::Ambiguous, Err(error)) => unreadable(&chunk, error),
             (Phase::Pending { marked }, extra) => {
                 self.delivery.begin_send(chunk.seq).await?;
@@ -149,13 +153,13 @@ impl Outbox {
                 chat = chunk.target.chat_id,
                 "a message cannot be delivered: {error}"
             );
-            self.tell(&chunk, &extra.unwrap_or_default()).await?;
+            self.send_notice(&chunk, &extra.unwrap_or_default()).await?;
         }
         self.record(|| self.delivery.settle(chunk.seq, settled.clone()))
             .await
     }
 
-    /// Tries until the store takes it: a chunk that stays in the middle would hold its chat.
+    /// Retries until stored: a chunk in an intermediate state would block its chat.
     async fn record<T, F>(&self, write: impl Fn() -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -173,9 +177,9 @@ impl Outbox {
         }
     }
 
-    /// Owes the person a word about a chunk that is given up, once for each turn. It is stored
-    /// first: after a crash in between the chunk is given up again, and the word is there already.
-    async fn tell(&self, chunk: &Chunk, extra: &Extra) -> Result<(), StoreError> {
+    /// Stores a notice about an abandoned chunk, once per turn. The notice is stored first: after a
+    /// crash in between, the chunk is abandoned again and the notice exists already.
+    async fn send_notice(&self, chunk: &Chunk, extra: &ChunkExtras) -> Result<(), StoreError> {
         if chunk.turn.starts_with(NOTICE) {
             return Ok(());
         }
@@ -199,19 +203,19 @@ impl Outbox {
 
     async fn send(
         &self,
-        platform: &dyn Outbound,
+        platform: &dyn OutboundAdapter,
         chunk: &Chunk,
-        extra: &Extra,
+        extra: &ChunkExtras,
         marked: bool,
     ) -> Settled {
-        // A file cannot become part of a message that is there.
+        // A file cannot be added to an existing message.
         let edits = extra.edits.as_deref().filter(|_| extra.media.is_none());
         let mut result = self.deliver(platform, chunk, extra, edits, marked).await;
         if let (Some(_), Err(SendError::Refused(error) | SendError::Markup(error))) =
             (edits, &result)
         {
             tracing::debug!(chunk = chunk.seq, "sent as a new message: {error}");
-            let marked = match self.may_be_new(platform, chunk, extra).await {
+            let marked = match self.send_if_new(platform, chunk, extra).await {
                 Settled::Resend { marked: again } => marked || again,
                 known => return known,
             };
@@ -227,7 +231,7 @@ impl Outbox {
                 }
             }
             Err(SendError::Refused(error) | SendError::Markup(error)) => Settled::GiveUp { error },
-            // Each time four times as long: what comes next may be a copy.
+            // Four times as long each time: the next attempt may create a copy.
             Err(SendError::Unclear(error)) => Settled::Ambiguous {
                 error,
                 at: self.clock.epoch_seconds()
@@ -236,21 +240,25 @@ impl Outbox {
         }
     }
 
-    /// Whether an earlier attempt at a chunk whose edit is refused may be there: as the edit, or
-    /// as a message of its own.
-    async fn may_be_new(&self, platform: &dyn Outbound, chunk: &Chunk, extra: &Extra) -> Settled {
+    /// The edit was refused: an earlier attempt may exist as the edit or as a separate message.
+    async fn send_if_new(
+        &self,
+        platform: &dyn OutboundAdapter,
+        chunk: &Chunk,
+        extra: &ChunkExtras,
+    ) -> Settled {
         if chunk.unclear == 0 {
             return Settled::Resend { marked: false };
         }
-        self.look_for(platform, chunk, extra).await
+        self.find_sent(platform, chunk, extra).await
     }
 
     /// One attempt, in the platform's markup or else plain.
     async fn deliver(
         &self,
-        platform: &dyn Outbound,
+        platform: &dyn OutboundAdapter,
         chunk: &Chunk,
-        extra: &Extra,
+        extra: &ChunkExtras,
         edits: Option<&str>,
         marked: bool,
     ) -> Result<Option<String>, SendError> {
@@ -267,8 +275,8 @@ impl Outbox {
 
     async fn attempt(
         &self,
-        platform: &dyn Outbound,
-        message: &Outgoing,
+        platform: &dyn OutboundAdapter,
+        message: &OutgoingMessage,
         edits: Option<&str>,
     ) -> Result<Option<String>, SendError> {
         let call = async {
@@ -284,13 +292,18 @@ impl Outbox {
         within(deadline, call).await
     }
 
-    /// Decides about a chunk of which nobody knows whether it arrived.
-    async fn look_into(&self, platform: &dyn Outbound, chunk: &Chunk, extra: &Extra) -> Settled {
+    /// Resolves a chunk whose delivery is uncertain.
+    async fn resolve_uncertain(
+        &self,
+        platform: &dyn OutboundAdapter,
+        chunk: &Chunk,
+        extra: &ChunkExtras,
+    ) -> Settled {
         let settled = if extra.edits.is_some() && extra.media.is_none() {
             // The same text in the same message, twice, is once.
             Settled::Resend { marked: false }
         } else {
-            self.look_for(platform, chunk, extra).await
+            self.find_sent(platform, chunk, extra).await
         };
         let age = self.since(chunk.first_attempt_at);
         let enough = chunk.unclear >= self.policy.unclear && age >= self.policy.patience;
@@ -305,8 +318,13 @@ impl Outbox {
         }
     }
 
-    /// Looks for what may have arrived as a message of its own.
-    async fn look_for(&self, platform: &dyn Outbound, chunk: &Chunk, extra: &Extra) -> Settled {
+    /// Searches for the chunk as a separate message.
+    async fn find_sent(
+        &self,
+        platform: &dyn OutboundAdapter,
+        chunk: &Chunk,
+        extra: &ChunkExtras,
+    ) -> Settled {
         let grace = match platform.capabilities().recourse {
             Recourse::Idempotent { window } => {
                 return Settled::Resend {
@@ -326,9 +344,9 @@ impl Outbox {
         }
         let message = outgoing(chunk, extra, platform.capabilities().markup, false);
         match within(self.policy.deadline, platform.look_up(&message)).await {
-            Ok(Found::Yes(id)) => Settled::Sent { id },
-            Ok(Found::No) => Settled::Resend { marked: false },
-            Ok(Found::Unknown) => Settled::Resend { marked: true },
+            Ok(DeliveryLookup::Yes(id)) => Settled::Sent { id },
+            Ok(DeliveryLookup::No) => Settled::Resend { marked: false },
+            Ok(DeliveryLookup::Unknown) => Settled::Resend { marked: true },
             Err(_) if age > grace + self.policy.patience => Settled::Resend { marked: true },
             Err(error) => Settled::Ambiguous {
                 error: error.to_string(),
@@ -342,7 +360,7 @@ impl Outbox {
         Duration::from_secs_f64((now - at.unwrap_or(now)).max(0.0))
     }
 
-    /// Doubles with every attempt, with jitter so that chats do not come back all at once.
+    /// Doubles with every attempt, with jitter to spread the retries.
     pub(super) fn pause(&self, tries: u32) -> Duration {
         let doubled = self.policy.pause.saturating_mul(1 << tries.min(16));
         doubled
@@ -351,7 +369,7 @@ impl Outbox {
     }
 }
 
-/// A call that does not come back has no answer.
+/// A call that does not return has no result.
 async fn within<T>(
     deadline: Duration,
     call: impl Future<Output = Result<T, SendError>>,
@@ -361,8 +379,8 @@ async fn within<T>(
         .unwrap_or_else(|_| Err(SendError::Unclear(format!("nothing within {deadline:?}"))))
 }
 
-/// Says what is missing, and not why: the reason may be about this machine.
-fn notice(chunk: &Chunk, extra: &Extra) -> String {
+/// Names what is missing without the reason, which may reveal details of this machine.
+fn notice(chunk: &Chunk, extra: &ChunkExtras) -> String {
     let file = extra
         .media
         .as_ref()
@@ -380,7 +398,7 @@ fn notice(chunk: &Chunk, extra: &Extra) -> String {
     }
 }
 
-/// Waiting would not make it readable, and it would hold its chat for ever.
+/// It would never become readable and would block its chat forever.
 fn unreadable(chunk: &Chunk, error: &serde_json::Error) -> Settled {
     tracing::error!(chunk = chunk.seq, "given up, it is not readable: {error}");
     Settled::GiveUp {
@@ -388,10 +406,10 @@ fn unreadable(chunk: &Chunk, error: &serde_json::Error) -> Settled {
     }
 }
 
-fn outgoing(chunk: &Chunk, extra: &Extra, markup: Markup, marked: bool) -> Outgoing {
+fn outgoing(chunk: &Chunk, extra: &ChunkExtras, markup: Markup, marked: bool) -> OutgoingMessage {
     let mark = if marked { MARK } else { "" };
     let text = render(markup, &format!("{mark}{}", chunk.text));
-    Outgoing {
+    OutgoingMessage {
         key: chunk.key.clone(),
         target: chunk.target.clone(),
         text,

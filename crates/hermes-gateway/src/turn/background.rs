@@ -3,33 +3,33 @@
 
 use std::sync::Arc;
 
-use hermes_app::front::{News, Wish};
+use hermes_app::front::{ConversationRequest, ConversationUpdate};
 use hermes_core::event::{AgentCommand, AgentEvent, UserInput};
 use hermes_core::task;
 use hermes_store::db::delivery::{Final, NewChunk, Reply, Target};
 use tokio_util::sync::CancellationToken;
 
-use super::beside::UnderWay;
 use super::hub::Hub;
-use super::message::Msg;
-use super::words;
-use crate::program::Opening;
+use super::message::InboxMessage;
+use super::side_work::SideWorkGuard;
+use super::texts;
+use crate::program::OpeningRequest;
 
-/// What is asked, by which message, in which chat.
-pub(super) struct Asked {
+/// A background question with its message and chat.
+pub(super) struct BackgroundRequest {
     pub(super) key: String,
-    pub(super) msg: Msg,
+    pub(super) msg: InboxMessage,
     pub(super) text: String,
-    pub(super) opening: Opening,
+    pub(super) opening: OpeningRequest,
 }
 
 pub(super) async fn begin(
     hub: &Arc<Hub>,
-    asked: Asked,
-    under_way: UnderWay,
+    asked: BackgroundRequest,
+    under_way: SideWorkGuard,
     cancel: CancellationToken,
 ) {
-    let Asked {
+    let BackgroundRequest {
         key,
         msg,
         text,
@@ -49,7 +49,7 @@ pub(super) async fn begin(
         ..Final::default()
     };
     hub.settle(ack, &cancel).await;
-    let opening = Opening {
+    let opening = OpeningRequest {
         id: id.clone(),
         unattended: true,
         single: true,
@@ -57,10 +57,10 @@ pub(super) async fn begin(
     };
     let hub = Arc::clone(hub);
     let work = async move {
-        // Until what came of it is stored.
+        // Until its result is stored.
         let _under_way = under_way;
         let ended = tokio::select! {
-            // The message stays claimed: the next life says that it was cut.
+            // The message stays claimed: the next process reports that it was interrupted.
             () = cancel.cancelled() => return,
             ended = run(&hub, opening, text) => ended,
         };
@@ -88,45 +88,52 @@ fn reply(key: &str, target: &Target, chunks: Vec<NewChunk>) -> Vec<Reply> {
     }]
 }
 
-/// Runs one question to its end. `None`: it has nothing to say.
-async fn run(hub: &Hub, opening: Opening, text: String) -> Option<String> {
+/// Runs one question to its end. `None`: no answer.
+async fn run(hub: &Hub, opening: OpeningRequest, text: String) -> Option<String> {
     let Ok(_permit) = Arc::clone(&hub.turns).acquire_owned().await else {
-        return Some(words::BROKE.to_owned());
+        return Some(texts::BROKE.to_owned());
     };
-    let mut seat = match hub.seats.sit(opening).await {
-        Ok(seat) => seat,
+    let mut conversation = match hub.pool.acquire(opening).await {
+        Ok(conversation) => conversation,
         Err(refusal) => return Some(format!("⚠️ {refusal}")),
     };
     let input = UserInput {
         text,
         ..UserInput::default()
     };
-    if !seat.wish(Wish::Say(input)).await {
-        return Some(words::BROKE.to_owned());
+    if !conversation
+        .request(ConversationRequest::Input(input))
+        .await
+    {
+        return Some(texts::BROKE.to_owned());
     }
-    while let Some(news) = seat.news().await {
-        match news {
-            News::Event(AgentEvent::TurnFinished { summary }) => {
-                seat.close().await;
-                return words::of(&summary, false);
+    while let Some(update) = conversation.next_update().await {
+        match update {
+            ConversationUpdate::Event(AgentEvent::TurnFinished { summary }) => {
+                conversation.close().await;
+                return texts::outcome_text(&summary, false);
             }
-            News::Event(AgentEvent::QuestionAsked { question }) => {
-                let why = "this runs in the background: nobody is asked".to_owned();
+            ConversationUpdate::Event(AgentEvent::QuestionAsked { question }) => {
+                let why = "this runs in the background, where no one can be asked".to_owned();
                 let answer = hermes_core::ask::Answer::Unanswered { why };
                 let question = question.id;
                 let reply = AgentCommand::Reply { question, answer };
-                seat.wish(Wish::Order(reply)).await;
+                conversation
+                    .request(ConversationRequest::Agent(reply))
+                    .await;
             }
-            News::Event(AgentEvent::ApprovalNeeded { request }) => {
-                let why = Some("this runs in the background: nobody is asked".to_owned());
+            ConversationUpdate::Event(AgentEvent::ApprovalNeeded { request }) => {
+                let why = Some("this runs in the background, where no one can be asked".to_owned());
                 let verdict = hermes_core::approval::Verdict::Deny { why };
                 let request = request.id;
                 let answer = AgentCommand::Answer { request, verdict };
-                seat.wish(Wish::Order(answer)).await;
+                conversation
+                    .request(ConversationRequest::Agent(answer))
+                    .await;
             }
-            News::Unsaid(refusal) => return Some(format!("⚠️ {refusal}")),
+            ConversationUpdate::Rejected(refusal) => return Some(format!("⚠️ {refusal}")),
             _ => {}
         }
     }
-    Some(words::BROKE.to_owned())
+    Some(texts::BROKE.to_owned())
 }

@@ -1,4 +1,4 @@
-//! What all chats share.
+//! State shared by all chats.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
 use hermes_platforms::{
-    Capabilities, Condition, Limits, Markup, Offer, Outbound, PlatformSettings, Recourse,
-    ReplyMode, Unit,
+    Capabilities, Markup, Offer, OutboundAdapter, PlatformCondition, PlatformLimits,
+    PlatformSettings, Recourse, ReplyMode, TextUnit,
 };
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Final, NewChunk, Processes, Target};
@@ -17,21 +17,21 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::beside::Beside;
-use super::door::Keys;
+use super::admission::CurrentVariables;
+use super::side_work::SideWork;
 use super::{media_in, media_out};
 use crate::authorize::pairing::Pairing;
-use crate::gateway::{Calls, Deps, GatewayStatus, PlatformStatus};
+use crate::conversation_pool::ConversationPool;
+use crate::gateway::{GatewayCallbacks, GatewayDeps, GatewayStatus, PlatformStatus};
 use crate::render::pieces;
-use crate::seats::Seats;
-use crate::session::Index;
+use crate::session::SessionIndex;
 use crate::settings::GatewaySettings;
-use crate::spine::{Extra, Outbox, Policy};
-use crate::voice::{Speaker, Transcriber};
+use crate::spine::{ChunkExtras, Outbox, OutboxPolicy};
+use crate::voice::{SpeechSynthesizer, Transcriber};
 
-/// Turns that run at the same time where the configuration does not say.
+/// Default limit of concurrent turns.
 const TURNS: usize = 64;
-/// A platform that is not there now: what is written for it fits almost anywhere.
+/// Capabilities of a missing platform: conservative, so that texts fit anywhere.
 const NOWHERE: Capabilities = Capabilities {
     edit: false,
     typing: false,
@@ -40,14 +40,14 @@ const NOWHERE: Capabilities = Capabilities {
     reactions: false,
     drafts: false,
     markup: Markup::Plain,
-    limits: Limits {
+    limits: PlatformLimits {
         text: 2000,
-        unit: Unit::Utf16,
+        unit: TextUnit::Utf16,
         file_bytes: 8 << 20,
     },
     recourse: Recourse::Mark,
 };
-/// Conversations that are kept open by their chats.
+/// Maximum number of conversations kept open by idle chats.
 const LINGERING: usize = 32;
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -55,79 +55,79 @@ pub(crate) struct Hub {
     pub(crate) settings: Arc<GatewaySettings>,
     pub(crate) store: Store,
     pub(crate) delivery: Delivery,
-    pub(crate) index: Index,
-    pub(crate) seats: Seats,
+    pub(crate) index: SessionIndex,
+    pub(crate) pool: ConversationPool,
     pub(crate) pairing: Pairing,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) rng: Arc<dyn Rng>,
     pub(crate) transcriber: Option<Arc<dyn Transcriber>>,
-    pub(crate) speaker: Option<Arc<dyn Speaker>>,
-    pub(crate) calls: Calls,
+    pub(crate) speaker: Option<Arc<dyn SpeechSynthesizer>>,
+    pub(crate) callbacks: GatewayCallbacks,
     pub(crate) outbox: Outbox,
     /// Wakes the outbox.
     pub(crate) wake: Notify,
     /// Wakes the runner: a message was stored.
     pub(crate) arrived: Notify,
-    /// Chats that have something to do.
+    /// Chats with running tasks.
     pub(crate) chats: Mutex<HashMap<String, Arc<ChatHandle>>>,
-    /// One permit per turn that may run.
+    /// One permit per concurrent turn.
     pub(crate) turns: Arc<Semaphore>,
     pub(crate) active: AtomicUsize,
     /// The chats of those turns, by turn.
     working: Mutex<HashMap<String, Target>>,
-    /// Told when a turn ends.
+    /// Notified when a turn ends.
     pub(crate) ended: Notify,
-    /// What works for messages beside their chats.
-    pub(super) beside: Beside,
+    /// Work for messages outside of their chats' tasks.
+    pub(super) side_work: SideWork,
     draining: AtomicBool,
-    /// The runner looks at everything again.
+    /// Makes the runner check all chats again.
     pub(super) again: AtomicBool,
-    /// Conversations that are kept open here after their last turn.
+    /// Permits for conversations that stay open after their last turn.
     pub(crate) lingering: Arc<Semaphore>,
-    pub(super) keys: Keys,
-    /// Open questions, and what is rung when one is answered.
+    pub(super) variables: CurrentVariables,
+    /// Open questions, and what to notify when one is answered.
     questions: Mutex<HashMap<String, Arc<Notify>>>,
-    /// Home channels that were set since the start.
+    /// Home channels set at run time.
     pub(super) homes: Mutex<HashMap<String, (String, Option<String>)>>,
-    platforms: Mutex<BTreeMap<(String, String), Registered>>,
+    platforms: Mutex<BTreeMap<(String, String), RegisteredPlatform>>,
 }
 
-struct Registered {
-    condition: watch::Receiver<Condition>,
+struct RegisteredPlatform {
+    condition: watch::Receiver<PlatformCondition>,
     paused: watch::Sender<bool>,
 }
 
-/// How others reach a chat.
+/// A handle to the task of a chat.
 #[derive(Default)]
 pub(crate) struct ChatHandle {
     pub(crate) notify: Notify,
-    /// Something came since the chat last looked. Changed only under the lock of the map.
+    /// A message arrived since the last check. Changed only under the lock of the map.
     pub(crate) dirty: AtomicBool,
     pub(crate) queued: AtomicUsize,
 }
 
 impl Hub {
-    pub(crate) fn new(deps: Deps, index: Index) -> Self {
+    pub(crate) fn new(deps: GatewayDeps, index: SessionIndex) -> Self {
         let turns = deps.settings.max_sessions.unwrap_or(TURNS).max(1);
-        let keys = Keys::new(&deps.settings);
+        let variables = CurrentVariables::new(&deps.settings);
         let outbox = Outbox::new(
             deps.delivery.clone(),
             Arc::clone(&deps.clock),
             Arc::clone(&deps.rng),
-            Policy::default(),
+            OutboxPolicy::default(),
         );
         Self {
             settings: deps.settings,
             store: deps.store,
             delivery: deps.delivery,
             index,
-            seats: deps.seats,
+            pool: deps.pool,
             pairing: deps.pairing,
             clock: deps.clock,
             rng: deps.rng,
             transcriber: deps.transcriber,
             speaker: deps.speaker,
-            calls: deps.calls,
+            callbacks: deps.callbacks,
             outbox,
             wake: Notify::new(),
             arrived: Notify::new(),
@@ -136,18 +136,18 @@ impl Hub {
             active: AtomicUsize::new(0),
             working: Mutex::default(),
             ended: Notify::new(),
-            beside: Beside::default(),
+            side_work: SideWork::default(),
             draining: AtomicBool::new(false),
             again: AtomicBool::new(false),
             lingering: Arc::new(Semaphore::new(LINGERING)),
-            keys,
+            variables,
             questions: Mutex::default(),
             homes: Mutex::default(),
             platforms: Mutex::default(),
         }
     }
 
-    /// Takes over replies that the original left, for platforms that are there.
+    /// Imports undelivered replies of the original, for configured platforms.
     pub(crate) async fn adopt(&self, processes: Arc<dyn Processes>) {
         let found = match self.delivery.foreign(processes).await {
             Ok(found) => found,
@@ -173,7 +173,7 @@ impl Hub {
         self.wake.notify_one();
     }
 
-    /// A text in the chunks in which it is sent.
+    /// Splits a text into the chunks to send.
     pub(crate) fn chunks(&self, target: &Target, text: &str) -> Vec<NewChunk> {
         let capabilities = self.capabilities(target);
         let pieces = pieces(text, &capabilities).into_iter();
@@ -182,12 +182,12 @@ impl Hub {
 
     /// The same for a text that may name files.
     pub(crate) fn chunks_with_files(&self, target: &Target, text: &str) -> Vec<NewChunk> {
-        let parted = media_out::part(text, &self.media_guard(target));
+        let parted = media_out::split_files(text, &self.media_guard(target));
         let mut chunks = self.chunks(target, &parted.text);
         chunks.extend(parted.media.into_iter().map(|media| {
-            let extra = Extra {
+            let extra = ChunkExtras {
                 media: Some(media),
-                ..Extra::default()
+                ..ChunkExtras::default()
             };
             NewChunk {
                 text: String::new(),
@@ -197,8 +197,8 @@ impl Hub {
         chunks
     }
 
-    /// Stores the end of a turn. Nothing may be lost: it is tried until it works, until another
-    /// process has taken over, or until the gateway stops.
+    /// Stores the end of a turn. Retries until it succeeds, another process has taken over, or the
+    /// gateway stops.
     pub(crate) async fn settle(&self, end: Final, cancel: &CancellationToken) -> bool {
         loop {
             match self.delivery.finish(end.clone()).await {
@@ -223,7 +223,7 @@ impl Hub {
         }
     }
 
-    /// A turn takes messages. `false`: it does not have them.
+    /// Claims messages for a turn. `false`: not possible.
     pub(super) async fn claim(
         &self,
         messages: &[i64],
@@ -250,17 +250,17 @@ impl Hub {
         }
     }
 
-    /// What files may be sent to a place.
-    pub(super) fn media_guard(&self, target: &Target) -> media_out::Guard {
+    /// Which files may be sent to a target.
+    pub(super) fn media_guard(&self, target: &Target) -> media_out::MediaGuard {
         let gateway = &self.settings.config.gateway;
         let recent = Duration::from_secs(gateway.trust_recent_files_seconds);
         let dirs = gateway.media_delivery_allow_dirs.iter();
-        media_out::Guard {
+        media_out::MediaGuard {
             home: self.settings.home.root().to_owned(),
             profiles: self.settings.home.profiles_root().to_owned(),
             user_home: self.settings.var("HOME").map(Into::into),
             max_bytes: self.capabilities(target).limits.file_bytes,
-            strict: gateway.strict.then(|| media_out::Strict {
+            strict: gateway.strict.then(|| media_out::StrictMediaRules {
                 dirs: dirs
                     .map(|dir| self.settings.home.expand_user(dir))
                     .collect(),
@@ -287,7 +287,7 @@ impl Hub {
                 .map(|chat| chat.queued.load(Ordering::Relaxed))
                 .sum(),
             chats: chats.len(),
-            conversations: self.seats.open(),
+            conversations: self.pool.open(),
             draining: self.is_draining(),
         }
     }
@@ -299,28 +299,28 @@ impl Hub {
         self.chats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn platforms(&self) -> MutexGuard<'_, BTreeMap<(String, String), Registered>> {
+    fn platforms(&self) -> MutexGuard<'_, BTreeMap<(String, String), RegisteredPlatform>> {
         self.platforms
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A platform is there. The switch that is returned pauses it.
+    /// Registers a platform. The returned switch pauses it.
     pub(crate) fn register(
         &self,
         name: &str,
         account: &str,
-        condition: watch::Receiver<Condition>,
+        condition: watch::Receiver<PlatformCondition>,
     ) -> watch::Receiver<bool> {
         let (paused, switch) = watch::channel(false);
-        let row = Registered { condition, paused };
+        let row = RegisteredPlatform { condition, paused };
         let place = (name.to_owned(), account.to_owned());
         self.platforms().insert(place, row);
         switch
     }
 
-    /// A turn works for this chat; `None`: it has ended.
-    pub(super) fn at_work(&self, turn: &str, target: Option<&Target>) {
+    /// Marks a chat as having a running turn; `None`: it has ended.
+    pub(super) fn set_working(&self, turn: &str, target: Option<&Target>) {
         let mut working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
         match target {
             Some(target) => working.insert(turn.to_owned(), target.clone()),
@@ -340,7 +340,7 @@ impl Hub {
         names.next().map(|(_, account)| account.clone())
     }
 
-    /// Pauses a platform, all of its accounts, or lets it go on. `false`: there is none.
+    /// Pauses or resumes all accounts of a platform. `false`: unknown platform.
     pub(crate) fn pause(&self, name: &str, paused: bool) -> bool {
         let platforms = self.platforms();
         let mut found = false;
@@ -392,7 +392,7 @@ impl Hub {
 
     /// Commands for menus and `/help`.
     pub(crate) fn commands(&self) -> Vec<Offer> {
-        let mut offers = super::chat::offers(self.seats.program().commands());
+        let mut offers = super::chat::offers(self.pool.host().commands());
         let quick = super::chat::quick_offers(&self.settings).into_iter();
         let new = quick.filter(|one| offers.iter().all(|known| known.name != one.name));
         let new = new.collect::<Vec<_>>();
@@ -400,13 +400,14 @@ impl Hub {
         offers
     }
 
-    /// Files that were fetched for messages are not kept for ever.
+    /// Deletes old files that were fetched for messages.
     pub(crate) fn sweep_files(&self) {
         media_in::sweep(&self.settings.home.cache_dir());
     }
 
-    /// A question is open, and rings this when its answer is stored; `None`: no longer.
-    pub(super) fn asked(&self, id: &str, bell: Option<&Arc<Notify>>) {
+    /// Registers an open question, with what to notify when its answer is stored; `None` removes
+    /// it.
+    pub(super) fn register_question(&self, id: &str, bell: Option<&Arc<Notify>>) {
         let mut questions = self.questions();
         match bell {
             Some(bell) => questions.insert(id.to_owned(), Arc::clone(bell)),
@@ -415,16 +416,16 @@ impl Hub {
     }
 
     /// Questions that turns wait for.
-    pub(super) fn asked_ids(&self) -> Vec<String> {
+    pub(super) fn open_question_ids(&self) -> Vec<String> {
         self.questions().keys().cloned().collect()
     }
 
-    pub(super) fn is_asked(&self, id: &str) -> bool {
+    pub(super) fn is_question_open(&self, id: &str) -> bool {
         self.questions().contains_key(id)
     }
 
-    /// Tells the chat that asked that there is an answer. `false`: no turn waits for it now.
-    pub(super) fn ring(&self, id: &str) -> bool {
+    /// Notifies the chat that asked. `false`: no turn waits for it now.
+    pub(super) fn notify_question(&self, id: &str) -> bool {
         let bell = self.questions().get(id).cloned();
         if let Some(bell) = &bell {
             bell.notify_one();
@@ -459,7 +460,7 @@ impl Hub {
 }
 
 impl Hub {
-    pub(crate) fn outbound(&self, target: &Target) -> Option<Arc<dyn Outbound>> {
+    pub(crate) fn outbound(&self, target: &Target) -> Option<Arc<dyn OutboundAdapter>> {
         self.outbox.platform(&target.platform, &target.account)
     }
 
@@ -469,17 +470,17 @@ impl Hub {
     }
 }
 
-/// A sign on its way.
-pub(super) type Signing = JoinHandle<Result<(), hermes_core::task::Panicked>>;
+/// A reaction that is being set.
+pub(super) type ReactionTask = JoinHandle<Result<(), hermes_core::task::Panicked>>;
 
-/// Puts a sign on a message, beside everything else, once the one `before` it stands there.
+/// Sets a reaction in the background, after the one `before` it is done.
 pub(super) fn react(
-    outbound: Arc<dyn Outbound>,
+    outbound: Arc<dyn OutboundAdapter>,
     target: Target,
     message: String,
     emoji: Option<&'static str>,
-    before: Option<Signing>,
-) -> Signing {
+    before: Option<ReactionTask>,
+) -> ReactionTask {
     let work = async move {
         if let Some(before) = before {
             let _ = before.await;

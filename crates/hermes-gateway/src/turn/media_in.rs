@@ -1,5 +1,5 @@
-//! Files that come with a message: fetched, kept for a while, shown to the model as far as it can
-//! take them.
+//! Files of a message: fetched, stored temporarily, and shown to the model as far as it supports
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use hermes_core::event::UserInput;
 use hermes_core::message::Part;
 use hermes_core::{fence, image};
-use hermes_platforms::{MediaKind, MediaRef, Outbound};
+use hermes_platforms::{MediaKind, MediaRef, OutboundAdapter};
 use serde_json::Value;
 
 use super::hub::Hub;
-use super::message::Msg;
+use super::message::InboxMessage;
 
 const FETCH: Duration = Duration::from_mins(3);
 const HEAR: Duration = Duration::from_mins(5);
@@ -22,22 +22,22 @@ const INLINE: u64 = 100 * 1024;
 const IMAGES: usize = 10;
 const KEPT: Duration = Duration::from_hours(24);
 
-/// What a message came to.
+/// The input made from messages.
 #[derive(Default)]
-pub(super) struct Taken {
+pub(super) struct ReceivedInput {
     pub(super) input: UserInput,
-    /// For the person: what was heard, what did not work.
+    /// For the person: transcripts and problems.
     pub(super) remarks: Vec<String>,
-    /// Somebody spoke; the answer may be spoken too.
+    /// It contained a voice message; the answer may be spoken, too.
     pub(super) spoken: bool,
 }
 
-/// Puts messages together into what a turn begins with.
-pub(super) async fn take(hub: &Arc<Hub>, msgs: &[Msg]) -> Taken {
-    let mut taken = Taken::default();
+/// Combines messages into the input of a turn.
+pub(super) async fn read_messages(hub: &Arc<Hub>, msgs: &[InboxMessage]) -> ReceivedInput {
+    let mut taken = ReceivedInput::default();
     let (mut texts, mut context) = (Vec::new(), Vec::new());
     for msg in msgs {
-        let words = msg.words(hub.settings.sharing);
+        let words = msg.text_with_sender(hub.settings.sharing);
         let mut said = vec![words]
             .into_iter()
             .filter(|words| !words.trim().is_empty());
@@ -72,13 +72,15 @@ pub(super) async fn take(hub: &Arc<Hub>, msgs: &[Msg]) -> Taken {
     taken
 }
 
-async fn fetch(hub: &Hub, outbound: &dyn Outbound, media: &MediaRef) -> Result<PathBuf, String> {
-    // What a platform lets us send says nothing about what it brings; it knows that by itself.
+async fn fetch(
+    hub: &Hub,
+    outbound: &dyn OutboundAdapter,
+    media: &MediaRef,
+) -> Result<PathBuf, String> {
+    // Limits for sending do not apply to received files; the platform enforces its own.
     let most = hub.settings.config.gateway.max_inbound_media_bytes;
     if let Some(bytes) = media.bytes.filter(|bytes| *bytes > most) {
-        return Err(format!(
-            "{bytes} bytes are more than the {most} that are taken"
-        ));
+        return Err(format!("{bytes} bytes exceed the limit of {most}"));
     }
     let kind = match media.kind {
         MediaKind::Image | MediaKind::Sticker => "images",
@@ -97,12 +99,12 @@ async fn fetch(hub: &Hub, outbound: &dyn Outbound, media: &MediaRef) -> Result<P
     }
 }
 
-/// Shows a file to the model: as a part of the input, or in words.
+/// Adds a file to the input: as a content part or as text.
 async fn present(
     hub: &Hub,
     media: &MediaRef,
     path: &Path,
-    taken: &mut Taken,
+    taken: &mut ReceivedInput,
     texts: &mut Vec<String>,
 ) -> Option<String> {
     match media.kind {
@@ -120,7 +122,7 @@ async fn present(
         }
         MediaKind::Voice | MediaKind::Audio => {
             taken.spoken |= media.kind == MediaKind::Voice;
-            match hear(hub, path).await {
+            match transcribe(hub, path).await {
                 Ok(text) => {
                     if hub.transcriber.as_ref().is_some_and(|ears| ears.echoes()) {
                         taken.remarks.push(format!("🎙️ {}", text.trim()));
@@ -159,12 +161,12 @@ async fn picture(path: &Path) -> Result<Part, String> {
     image::part(&bytes).map_err(|error| error.to_string())
 }
 
-async fn hear(hub: &Hub, path: &Path) -> Result<String, String> {
+async fn transcribe(hub: &Hub, path: &Path) -> Result<String, String> {
     let Some(transcriber) = &hub.transcriber else {
         return Err("no transcription is set up (stt in config.yaml)".to_owned());
     };
     match tokio::time::timeout(HEAR, transcriber.transcribe(path)).await {
-        Ok(Ok(text)) if text.trim().is_empty() => Err("nothing was heard".to_owned()),
+        Ok(Ok(text)) if text.trim().is_empty() => Err("no speech was recognized".to_owned()),
         Ok(heard) => heard,
         Err(_) => Err("it took too long".to_owned()),
     }
@@ -225,7 +227,7 @@ fn quoted(path: &Path) -> Value {
     Value::from(path.to_string_lossy())
 }
 
-/// Removes files that were fetched long ago.
+/// Deletes old fetched files.
 pub(super) fn sweep(cache: &Path) {
     for kind in ["images", "audio", "videos", "documents"] {
         let Ok(files) = std::fs::read_dir(cache.join(kind)) else {

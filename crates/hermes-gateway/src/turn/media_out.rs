@@ -1,5 +1,5 @@
-//! Files that an answer sends: `MEDIA:<path>`, images of markdown that are local files. What may
-//! leave is decided here.
+//! Files in an answer: `MEDIA:<path>` and local images of markdown. Decides which files may be
+//! sent.
 
 use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
@@ -10,26 +10,26 @@ use hermes_platforms::{MediaKind, OutMedia};
 
 /// An answer without its files, and the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Parted {
+pub(super) struct AnswerWithFiles {
     pub(super) text: String,
     pub(super) media: Vec<OutMedia>,
 }
 
-/// What may be sent.
+/// Rules for files that may be sent.
 #[derive(Clone, Debug)]
-pub(super) struct Guard {
-    /// The home of this program: only what it keeps for sending leaves it.
+pub(super) struct MediaGuard {
+    /// The home of this program: only files stored for sending may leave it.
     pub(super) home: PathBuf,
-    /// Where homes of other profiles are: nothing leaves those.
+    /// The directory of other profiles: no file may leave them.
     pub(super) profiles: PathBuf,
     pub(super) user_home: Option<PathBuf>,
     pub(super) max_bytes: u64,
-    /// Only from here, or made a short while ago.
-    pub(super) strict: Option<Strict>,
+    /// Only from these directories, or created recently.
+    pub(super) strict: Option<StrictMediaRules>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Strict {
+pub(super) struct StrictMediaRules {
     pub(super) dirs: Vec<PathBuf>,
     pub(super) recent: Option<Duration>,
 }
@@ -38,8 +38,8 @@ const AS_DOCUMENT: &str = "[[as_document]]";
 const AS_VOICE: &str = "[[audio_as_voice]]";
 const TAG: &str = "MEDIA:";
 
-/// Takes the files out of an answer. One that may not or cannot be sent is named in the text.
-pub(super) fn part(text: &str, guard: &Guard) -> Parted {
+/// Extracts the files of an answer. Refused or missing files are mentioned in the text.
+pub(super) fn split_files(text: &str, guard: &MediaGuard) -> AnswerWithFiles {
     let as_document = text.contains(AS_DOCUMENT);
     let as_voice = text.contains(AS_VOICE);
     let (mut lines, mut media, mut fenced) = (Vec::new(), Vec::new(), false);
@@ -74,13 +74,13 @@ pub(super) fn part(text: &str, guard: &Guard) -> Parted {
         }
     }
     media.dedup();
-    Parted {
+    AnswerWithFiles {
         text: lines.join("\n").trim().to_owned(),
         media,
     }
 }
 
-/// A line without its tags, and what they name.
+/// A line without its tags, and the paths in them.
 fn take_paths(line: &str) -> (String, Vec<String>) {
     let (mut rest, mut paths) = (line.to_owned(), Vec::new());
     while let Some(at) = rest.find(TAG) {
@@ -89,7 +89,7 @@ fn take_paths(line: &str) -> (String, Vec<String>) {
         if path.is_empty() {
             break;
         }
-        // A tag may stand in quotes or backticks.
+        // A tag may be in quotes or backticks.
         let before = rest[..at].trim_end_matches(['`', '"', '\'']).to_owned();
         let behind = after[len..].trim_start_matches(['`', '"', '\'']).to_owned();
         paths.push(path);
@@ -106,7 +106,7 @@ fn take_paths(line: &str) -> (String, Vec<String>) {
     }
 }
 
-/// The path that begins a text, and how many bytes it takes.
+/// The path at the start of a text, and its length in bytes.
 fn path_of(text: &str) -> (String, usize) {
     let lead = text.len() - text.trim_start_matches(' ').len();
     let body = &text[lead..];
@@ -163,14 +163,14 @@ fn kind(path: &Path, as_document: bool, as_voice: bool) -> MediaKind {
     }
 }
 
-impl Guard {
-    /// The file that a path means, or why it is not sent.
+impl MediaGuard {
+    /// The file behind a path, or why it is not sent.
     fn check(&self, path: &str) -> Result<PathBuf, String> {
         let path = match (path.strip_prefix("~/"), &self.user_home) {
             (Some(rest), Some(home)) => home.join(rest),
             _ => PathBuf::from(path),
         };
-        // Links are followed first: what counts is what would be read.
+        // Links are resolved first: the file that would be read counts.
         let file = path.canonicalize().map_err(|_| "there is no such file")?;
         let data = file.metadata().map_err(|error| error.to_string())?;
         if !data.is_file() {
@@ -235,8 +235,8 @@ impl Guard {
         if file.starts_with("/root") && !file.starts_with(&user_home) {
             return true;
         }
-        // Directories of programs, the person's and others': keys, tokens, settings. A hidden
-        // directory in which the person's own home is hides nothing from them.
+        // Hidden directories of programs: keys, tokens, settings. A hidden directory above the
+        // user's own home does not count.
         let shared = file.components().zip(user_home.components());
         let shared = shared.take_while(|(one, other)| one == other).count();
         has_hidden(&file.components().skip(shared).collect::<PathBuf>())
@@ -244,7 +244,7 @@ impl Guard {
     }
 }
 
-/// Links are followed.
+/// Symbolic links are followed.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
@@ -254,12 +254,12 @@ fn has_hidden(path: &Path) -> bool {
     path.components().any(hidden)
 }
 
-/// The home of another one of these programs, wherever it is.
+/// Whether it is another home of this program.
 fn is_hermes_home(dir: &Path) -> bool {
     dir.join("config.yaml").is_file() && dir.join("state.db").is_file()
 }
 
-/// By its name, or as one of the stores of some person.
+/// By its name, or as a known credential file.
 fn is_secret(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let is_personal = below_some_home(&file.to_string_lossy()).is_some_and(is_personal);
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
     use pretty_assertions::assert_eq;
 
-    fn scene() -> (tempfile::TempDir, Guard) {
+    fn scene() -> (tempfile::TempDir, MediaGuard) {
         let dir = tempfile::TempDir::new().unwrap();
         for path in [
             "home/cache/images",
@@ -303,7 +303,7 @@ mod tests {
         ] {
             std::fs::write(dir.path().join(path), "x").unwrap();
         }
-        let guard = Guard {
+        let guard = MediaGuard {
             home: dir.path().join("home"),
             profiles: dir.path().join("homes"),
             user_home: Some(dir.path().join("user")),
@@ -324,7 +324,7 @@ mod tests {
             at("home/cache/images/a.png").display(),
             at("user/work/note 1.mp3").display(),
         );
-        let parted = part(&text, &guard);
+        let parted = split_files(&text, &guard);
         assert_eq!(parted.text, "Here:\nand .\n```\nMEDIA:/etc/passwd\n```");
         let files: Vec<(PathBuf, MediaKind)> = parted
             .media
@@ -340,7 +340,10 @@ mod tests {
                 (at("home/cache/images/a.png"), MediaKind::Image),
             ]
         );
-        assert_eq!(part("MEDIA: is a word", &guard).text, "MEDIA: is a word");
+        assert_eq!(
+            split_files("MEDIA: is a word", &guard).text,
+            "MEDIA: is a word"
+        );
     }
 
     #[test]
@@ -366,13 +369,13 @@ mod tests {
             "/nowhere".to_owned(),
             dir.path().display().to_string(),
         ] {
-            let parted = part(&format!("MEDIA:{path}"), &guard);
+            let parted = split_files(&format!("MEDIA:{path}"), &guard);
             assert_eq!(parted.media, [], "{path}");
             assert!(parted.text.contains("was not sent"), "{}", parted.text);
         }
         std::fs::write(dir.path().join("user/work/big.txt"), "x".repeat(11)).unwrap();
         assert!(
-            part("MEDIA:~/work/big.txt", &guard)
+            split_files("MEDIA:~/work/big.txt", &guard)
                 .text
                 .contains("too many")
         );
@@ -382,20 +385,26 @@ mod tests {
     fn strictly_only_what_is_listed_or_new() {
         let (dir, mut guard) = scene();
         let root = dir.path().canonicalize().unwrap();
-        guard.strict = Some(Strict {
+        guard.strict = Some(StrictMediaRules {
             dirs: vec![root.join("user/work")],
             recent: None,
         });
-        assert_eq!(part("MEDIA:~/work/report.pdf", &guard).media.len(), 1);
-        guard.strict = Some(Strict {
+        assert_eq!(
+            split_files("MEDIA:~/work/report.pdf", &guard).media.len(),
+            1
+        );
+        guard.strict = Some(StrictMediaRules {
             dirs: Vec::new(),
             recent: None,
         });
-        assert_eq!(part("MEDIA:~/work/report.pdf", &guard).media, []);
-        guard.strict = Some(Strict {
+        assert_eq!(split_files("MEDIA:~/work/report.pdf", &guard).media, []);
+        guard.strict = Some(StrictMediaRules {
             dirs: Vec::new(),
             recent: Some(Duration::from_mins(10)),
         });
-        assert_eq!(part("MEDIA:~/work/report.pdf", &guard).media.len(), 1);
+        assert_eq!(
+            split_files("MEDIA:~/work/report.pdf", &guard).media.len(),
+            1
+        );
     }
 }

@@ -1,23 +1,23 @@
-//! A message as the database gives it.
+//! A message from the database.
 
 use hermes_core::slash::{self, Parsed, Verb};
-use hermes_platforms::{Incoming, Source, definition, webhook};
+use hermes_platforms::{IncomingMessage, MessageSource, definition, webhook};
 use hermes_store::db::delivery::{Target, Waiting};
 
-use crate::session::Sharing;
+use crate::session::SessionSharing;
 
 #[derive(Clone, Debug)]
-pub(super) struct Msg {
+pub(super) struct InboxMessage {
     pub(super) id: i64,
-    /// The turn that took it.
+    /// The turn that claimed it.
     pub(super) turn: Option<String>,
-    /// How often it was taken.
+    /// How often it was claimed.
     pub(super) claims: u32,
     pub(super) received_at: f64,
-    pub(super) incoming: Incoming,
+    pub(super) incoming: IncomingMessage,
 }
 
-impl Msg {
+impl InboxMessage {
     /// `Err`: it cannot be read.
     pub(super) fn read(waiting: Waiting) -> Result<Self, (i64, u32, serde_json::Error)> {
         let (id, claims) = (waiting.id, waiting.claims);
@@ -33,7 +33,7 @@ impl Msg {
         }
     }
 
-    /// Without the command that only says how the text is to be taken.
+    /// Without the command prefix that only selects how the text is handled.
     pub(super) fn unwrapped(mut self) -> Self {
         let line = self.command_line();
         let said = line.as_deref().and_then(|line| match slash::parse(line) {
@@ -48,11 +48,11 @@ impl Msg {
         self
     }
 
-    pub(super) fn source(&self) -> &Source {
+    pub(super) fn source(&self) -> &MessageSource {
         &self.incoming.source
     }
 
-    /// Where its answer goes.
+    /// The target of its answer.
     pub(super) fn target(&self) -> Target {
         if let Some(target) = webhook::answer_to(&self.incoming) {
             return target;
@@ -66,13 +66,13 @@ impl Msg {
         }
     }
 
-    /// The id of the next attempt at it: unique for ever, because every attempt is counted.
+    /// The id of the next attempt: unique, because every attempt is counted.
     pub(super) fn attempt(&self, kind: &str) -> String {
         format!("{kind}-{}-{}", self.id, self.claims + 1)
     }
 
-    /// What the model reads: in a conversation of several people with the name of this one.
-    pub(super) fn words(&self, sharing: Sharing) -> String {
+    /// The text for the model, prefixed with the sender's name in shared conversations.
+    pub(super) fn text_with_sender(&self, sharing: SessionSharing) -> String {
         let text = self.incoming.text.trim();
         let source = self.source();
         let mut words = match &self.incoming.reply_to {
@@ -99,8 +99,8 @@ impl Msg {
         words
     }
 
-    /// The line of a command: `/name rest`. Clients of some platforms keep the slash for
-    /// themselves; there an exclamation mark does.
+    /// The command line: `/name rest`. On platforms whose clients reserve the slash, an exclamation
+    /// mark works instead.
     pub(super) fn command_line(&self) -> Option<String> {
         if !self.incoming.media.is_empty() || self.incoming.pressed.is_some() {
             return None;
@@ -110,7 +110,7 @@ impl Msg {
             Some(rest) => rest,
             None if has_bang_commands(&self.source().platform) => {
                 let rest = text.strip_prefix('!')?;
-                // "!!" and "! wow" are talk.
+                // "!!" and "! wow" are normal text.
                 rest.starts_with(|ch: char| ch.is_ascii_alphabetic())
                     .then_some(rest)?
             }
@@ -119,7 +119,7 @@ impl Msg {
         let (name, args) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         // `/cmd@bot`
         let name = name.split('@').next().unwrap_or(name);
-        // Phones make one dash of two.
+        // Phone keyboards turn two dashes into one.
         let args = args.trim().replace('—', "--");
         let line = format!("/{name} {args}");
         let line = line.trim().to_owned();
@@ -127,7 +127,7 @@ impl Msg {
     }
 }
 
-/// Whether `!name` is a command; Matrix is the original's.
+/// Whether `!name` is a command; Matrix exists in the original only.
 fn has_bang_commands(platform: &str) -> bool {
     platform == "matrix" || definition(platform).is_some_and(|one| one.bang_commands)
 }
@@ -136,13 +136,13 @@ fn has_bang_commands(platform: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn msg(platform: &str, text: &str) -> Msg {
+    fn msg(platform: &str, text: &str) -> InboxMessage {
         let incoming = serde_json::json!({
             "message_id": "1", "text": text, "sent_at": 0.0,
             "source": {"platform": platform, "chat_id": "c", "chat_type": "group",
                 "user_id": "7", "user_name": "Ann\n"},
         });
-        Msg {
+        InboxMessage {
             id: 5,
             turn: None,
             claims: 1,
@@ -174,12 +174,12 @@ mod tests {
     #[test]
     fn names_stand_before_words_where_several_talk() {
         let msg = msg("slack", "hi");
-        let together = Sharing {
+        let together = SessionSharing {
             group_per_user: false,
-            ..Sharing::default()
+            ..SessionSharing::default()
         };
-        assert_eq!(msg.words(together), "[Ann] hi");
-        assert_eq!(msg.words(Sharing::default()), "hi");
+        assert_eq!(msg.text_with_sender(together), "[Ann] hi");
+        assert_eq!(msg.text_with_sender(SessionSharing::default()), "hi");
         assert_eq!(msg.attempt("turn"), "turn-5-2");
     }
 }

@@ -4,21 +4,21 @@ use hermes_core::store::StoreError;
 use hermes_store::db::delivery::{QuestionState, StoredQuestion, Target};
 
 use super::Hub;
-use super::chat::{kept_for_operator, put};
+use super::chat::{kept_for_operator, question_record};
 
-/// A permission that a turn waits for.
+/// An open permission request of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenPermission {
     pub id: String,
-    /// The tool that asks.
+    /// The tool that needs the permission.
     pub tool: String,
-    /// What is shown in the chat.
+    /// The text shown in the chat.
     pub text: String,
     pub session_key: String,
     pub target: Target,
     /// Seconds since the epoch.
     pub expires_at: f64,
-    /// It can be allowed for ever.
+    /// It can be allowed permanently.
     pub lasting: bool,
 }
 
@@ -26,12 +26,12 @@ pub struct OpenPermission {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerDecision {
     AllowOnce,
-    /// For ever where that is offered, else for the session.
+    /// Permanently if offered, else for the session.
     AllowAlways,
     Deny,
 }
 
-/// Why a decision does not count.
+/// Why a decision is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum DecisionError {
     #[error(
@@ -46,7 +46,7 @@ impl Hub {
     /// Oldest first.
     pub(crate) async fn open_permissions(&self) -> Result<Vec<OpenPermission>, StoreError> {
         let mut open = Vec::new();
-        for id in self.asked_ids() {
+        for id in self.open_question_ids() {
             let stored = self.delivery.question(&id).await?;
             open.extend(stored.and_then(|stored| self.waiting_permission(stored)));
         }
@@ -55,7 +55,7 @@ impl Hub {
     }
 
     fn waiting_permission(&self, stored: StoredQuestion) -> Option<OpenPermission> {
-        let put = put(&stored).filter(|put| put.permission)?;
+        let put = question_record(&stored).filter(|put| put.permission)?;
         let in_time = stored.question.expires_at > self.clock.epoch_seconds();
         (stored.state == QuestionState::Open && in_time).then(|| OpenPermission {
             tool: put.from,
@@ -68,7 +68,8 @@ impl Hub {
         })
     }
 
-    /// Stores the decision as a press is stored, and tells the turn. `by`: who decided, for the chat.
+    /// Stores the decision like a button press and notifies the turn. `by`: who decided, for
+    /// display in the chat.
     pub(crate) async fn decide_permission(
         &self,
         id: &str,
@@ -78,7 +79,7 @@ impl Hub {
         let not_open = || DecisionError::NotOpen(id.to_owned());
         let stored = self.delivery.question(id).await?;
         let open = stored
-            .filter(|_| self.is_asked(id))
+            .filter(|_| self.is_question_open(id))
             .and_then(|stored| self.waiting_permission(stored))
             .ok_or_else(not_open)?;
         let choice = match decision {
@@ -91,7 +92,7 @@ impl Hub {
         if !self.delivery.answer_question(id, &kept).await? {
             return Err(not_open());
         }
-        self.ring(id);
+        self.notify_question(id);
         Ok(open)
     }
 }

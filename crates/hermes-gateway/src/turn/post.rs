@@ -1,4 +1,4 @@
-//! Saying something to a chat that did not ask: jobs, webhooks, `send_message`.
+//! Sends unsolicited messages to chats: jobs, webhooks, `send_message`.
 
 mod closing;
 
@@ -8,28 +8,28 @@ use std::time::Duration;
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
 use hermes_core::store::NewItem;
-use hermes_platforms::{PostError, Posting, Voice};
+use hermes_platforms::{MirrorRole, PostError, Posting};
 use hermes_store::db::delivery::{Final, Reply, Target};
 
 use super::hub::Hub;
 use super::session::target_of;
 
-/// A turn may take so long before a message is sent without a place in its conversation.
+/// How long to wait for a running turn before a message is sent without being added to its
+/// conversation.
 const TURN: Duration = Duration::from_mins(2);
 
-/// Whoever may say something to a chat. What it takes is stored when it returns, and delivered
-/// whatever happens.
+/// Posts messages to chats. A message is stored when a call returns, and delivered eventually.
 #[derive(Clone)]
-pub struct Post {
+pub struct MessagePoster {
     hub: Arc<Hub>,
 }
 
-impl Post {
+impl MessagePoster {
     pub(crate) fn new(hub: Arc<Hub>) -> Self {
         Self { hub }
     }
 
-    /// Stores a message. Returns how many chunks it is.
+    /// Stores a message and returns its number of chunks.
     pub async fn send(&self, posting: Posting) -> Result<usize, PostError> {
         let hub = &self.hub;
         let chunks = if posting.files {
@@ -42,20 +42,20 @@ impl Post {
             .as_ref()
             .map_or_else(|| posting.id.clone(), |entry| entry.session_key.to_string());
         let mirror = posting.mirror.zip(entry);
-        // A conversation that is open would not learn of a row that others write; one in the
-        // middle of a turn must not get one.
+        // An open conversation would not notice a row written by others, and a running turn must
+        // not get one.
         let still = match &mirror {
             None => None,
             Some((_, entry)) => {
-                let still = hub.seats.still(&entry.session_id);
+                let still = hub.pool.close_exclusively(&entry.session_id);
                 tokio::time::timeout(TURN, still).await.ok().flatten()
             }
         };
         let mirror = mirror.filter(|_| still.is_some());
         let transcript = mirror.map(|(voice, entry)| {
             let message = match voice {
-                Voice::Assistant => Message::assistant(posting.text.clone()),
-                Voice::User => Message::user(posting.text.clone()),
+                MirrorRole::Assistant => Message::assistant(posting.text.clone()),
+                MirrorRole::User => Message::user(posting.text.clone()),
             };
             let item = NewItem {
                 message,
@@ -82,7 +82,7 @@ impl Post {
         Ok(owed)
     }
 
-    /// What a target means: `telegram` (its home), `telegram:123`, `telegram:123:7`,
+    /// Resolves a target: `telegram` (its home channel), `telegram:123`, `telegram:123:7`,
     /// `slack:#general` (by name), `origin`.
     pub fn target(&self, text: &str, origin: Option<&Target>) -> Result<Target, PostError> {
         let text = text.trim();
@@ -113,7 +113,7 @@ impl Post {
                 ))
             }),
             Some(rest) => Ok(self.named(&platform, rest).unwrap_or_else(|| {
-                // Ids of some platforms hold colons themselves.
+                // Ids of some platforms contain colons.
                 match rest.rsplit_once(':') {
                     Some((chat, thread)) if !rest.starts_with(['!', '@']) => {
                         place(chat.to_owned(), Some(thread.to_owned()))
@@ -124,7 +124,7 @@ impl Post {
         }
     }
 
-    /// Where a platform's messages without another place go.
+    /// The home channel of a platform.
     pub fn home(&self, platform: &str) -> Option<Target> {
         let (chat_id, thread_id) = self.hub.home_channel(platform)?;
         Some(Target {
@@ -135,9 +135,9 @@ impl Post {
         })
     }
 
-    /// Chats that are known, by platform and name.
-    pub fn known(&self) -> Vec<Known> {
-        let mut known: Vec<Known> = self
+    /// Known chats, by platform and name.
+    pub fn known(&self) -> Vec<KnownChat> {
+        let mut known: Vec<KnownChat> = self
             .hub
             .index
             .entries()
@@ -146,7 +146,7 @@ impl Post {
                 let target = target_of(&entry)?;
                 let source = entry.origin?;
                 let name = source.chat_name.or(source.user_name);
-                Some(Known {
+                Some(KnownChat {
                     name: name.unwrap_or_else(|| source.chat_id.clone()),
                     kind: source.chat_type,
                     target,
@@ -154,7 +154,7 @@ impl Post {
             })
             .collect();
         known.sort_by(|a, b| {
-            let key = |one: &Known| {
+            let key = |one: &KnownChat| {
                 let target = &one.target;
                 (
                     target.platform.clone(),
@@ -176,12 +176,12 @@ impl Post {
                 && one.name.trim_start_matches('#').eq_ignore_ascii_case(name)
         });
         let found = fits.next()?;
-        // Two of the same name: only an id says which.
+        // Ambiguous name: only an id works.
         fits.next().is_none().then_some(found.target)
     }
 
-    /// The conversation of a place, where everybody there has the same one.
-    fn entry(&self, target: &Target) -> Option<crate::session::Entry> {
+    /// The conversation of a chat that everyone in it shares.
+    fn entry(&self, target: &Target) -> Option<crate::session::SessionEntry> {
         let sharing = self.hub.settings.sharing;
         let chat = self.hub.index.entries_of(&target.platform, &target.chat_id);
         let mut here = chat.into_iter().filter(|entry| {
@@ -198,7 +198,7 @@ impl Post {
 
 /// A chat that can be written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownChat {
     pub name: String,
     /// `dm`, `group`, …
     pub kind: String,

@@ -1,4 +1,4 @@
-//! Wakes the chats that have something to do.
+//! Wakes chats that have work.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,13 +8,13 @@ use hermes_core::task;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::chat::Chat;
+use super::chat::ChatTask;
 use super::hub::Hub;
 
 const PAGE: usize = 256;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Reads which chats have open messages, at the start and whenever one comes, and wakes them.
+/// Finds chats with open messages, at the start and after each arrival, and wakes them.
 pub(crate) async fn run(hub: Arc<Hub>, cancel: CancellationToken) {
     let chats = TaskTracker::new();
     let mut after = 0;
@@ -61,9 +61,9 @@ fn wake(hub: &Arc<Hub>, running: &TaskTracker, key: String, cancel: &Cancellatio
     drop(chats);
     let (hub, cancel) = (Arc::clone(hub), cancel.clone());
     let work = async move {
-        // A bug of ours ends the turn of one chat; its messages are tried a few times.
+        // A panic ends the turn of one chat only; its messages are retried a few times.
         loop {
-            let chat = Chat::new(
+            let chat = ChatTask::new(
                 Arc::clone(&hub),
                 key.clone(),
                 Arc::clone(&handle),

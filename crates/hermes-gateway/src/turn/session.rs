@@ -1,38 +1,41 @@
-//! Which conversation a chat is in, kept up to date in the index.
+//! The current conversation of a chat, kept up to date in the index.
 
 use chrono::{Local, NaiveDateTime};
 use hermes_config::env::writer;
-use hermes_platforms::Source;
+use hermes_platforms::MessageSource;
 use hermes_store::db::delivery::Target;
 use serde_json::{Value, json};
 use std::sync::PoisonError;
 
 use super::hub::Hub;
-use super::message::Msg;
-use crate::session::{Entry, IndexError, ResetReason, SessionKey};
+use super::message::InboxMessage;
+use crate::session::{ResetReason, SessionEntry, SessionIndexError, SessionKey};
 use crate::settings::home_var;
 
-/// How old the stored time of use may become before it is written again.
+/// How stale the stored time of use may become.
 const STALE: i64 = 60;
 
-/// What is said about one channel.
+/// Settings of one channel.
 #[derive(Default)]
-pub(super) struct Override {
+pub(super) struct ChannelOverride {
     pub(super) model: Option<String>,
     pub(super) provider: Option<String>,
     pub(super) prompt: Option<String>,
 }
 
 impl Hub {
-    /// The entry of a chat, made where there is none, renewed where its time is over.
+    /// The entry of a chat; created if missing, renewed if expired.
     pub(super) async fn entry(
         &self,
         key: &str,
-        msg: &Msg,
-    ) -> Result<(Entry, Option<ResetReason>), IndexError> {
+        msg: &InboxMessage,
+    ) -> Result<(SessionEntry, Option<ResetReason>), SessionIndexError> {
         let (now, source) = (self.local_now(), msg.source());
         let known = self.index.get(key);
-        let policy = self.settings.resets.of(&source.platform, &source.chat_type);
+        let policy = self
+            .settings
+            .resets
+            .policy_for(&source.platform, &source.chat_type);
         let over = known
             .as_ref()
             .and_then(|entry| policy.over(entry.updated_at, now, None));
@@ -45,13 +48,13 @@ impl Hub {
             if stale {
                 self.index.put(&entry).await?;
             } else {
-                // The time in the table stays as it is until it is worth a write.
+                // The stored time is updated only when the difference is large enough.
                 self.index.touch(&entry)?;
             }
             return Ok((entry, None));
         }
         let id = self.new_session_id();
-        let mut entry = Entry::new(SessionKey::new(key), id, source.clone(), now);
+        let mut entry = SessionEntry::new(SessionKey::new(key), id, source.clone(), now);
         entry.was_auto_reset = over.is_some();
         entry.auto_reset_reason = over.map(|reason| reason.as_str().to_owned());
         note_account(&mut entry, &msg.incoming.account);
@@ -59,7 +62,7 @@ impl Hub {
         if let Some(left) = left {
             self.left(key, &left, source);
         }
-        (self.calls.happened)(
+        (self.callbacks.on_event)(
             "session:start",
             json!({"session_key": key, "session_id": entry.session_id, "platform": source.platform}),
         );
@@ -67,9 +70,9 @@ impl Hub {
         Ok((entry, over.filter(|_| policy.notify && !quiet)))
     }
 
-    /// A chat has left a conversation.
-    pub(super) fn left(&self, key: &str, session: &str, source: &Source) {
-        (self.calls.happened)(
+    /// Records that a chat has left a conversation.
+    pub(super) fn left(&self, key: &str, session: &str, source: &MessageSource) {
+        (self.callbacks.on_event)(
             "session:end",
             json!({
                 "session_key": key,
@@ -90,7 +93,7 @@ impl Hub {
         format!("{now}_{:08x}", self.rng.next_u64() >> 32)
     }
 
-    /// The account through which a chat is reached: the one it was last seen on, else the first.
+    /// The account that reaches a chat: the last one seen, else the first.
     pub(super) fn account(&self, platform: &str, chat_id: &str) -> String {
         let here = self.index.entries_of(platform, chat_id);
         match here.iter().find_map(target_of) {
@@ -99,13 +102,13 @@ impl Hub {
         }
     }
 
-    /// Where a chat is, as the index knows it.
+    /// The target of a chat, from the index.
     pub(super) fn place_of(&self, key: &str) -> Option<Target> {
         let entry = self.index.get(key)?;
         target_of(&entry)
     }
 
-    /// The latest message of a person in a place.
+    /// The latest message of a person in a chat.
     pub(super) fn latest(&self, target: &Target) -> Option<String> {
         let here = self.index.entries_of(&target.platform, &target.chat_id);
         let entries = here.into_iter();
@@ -113,10 +116,11 @@ impl Hub {
         entries.find_map(|entry| entry.origin?.message_id)
     }
 
-    /// Model and prompt of a channel: that of the thread comes before that of the chat.
-    pub(super) fn channel_override(&self, source: &Source) -> Override {
+    /// Model and prompt of a channel; settings of the thread take precedence over those of the
+    /// chat.
+    pub(super) fn channel_override(&self, source: &MessageSource) -> ChannelOverride {
         let Some(platform) = self.platform(&source.platform) else {
-            return Override::default();
+            return ChannelOverride::default();
         };
         let ids = [
             source.thread_id.as_ref(),
@@ -130,7 +134,7 @@ impl Hub {
         let over = find("channel_overrides");
         let text = |name: &str| over?.get(name)?.as_str().map(str::to_owned);
         let prompt = find("channel_prompts").and_then(Value::as_str);
-        Override {
+        ChannelOverride {
             model: text("model"),
             provider: text("provider"),
             prompt: text("system_prompt").or_else(|| prompt.map(str::to_owned)),
@@ -147,8 +151,8 @@ impl Hub {
         Some((home.chat_id, home.thread_id))
     }
 
-    /// Makes a chat the home of its platform, for this life and the next.
-    pub(super) fn set_home(&self, source: &Source) -> Result<(), String> {
+    /// Makes a chat the home channel of its platform, permanently.
+    pub(super) fn set_home(&self, source: &MessageSource) -> Result<(), String> {
         let name = home_var(&source.platform);
         let path = self.settings.home.env_path();
         let thread = format!("{name}_THREAD_ID");
@@ -169,15 +173,15 @@ impl Hub {
 }
 
 /// Which account the chat is on, where there are several.
-pub(super) fn note_account(entry: &mut Entry, account: &str) {
+pub(super) fn note_account(entry: &mut SessionEntry, account: &str) {
     if !account.is_empty() {
         let value = Value::from(account);
         entry.other.insert("account".to_owned(), value);
     }
 }
 
-/// Where the chat of an entry is.
-pub(super) fn target_of(entry: &Entry) -> Option<Target> {
+/// The target of an entry.
+pub(super) fn target_of(entry: &SessionEntry) -> Option<Target> {
     let source = entry.origin.as_ref()?;
     let account = entry.other.get("account").and_then(Value::as_str);
     Some(Target {

@@ -5,11 +5,11 @@ use std::time::Duration;
 use hermes_platforms::{Batching, definition};
 use serde_json::Value;
 
-use crate::settings::{BusyMode, GatewaySettings, Streaming, Transport};
+use crate::settings::{BusyMode, GatewaySettings, StreamTransport, StreamingSettings};
 
 /// Which tool calls are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum ToolProgress {
     Off,
     /// Each tool once in a row.
     New,
@@ -17,33 +17,33 @@ pub(super) enum Progress {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Style {
-    /// Text of the answer is shown while it is written.
+pub(super) struct ChatStyle {
+    /// The answer is shown while it is generated.
     pub(super) stream: bool,
-    pub(super) progress: Progress,
+    pub(super) progress: ToolProgress,
     pub(super) typing: bool,
     pub(super) reactions: bool,
-    /// A turn that takes long says so this often.
+    /// How often a long turn reports that it is running.
     pub(super) notice_every: Option<Duration>,
-    /// Waits for more of a message that may be the first part of several.
-    pub(super) batch: Batch,
-    /// A sign for a message that joins or waits, where the platform knows no reactions.
+    /// How long to wait for further parts of a message.
+    pub(super) batch: BatchWindows,
+    /// Acknowledge queued messages with a text if the platform has no reactions.
     pub(super) ack: bool,
 }
 
 /// How long to wait for more.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Batch {
+pub(super) struct BatchWindows {
     pub(super) short: Duration,
-    /// After a text as long as clients send at most.
+    /// After a text of the maximum length that clients send.
     pub(super) split: Duration,
     pub(super) album: Duration,
-    /// Only the parts of one message are put together, not messages that come close together.
+    /// Only parts of one message are merged, not separate messages in quick succession.
     only_parts: bool,
 }
 
-impl Style {
-    pub(super) fn of(settings: &GatewaySettings, platform: &str) -> Self {
+impl ChatStyle {
+    pub(super) fn from_settings(settings: &GatewaySettings, platform: &str) -> Self {
         let block = settings.platform(platform);
         let display = |name: &str| {
             let own = format!("/display/platforms/{platform}/{name}");
@@ -54,40 +54,40 @@ impl Style {
             .or_else(|| settings.tree.pointer("/display/tool_progress"))
             .and_then(Value::as_str);
         let progress = match word.map(str::trim) {
-            Some("off" | "log") => Progress::Off,
-            Some("new") => Progress::New,
-            Some("all" | "verbose") => Progress::All,
-            _ if definition(platform).is_some_and(|one| one.shows_tools) => Progress::All,
+            Some("off" | "log") => ToolProgress::Off,
+            Some("new") => ToolProgress::New,
+            Some("all" | "verbose") => ToolProgress::All,
+            _ if definition(platform).is_some_and(|one| one.shows_tools) => ToolProgress::All,
             _ => match platform {
-                "mattermost" | "matrix" | "feishu" | "whatsapp" => Progress::New,
-                _ => Progress::Off,
+                "mattermost" | "matrix" | "feishu" | "whatsapp" => ToolProgress::New,
+                _ => ToolProgress::Off,
             },
         };
-        let streaming: &Streaming = &settings.streaming;
+        let streaming: &StreamingSettings = &settings.streaming;
         let notice = settings.config.agent.gateway_notify_interval;
         let ack = settings.config.display.busy_steer_ack_enabled;
         Self {
             stream: streaming.enabled
-                && streaming.transport != Transport::Off
+                && streaming.transport != StreamTransport::Off
                 && flag("streaming").unwrap_or(true),
             progress,
             typing: block.and_then(|block| block.flag("typing_indicator")) != Some(false),
-            // Without a block, the platform's own word that it can is all there is.
+            // Without a configured block, the platform's capability decides.
             reactions: block.is_none_or(|block| block.flag("reactions") == Some(true)),
             notice_every: (notice > 0).then(|| Duration::from_secs(notice)),
-            batch: Batch::of(platform).in_mode(settings.busy),
+            batch: BatchWindows::from_platform(platform).in_mode(settings.busy),
             ack,
         }
     }
 
-    /// Whether there is anything to show but typing.
+    /// Whether there is anything to show besides typing.
     pub(super) fn shows(&self) -> bool {
-        self.stream || self.progress != Progress::Off || self.notice_every.is_some()
+        self.stream || self.progress != ToolProgress::Off || self.notice_every.is_some()
     }
 }
 
-impl Batch {
-    fn of(platform: &str) -> Self {
+impl BatchWindows {
+    fn from_platform(platform: &str) -> Self {
         let batching = definition(platform).map_or(Batching::USUAL, |one| one.batching);
         Self {
             short: Duration::from_millis(batching.short),
@@ -97,7 +97,7 @@ impl Batch {
         }
     }
 
-    /// Where each message gets its own answer, only the parts of one wait for each other.
+    /// If each message gets its own answer, only parts of one message are merged.
     fn in_mode(self, busy: BusyMode) -> Self {
         match busy {
             BusyMode::Queue => Self {
@@ -123,8 +123,8 @@ impl Batch {
         }
     }
 
-    /// Whether a message may go with the one before it, by the length of that one and by which of
-    /// them have files.
+    /// Whether a message may be merged with the previous one, by its length and by which of them
+    /// have files.
     pub(super) fn joins(&self, chars_before: usize, limit: usize, files: (bool, bool)) -> bool {
         !self.only_parts || files == (true, true) || is_cut(chars_before, limit)
     }
@@ -141,8 +141,8 @@ mod tests {
 
     #[test]
     fn in_a_queue_only_the_parts_of_one_message_go_together() {
-        let queue = Batch::of("telegram").in_mode(BusyMode::Queue);
-        let steer = Batch::of("telegram").in_mode(BusyMode::Steer);
+        let queue = BatchWindows::from_platform("telegram").in_mode(BusyMode::Queue);
+        let steer = BatchWindows::from_platform("telegram").in_mode(BusyMode::Steer);
         for (chars, files, together) in [
             (5, (false, false), false),
             (300, (false, false), false),

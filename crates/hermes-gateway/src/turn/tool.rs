@@ -1,5 +1,5 @@
-//! `send_message`: the agent writes to another chat. What it sends is an obligation like every
-//! other; the chat that it goes to has it in its transcript.
+//! `send_message`: the agent writes to another chat. The message is stored like any other and
+//! appears in that chat's transcript.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,26 +8,26 @@ use hermes_core::BoxFuture;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
-use hermes_platforms::{Posting, Voice};
+use hermes_platforms::{MirrorRole, Posting};
 use hermes_store::db::delivery::Target;
 use serde_json::{Value, json};
 
 use super::hub::Hub;
-use super::post::Post;
+use super::post::MessagePoster;
 
-struct SendMessage {
+struct SendMessageTool {
     spec: ToolSpec,
-    post: Post,
+    post: MessagePoster,
     hub: Arc<Hub>,
-    /// The chat that it is called from.
+    /// The calling chat.
     origin: Target,
     key: String,
 }
 
 pub(super) fn send_message(hub: &Arc<Hub>, origin: Target, key: String) -> Arc<dyn Tool> {
-    Arc::new(SendMessage {
+    Arc::new(SendMessageTool {
         spec: spec(),
-        post: Post::new(Arc::clone(hub)),
+        post: MessagePoster::new(Arc::clone(hub)),
         hub: Arc::clone(hub),
         origin,
         key,
@@ -73,7 +73,7 @@ fn spec() -> ToolSpec {
     }
 }
 
-impl Tool for SendMessage {
+impl Tool for SendMessageTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -101,7 +101,7 @@ fn bad(text: impl Into<String>) -> ToolOutcome {
     ToolOutcome::error(ToolErrorKind::BadArguments, text)
 }
 
-impl SendMessage {
+impl SendMessageTool {
     fn list(&self) -> String {
         let mut text = String::new();
         for platform in self.hub.settings.enabled() {
@@ -145,9 +145,9 @@ impl SendMessage {
             Err(error) => return bad(error.to_string()),
         };
         let shown = format!("{}:{}", target.platform, target.chat_id);
-        // The same call, run again after a crash, is the same message.
+        // A call that is repeated after a crash yields the same message.
         let id = format!("send-{}-{}-{}", self.key, cx.session, cx.call_id);
-        let mirror = (target != self.origin).then_some(Voice::Assistant);
+        let mirror = (target != self.origin).then_some(MirrorRole::Assistant);
         let posting = Posting {
             id,
             target,

@@ -1,4 +1,4 @@
-//! Whether answers are spoken, chat by chat: `/voice`. The file is the original's.
+//! Whether answers are spoken, per chat: `/voice`. The file format is the original's.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ const FILE: &str = "gateway_voice_mode.json";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VoiceMode {
     Off,
-    /// Whoever speaks is answered aloud.
+    /// Voice messages get spoken answers.
     Spoken,
     All,
 }
@@ -28,7 +28,7 @@ impl VoiceMode {
         }
     }
 
-    fn of(word: &str) -> Option<Self> {
+    fn parse(word: &str) -> Option<Self> {
         [Self::Off, Self::Spoken, Self::All]
             .into_iter()
             .find(|mode| mode.word() == word)
@@ -52,17 +52,17 @@ impl Hub {
         self.settings.home.join(FILE)
     }
 
-    /// What is not there or cannot be read says nothing.
+    /// Missing or unreadable values are ignored.
     fn voice_modes(&self) -> BTreeMap<String, Value> {
         let text = std::fs::read_to_string(self.voice_file()).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// What was chosen for a chat, else what the configuration says.
+    /// The chat's choice, else the configured default.
     pub(super) fn voice_mode(&self, target: &Target) -> VoiceMode {
         let modes = self.voice_modes();
         let chosen = modes.get(&key(target)).and_then(Value::as_str);
-        chosen.and_then(VoiceMode::of).unwrap_or_else(|| {
+        chosen.and_then(VoiceMode::parse).unwrap_or_else(|| {
             let wanted = self.settings.setting("voice_replies");
             match wanted.and_then(Value::as_bool) {
                 Some(false) => VoiceMode::Off,

@@ -1,42 +1,42 @@
-//! Speech: heard and spoken.
+//! Speech: transcription and synthesis.
 //!
-//! Who does it is configured (`stt:`, `tts:`): a service that speaks OpenAI's protocol, a command
-//! of the person, a program on this machine. A service is used only where it was named or where
-//! its key is there and nobody named another.
+//! Configured by `stt:` and `tts:`: a service with OpenAI's protocol, a custom command, or a local
+//! program. A service is used only if it is configured, or if its key exists and nothing else is
+//! configured.
 
-mod block;
-mod hear;
-mod speak;
+mod settings;
+mod synthesize;
 mod template;
 mod tool;
+mod transcribe;
 
 use std::path::{Path, PathBuf};
 
 use hermes_core::BoxFuture;
 
-pub use hear::Ears;
-pub use speak::Mouth;
+pub use synthesize::HomeSynthesizer;
 pub use tool::SpeakTool;
+pub use transcribe::HomeTranscriber;
 
-/// Turns a recording into words.
+/// Transcribes recordings.
 pub trait Transcriber: Send + Sync {
-    /// `Err`: why there are no words, for the person. It ends in bounded time.
+    /// `Err`: why there is no transcript, for the person. Takes bounded time.
     fn transcribe<'a>(&'a self, recording: &'a Path) -> BoxFuture<'a, Result<String, String>>;
 
-    /// Whether the words are shown to the person, too.
+    /// Whether the transcript is shown to the person, too.
     fn echoes(&self) -> bool {
         true
     }
 }
 
-/// Turns words into a recording.
-pub trait Speaker: Send + Sync {
-    /// Whether somebody could speak at all.
+/// Synthesizes speech.
+pub trait SpeechSynthesizer: Send + Sync {
+    /// Whether synthesis is available.
     fn can_speak(&self) -> bool {
         true
     }
 
-    /// The recording, in a file below `into`. `Err`: why there is none. It ends in bounded time.
+    /// The recording, in a file below `into`. `Err`: why there is none. Takes bounded time.
     fn speak<'a>(&'a self, text: &'a str, into: &'a Path)
     -> BoxFuture<'a, Result<PathBuf, String>>;
 }

@@ -1,7 +1,7 @@
-//! Commands that people write with places for values: `piper -f {output_path} < {input_path}`.
+//! Command templates with placeholders: `piper -f {output_path} < {input_path}`.
 
-/// Puts the values in, quoted for the place where each stands; `{{` and `}}` are braces, other
-/// braces stay as they are.
+/// Inserts the values, quoted for their context; `{{` and `}}` are braces, other braces stay as
+/// they are.
 pub(super) fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut filled = String::with_capacity(template.len());
     let mut quote = None;
@@ -34,7 +34,7 @@ fn names(rest: &str, name: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('}'))
 }
 
-/// A backslash takes the next character with it, except between single quotes.
+/// A backslash escapes the next character, except between single quotes.
 fn escape_length(rest: &str, quote: Option<char>) -> Option<usize> {
     if quote == Some('\'') {
         return None;
@@ -84,7 +84,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
-        /// Whatever the value, a shell sees it as one word, in every kind of quote.
+        /// A shell sees any value as one word, in every kind of quote.
         #[test]
         fn a_shell_reads_the_value_back(value in "[ -~äß]{0,24}") {
             let command = fill("printf '%s|%s|%s' {v} \"{v}\" '{v}'", &[("v", &value)]);

@@ -1,4 +1,4 @@
-//! `text_to_speech`: the agent speaks when it wants to.
+//! The tool `text_to_speech`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use hermes_core::tool::{
 };
 use serde_json::{Value, json};
 
-use super::Speaker;
+use super::SpeechSynthesizer;
 
 const ABOUT: &str = "Reads a text out into an audio file. Who speaks, and with which voice, is \
 configured and not yours to choose. To send the recording, put the returned media_tag into your \
@@ -17,13 +17,14 @@ answer as it is.";
 
 pub struct SpeakTool {
     spec: ToolSpec,
-    speaker: Arc<dyn Speaker>,
-    /// Where recordings go: a path of the model's would need the guards of the file tools.
+    speaker: Arc<dyn SpeechSynthesizer>,
+    /// The directory for recordings; a path chosen by the model would need the checks of the file
+    /// tools.
     dir: PathBuf,
 }
 
 impl SpeakTool {
-    pub fn new(speaker: Arc<dyn Speaker>, dir: PathBuf) -> Self {
+    pub fn new(speaker: Arc<dyn SpeechSynthesizer>, dir: PathBuf) -> Self {
         let parameters = json!({
             "type": "object",
             "properties": {

@@ -1,4 +1,4 @@
-//! Lives that end at every step, and what people saw in the end.
+//! Processes that end at every step, and what people saw in the end.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_core::store::StoreError;
-use hermes_gateway::session::Sharing;
-use hermes_gateway::spine::{Inbox, MARK, Outbox, Policy, beat};
-use hermes_platforms::{Arrival, Incoming, Recourse, Source};
+use hermes_gateway::session::SessionSharing;
+use hermes_gateway::spine::{MARK, MessageInbox, Outbox, OutboxPolicy, beat};
+use hermes_platforms::{Arrival, IncomingMessage, MessageSource, Recourse};
 use hermes_store::Store;
 use hermes_store::db::delivery::{
     Delivery, Final, NewChunk, Owner, Processes, Reply, Target, Waiting,
@@ -19,35 +19,35 @@ use tempfile::TempDir;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{FakePlatform, Fuse, GRACE, Weather, World};
+use crate::harness::{DeliveryHarness, FakePlatform, Fuse, GRACE, NetworkFault};
 
 const CHUNKS: usize = 2;
 
-struct NobodyLives;
+struct NoProcesses;
 
-impl Processes for NobodyLives {
+impl Processes for NoProcesses {
     fn alive(&self, _: u32, _: Option<i64>) -> bool {
         false
     }
 }
 
 /// The far side of the platform: messages that people sent and we have not acknowledged.
-struct Far {
+struct FarSide {
     messages: Vec<(String, String)>,
     acknowledged: Mutex<usize>,
 }
 
-struct Scene {
+struct CrashHarness {
     dir: TempDir,
     clock: Arc<ManualClock>,
-    world: Arc<World>,
-    far: Far,
+    world: Arc<DeliveryHarness>,
+    far: FarSide,
     recourse: Recourse,
     parallel: usize,
     lives: u32,
 }
 
-impl Scene {
+impl CrashHarness {
     fn new(recourse: Recourse, chats: usize, messages: usize, parallel: usize) -> Self {
         let messages = (0..messages)
             .flat_map(|n| (0..chats).map(move |chat| (format!("c{chat}"), format!("m{n}"))))
@@ -55,8 +55,8 @@ impl Scene {
         Self {
             dir: TempDir::new().unwrap(),
             clock: Arc::new(ManualClock::default()),
-            world: Arc::new(World::default()),
-            far: Far {
+            world: Arc::new(DeliveryHarness::default()),
+            far: FarSide {
                 messages,
                 acknowledged: Mutex::new(0),
             },
@@ -70,7 +70,7 @@ impl Scene {
         self.dir.path().join("state.db")
     }
 
-    /// One life. Returns whether it came to the end of its work.
+    /// One process. Returns whether it came to the end of its work.
     async fn live(&mut self, fuse: &Fuse) -> bool {
         self.lives += 1;
         self.clock.advance(Duration::from_secs(1));
@@ -81,7 +81,7 @@ impl Scene {
             instance: format!("life {}", self.lives),
         };
         let (delivery, _) = store
-            .own_delivery(owner, Duration::from_mins(1), Arc::new(NobodyLives))
+            .own_delivery(owner, Duration::from_mins(1), Arc::new(NoProcesses))
             .await
             .unwrap();
         let delivery = delivery.with_hook(Arc::new(fuse.clone()));
@@ -100,13 +100,13 @@ impl Scene {
 
     /// What a gateway does, one thing after the other.
     async fn work(&self, delivery: &Delivery, fuse: &Fuse) -> Result<(), StoreError> {
-        let inbox = Inbox::new(delivery.clone(), Sharing::default());
+        let inbox = MessageInbox::new(delivery.clone(), SessionSharing::default());
         let platform = FakePlatform::new(self.world.clone(), fuse.clone(), self.recourse);
-        let policy = Policy {
+        let policy = OutboxPolicy {
             parallel: self.parallel,
             // Nothing is given up, however bad it gets.
             unclear: u32::MAX,
-            ..Policy::default()
+            ..OutboxPolicy::default()
         };
         let outbox = Outbox::new(
             delivery.clone(),
@@ -184,15 +184,15 @@ fn open(path: &Path, clock: &Arc<ManualClock>) -> Store {
     Store::open(path, clock.clone()).unwrap()
 }
 
-fn incoming(chat: &str, id: &str) -> Incoming {
-    Incoming {
+fn incoming(chat: &str, id: &str) -> IncomingMessage {
+    IncomingMessage {
         account: String::new(),
         message_id: id.to_owned(),
-        source: Source {
+        source: MessageSource {
             platform: "fake".to_owned(),
             chat_id: chat.to_owned(),
             chat_type: "dm".to_owned(),
-            ..Source::default()
+            ..MessageSource::default()
         },
         text: "hello".to_owned(),
         media: Vec::new(),
@@ -240,14 +240,14 @@ const RECOURSES: [Recourse; 3] = [
 async fn a_crash_at_any_step_loses_nothing_and_doubles_nothing_silently() {
     const LONG: i64 = 1_000_000;
     for recourse in RECOURSES {
-        let mut calm = Scene::new(recourse, 1, 2, 1);
+        let mut calm = CrashHarness::new(recourse, 1, 2, 1);
         let fuse = Fuse::new(LONG);
         assert!(calm.live(&fuse).await);
         calm.check();
         let steps = LONG - fuse.left();
         assert!(steps > 30, "{steps}");
         for step in 1..=steps {
-            let mut scene = Scene::new(recourse, 1, 2, 1);
+            let mut scene = CrashHarness::new(recourse, 1, 2, 1);
             assert!(!scene.live(&Fuse::new(step)).await, "step {step}");
             assert!(scene.live(&Fuse::new(LONG)).await);
             scene.check();
@@ -255,12 +255,12 @@ async fn a_crash_at_any_step_loses_nothing_and_doubles_nothing_silently() {
     }
 }
 
-fn weather() -> impl Strategy<Value = Weather> {
+fn weather() -> impl Strategy<Value = NetworkFault> {
     prop_oneof![
-        3 => Just(Weather::Fine),
-        1 => Just(Weather::AnswerLost),
-        1 => Just(Weather::RequestLost),
-        1 => Just(Weather::Offline),
+        3 => Just(NetworkFault::Fine),
+        1 => Just(NetworkFault::AnswerLost),
+        1 => Just(NetworkFault::RequestLost),
+        1 => Just(NetworkFault::Offline),
     ]
 }
 
@@ -280,7 +280,7 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let mut scene = Scene::new(recourse, 3, 2, parallel);
+            let mut scene = CrashHarness::new(recourse, 3, 2, parallel);
             *scene.world.weather.lock().unwrap() = VecDeque::from(sky);
             for steps in fuses {
                 scene.live(&Fuse::new(steps)).await;
@@ -293,7 +293,7 @@ proptest! {
 }
 
 /// Waits, in virtual time, until the world shows `count` messages.
-async fn seen(world: &World, count: usize) {
+async fn seen(world: &DeliveryHarness, count: usize) {
     while world.seen.lock().unwrap().len() < count {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
@@ -301,7 +301,7 @@ async fn seen(world: &World, count: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn the_outbox_runs_when_woken_and_when_a_pause_is_over() {
-    let scene = Scene::new(Recourse::Mark, 1, 2, 1);
+    let scene = CrashHarness::new(Recourse::Mark, 1, 2, 1);
     let store = open(&scene.path(), &scene.clock);
     let owner = Owner {
         pid: 1,
@@ -310,19 +310,24 @@ async fn the_outbox_runs_when_woken_and_when_a_pause_is_over() {
     };
     let lease = Duration::from_mins(1);
     let (delivery, _) = store
-        .own_delivery(owner, lease, Arc::new(NobodyLives))
+        .own_delivery(owner, lease, Arc::new(NoProcesses))
         .await
         .unwrap();
     let fuse = Fuse::new(1_000_000);
     let platform = FakePlatform::new(scene.world.clone(), fuse, Recourse::Mark);
     let (clock, rng) = (scene.clock.clone(), Arc::new(FixedRng(0)));
-    let outbox = Arc::new(Outbox::new(delivery.clone(), clock, rng, Policy::default()));
+    let outbox = Arc::new(Outbox::new(
+        delivery.clone(),
+        clock,
+        rng,
+        OutboxPolicy::default(),
+    ));
     let (wake, cancel) = (Arc::new(Notify::new()), CancellationToken::new());
     let running = {
         let (outbox, wake, cancel) = (outbox.clone(), wake.clone(), cancel.clone());
         hermes_core::task::spawn("outbox", async move { outbox.run(&wake, &cancel).await })
     };
-    let inbox = Inbox::new(delivery.clone(), Sharing::default());
+    let inbox = MessageInbox::new(delivery.clone(), SessionSharing::default());
     inbox.store(&incoming("c0", "m0")).await.unwrap();
     let message = delivery.waiting(1).await.unwrap().remove(0);
     delivery.claim(&[message.id], "t").await.unwrap();
@@ -335,7 +340,7 @@ async fn the_outbox_runs_when_woken_and_when_a_pause_is_over() {
         .weather
         .lock()
         .unwrap()
-        .push_back(Weather::Offline);
+        .push_back(NetworkFault::Offline);
     outbox.connect("fake", "", Arc::new(platform));
     wake.notify_one();
     // The first attempt fails; the pause passes on both clocks.
@@ -350,7 +355,7 @@ async fn the_outbox_runs_when_woken_and_when_a_pause_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_heart_stops_when_another_process_delivers() {
-    let scene = Scene::new(Recourse::Mark, 1, 1, 1);
+    let scene = CrashHarness::new(Recourse::Mark, 1, 1, 1);
     let store = open(&scene.path(), &scene.clock);
     let owner = |pid: u32| Owner {
         pid,
@@ -358,7 +363,7 @@ async fn a_heart_stops_when_another_process_delivers() {
         instance: pid.to_string(),
     };
     let lease = Duration::from_mins(1);
-    let own = |pid| store.own_delivery(owner(pid), lease, Arc::new(NobodyLives));
+    let own = |pid| store.own_delivery(owner(pid), lease, Arc::new(NoProcesses));
     let (first, _) = own(1).await.unwrap();
     own(2).await.unwrap();
     let error = beat(&first, lease, &CancellationToken::new())
@@ -369,16 +374,16 @@ async fn a_heart_stops_when_another_process_delivers() {
 
 #[tokio::test]
 async fn a_platform_hears_only_of_what_is_stored() {
-    let scene = Scene::new(Recourse::Mark, 1, 1, 1);
+    let scene = CrashHarness::new(Recourse::Mark, 1, 1, 1);
     let store = open(&scene.path(), &scene.clock);
     let owner = |pid: u32| Owner {
         pid,
         started_at: None,
         instance: pid.to_string(),
     };
-    let own = |pid| store.own_delivery(owner(pid), Duration::from_mins(1), Arc::new(NobodyLives));
+    let own = |pid| store.own_delivery(owner(pid), Duration::from_mins(1), Arc::new(NoProcesses));
     let (first, _) = own(1).await.unwrap();
-    let inbox = Inbox::new(first.clone(), Sharing::default());
+    let inbox = MessageInbox::new(first.clone(), SessionSharing::default());
     let (arrivals, queue) = mpsc::channel(1);
     let (new, cancel) = (Mutex::new(0), CancellationToken::new());
     let platform = async {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_app::front::{OpenedConversation, Refusal, RefusalKind};
+use hermes_app::front::{HostError, HostErrorKind, OpenedConversation};
 use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::env::ProcessEnv;
 use hermes_config::{Config, Env, Home};
@@ -13,18 +13,20 @@ use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
 use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
-use hermes_gateway::gateway::{Calls, Deps, Gateway};
-use hermes_gateway::program::{ConversationHost, Opening, Script};
-use hermes_gateway::seats::{Bounds, Seats};
+use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
+use hermes_gateway::gateway::{Gateway, GatewayCallbacks, GatewayDeps};
+use hermes_gateway::program::{ConversationHost, HomeScript, OpeningRequest};
 use hermes_gateway::settings::GatewaySettings;
-use hermes_platforms::{Hopeless, Inbound, Link, Offer, Platform, Recourse};
+use hermes_platforms::{
+    AdapterLink, FatalPlatformError, InboundAdapter, Offer, Platform, Recourse,
+};
 use hermes_store::Store;
 use hermes_store::db::delivery::{DeliveryAccess, DeliveryHook, Owner, Processes};
 use hermes_testkit::clock::{ManualClock, SeqRng};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{FakePlatform, Fuse};
+use crate::harness::{FakePlatform, Fuse};
 
 const LEASE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -62,28 +64,28 @@ impl DeliveryHook for Counted {
     }
 }
 
-struct NobodyElse;
+struct NoOtherProcesses;
 
-impl Processes for NobodyElse {
+impl Processes for NoOtherProcesses {
     fn alive(&self, _: u32, _: Option<i64>) -> bool {
         false
     }
 }
 
-struct NobodyTalks;
+struct NoConversations;
 
-impl ConversationHost for NobodyTalks {
-    fn ready(&self) -> Result<(), Refusal> {
+impl ConversationHost for NoConversations {
+    fn ready(&self) -> Result<(), HostError> {
         Ok(())
     }
 
-    fn open(&self, _: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
-        let refusal = Refusal::new(RefusalKind::Failed, "nobody wrote");
+    fn open(&self, _: OpeningRequest) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
+        let refusal = HostError::new(HostErrorKind::Failed, "nobody wrote");
         Box::pin(std::future::ready(Err(refusal)))
     }
 
-    fn script(&self, _: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
-        let refusal = Refusal::new(RefusalKind::Failed, "there are no scripts");
+    fn script(&self, _: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
+        let refusal = HostError::new(HostErrorKind::Failed, "there are no scripts");
         Box::pin(std::future::ready(Err(refusal)))
     }
 
@@ -95,8 +97,11 @@ impl ConversationHost for NobodyTalks {
 /// A platform on which nothing happens.
 struct Silent;
 
-impl Inbound for Silent {
-    fn run(self: Box<Self>, link: Link) -> BoxFuture<'static, Result<(), Hopeless>> {
+impl InboundAdapter for Silent {
+    fn run(
+        self: Box<Self>,
+        link: AdapterLink,
+    ) -> BoxFuture<'static, Result<(), FatalPlatformError>> {
         Box::pin(async move {
             link.health.received(1.0);
             link.cancel.cancelled().await;
@@ -116,20 +121,24 @@ async fn gateway(dir: &TempDir, hook: Arc<Counted>, cancel: &CancellationToken) 
         started_at: None,
         instance: "only".to_owned(),
     };
-    let owned = store.own_delivery(owner, LEASE, Arc::new(NobodyElse));
+    let owned = store.own_delivery(owner, LEASE, Arc::new(NoOtherProcesses));
     let (delivery, _) = owned.await.unwrap();
-    let deps = Deps {
+    let deps = GatewayDeps {
         settings: Arc::new(GatewaySettings::load(&home, loaded, &env).unwrap()),
         store,
         delivery: delivery.with_hook(hook),
         lease: LEASE,
-        seats: Seats::new(Arc::new(NobodyTalks), Bounds::default(), cancel.clone()),
+        pool: ConversationPool::new(
+            Arc::new(NoConversations),
+            PoolLimits::default(),
+            cancel.clone(),
+        ),
         pairing: Pairing::new(&home, clock.clone()),
         clock,
         rng: Arc::new(SeqRng::new(1)),
         transcriber: None,
         speaker: None,
-        calls: Calls::default(),
+        callbacks: GatewayCallbacks::default(),
     };
     Gateway::new(deps).await.unwrap()
 }

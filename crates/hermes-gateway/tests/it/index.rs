@@ -3,31 +3,31 @@
 use std::sync::Arc;
 
 use hermes_core::clock::SystemClock;
-use hermes_gateway::session::{Entry, Index, SessionKey, Sharing};
-use hermes_platforms::Source;
+use hermes_gateway::session::{SessionEntry, SessionIndex, SessionKey, SessionSharing};
+use hermes_platforms::MessageSource;
 use hermes_store::Store;
 use hermes_testkit::home::TempHome;
 use pretty_assertions::assert_eq;
 use serde_json::Value;
 
-fn chat(platform: &str, chat: usize, thread: Option<&str>) -> Entry {
-    let source = Source {
+fn chat(platform: &str, chat: usize, thread: Option<&str>) -> SessionEntry {
+    let source = MessageSource {
         platform: platform.to_owned(),
         chat_id: chat.to_string(),
         chat_type: "group".to_owned(),
         user_id: Some("7".to_owned()),
         thread_id: thread.map(str::to_owned),
-        ..Source::default()
+        ..MessageSource::default()
     };
     let now = chrono::DateTime::from_timestamp(1_767_323_045, 0).unwrap();
-    let key = SessionKey::of(&source, Sharing::default());
-    Entry::new(key, format!("s{chat}"), source, now.naive_utc())
+    let key = SessionKey::new_for(&source, SessionSharing::default());
+    SessionEntry::new(key, format!("s{chat}"), source, now.naive_utc())
 }
 
-async fn open(home: &TempHome) -> Index {
+async fn open(home: &TempHome) -> SessionIndex {
     let store = Store::open(home.path().join("state.db"), Arc::new(SystemClock)).unwrap();
     let sessions = home.path().join("sessions");
-    Index::open(store, &sessions, true).await.unwrap().0
+    SessionIndex::open(store, &sessions, true).await.unwrap().0
 }
 
 fn mirror(home: &TempHome) -> Value {

@@ -1,9 +1,13 @@
 //! The foundation of the gateway, from outside.
 
 #[cfg(test)]
+mod conversation_pool;
+#[cfg(test)]
 mod crashes;
 #[cfg(test)]
 mod cron;
+#[cfg(test)]
+mod harness;
 #[cfg(test)]
 mod idle;
 #[cfg(test)]
@@ -15,10 +19,6 @@ mod outbox;
 #[cfg(test)]
 mod pairing;
 #[cfg(test)]
-mod seats;
-#[cfg(test)]
 mod turn;
 #[cfg(test)]
 mod voice;
-#[cfg(test)]
-mod world;

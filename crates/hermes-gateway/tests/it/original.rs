@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::store::{NewSession, SessionStore as _};
-use hermes_gateway::authorize::{Policy, Visitor, admit};
-use hermes_gateway::session::{Entry, Index, SessionKey, Sharing};
-use hermes_platforms::Source;
+use hermes_gateway::authorize::{SenderIdentity, SenderPolicy, admit};
+use hermes_gateway::session::{SessionEntry, SessionIndex, SessionKey, SessionSharing};
+use hermes_platforms::MessageSource;
 use hermes_store::Store;
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
@@ -60,14 +60,14 @@ fn keys_and_sources_are_the_originals() {
         .iter()
         .zip(theirs.as_array().unwrap())
     {
-        let mut source: Source = serde_json::from_value(case[0].clone()).unwrap();
+        let mut source: MessageSource = serde_json::from_value(case[0].clone()).unwrap();
         source.mirror_scope();
-        let sharing = Sharing {
+        let sharing = SessionSharing {
             group_per_user: case[1].as_bool().unwrap(),
             thread_per_user: case[2].as_bool().unwrap(),
         };
         assert_eq!(
-            SessionKey::of(&source, sharing).as_str(),
+            SessionKey::new_for(&source, sharing).as_str(),
             theirs[0],
             "{case}"
         );
@@ -101,17 +101,17 @@ fn entries_go_both_ways() {
     };
     let home = TempHome::new();
     let theirs = oracle.json(&home, ENTRY, []);
-    let ours = Entry::read(&theirs).unwrap().write().unwrap();
+    let ours = SessionEntry::read(&theirs).unwrap().write().unwrap();
     assert_eq!(ours.to_string(), theirs.to_string());
-    let source = Source {
+    let source = MessageSource {
         platform: "telegram".to_owned(),
         chat_id: "5".to_owned(),
         chat_type: "dm".to_owned(),
-        ..Source::default()
+        ..MessageSource::default()
     };
     let now = chrono_time();
-    let entry = Entry::new(
-        SessionKey::of(&source, Sharing::default()),
+    let entry = SessionEntry::new(
+        SessionKey::new_for(&source, SessionSharing::default()),
         "s",
         source,
         now,
@@ -143,13 +143,13 @@ for chat in sys.argv[1:]:
 print(json.dumps(out))
 ";
 
-fn telegram(chat: &str) -> Source {
-    Source {
+fn telegram(chat: &str) -> MessageSource {
+    MessageSource {
         platform: "telegram".to_owned(),
         chat_id: chat.to_owned(),
         chat_type: "dm".to_owned(),
         user_id: Some(chat.to_owned()),
-        ..Source::default()
+        ..MessageSource::default()
     }
 }
 
@@ -163,15 +163,15 @@ async fn a_chat_stays_in_its_conversation_whoever_serves_it() {
     let clock = Arc::new(SystemClock);
     let open = || Store::open(home.path().join("state.db"), clock.clone()).unwrap();
     let sessions = home.path().join("sessions");
-    let (index, entries) = Index::open(open(), &sessions, true).await.unwrap();
+    let (index, entries) = SessionIndex::open(open(), &sessions, true).await.unwrap();
     assert_eq!(entries.len(), 1);
-    let key = SessionKey::of(&telegram("5"), Sharing::default());
+    let key = SessionKey::new_for(&telegram("5"), SessionSharing::default());
     assert_eq!(entries[0].session_key, key);
     assert_eq!(theirs[key.as_str()], entries[0].session_id.as_str());
 
-    let key = SessionKey::of(&telegram("6"), Sharing::default());
+    let key = SessionKey::new_for(&telegram("6"), SessionSharing::default());
     let now = clock.now().with_timezone(&chrono::Local).naive_local();
-    let entry = Entry::new(key.clone(), "20260102_030405_abcdef01", telegram("6"), now);
+    let entry = SessionEntry::new(key.clone(), "20260102_030405_abcdef01", telegram("6"), now);
     let new = NewSession {
         id: Some("20260102_030405_abcdef01".into()),
         source: "telegram".to_owned(),
@@ -193,11 +193,13 @@ async fn the_mirror_is_read_where_the_table_knows_nothing() {
     let home = TempHome::new();
     let sessions = home.path().join("sessions");
     let store = Store::open(home.path().join("state.db"), Arc::new(SystemClock)).unwrap();
-    let (index, none) = Index::open(store.clone(), &sessions, true).await.unwrap();
+    let (index, none) = SessionIndex::open(store.clone(), &sessions, true)
+        .await
+        .unwrap();
     assert!(none.is_empty());
     let entry = |chat: &str, id: &str| {
-        let key = SessionKey::of(&telegram(chat), Sharing::default());
-        Entry::new(key, id, telegram(chat), chrono_time())
+        let key = SessionKey::new_for(&telegram(chat), SessionSharing::default());
+        SessionEntry::new(key, id, telegram(chat), chrono_time())
     };
     index.put(&entry("5", "a")).await.unwrap();
     let mirror = sessions.join("sessions.json");
@@ -207,7 +209,7 @@ async fn the_mirror_is_read_where_the_table_knows_nothing() {
     all["agent:main:telegram:dm:6"] = entry("6", "b").write().unwrap();
     all["agent:main:telegram:dm:7"] = json!(true);
     std::fs::write(&mirror, all.to_string()).unwrap();
-    let (index, entries) = Index::open(store, &sessions, true).await.unwrap();
+    let (index, entries) = SessionIndex::open(store, &sessions, true).await.unwrap();
     let ids: Vec<&str> = entries.iter().map(|one| one.session_id.as_str()).collect();
     assert_eq!(ids, ["a", "b"]);
     let key = entries[0].session_key.clone();
@@ -272,18 +274,18 @@ fn the_door_is_as_wide_as_the_originals() {
             .map(|(name, value)| (name.to_owned(), json!(value)))
             .collect();
         let user = Some(words[3]).filter(|user| *user != "?");
-        let source = Source {
+        let source = MessageSource {
             platform: words[1].to_owned(),
             chat_id: "-100".to_owned(),
             chat_type: words[2].to_owned(),
             user_id: user.map(str::to_owned),
-            ..Source::default()
+            ..MessageSource::default()
         };
-        let visitor = Visitor {
+        let visitor = SenderIdentity {
             source: &source,
             is_bot: false,
             has_role: false,
-            policy: Policy::default(),
+            policy: SenderPolicy::default(),
             aliases: &[],
             paired: false,
         };

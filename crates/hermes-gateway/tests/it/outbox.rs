@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
-use hermes_gateway::spine::{Extra, MARK, Outbox, Policy};
+use hermes_gateway::spine::{ChunkExtras, MARK, Outbox, OutboxPolicy};
 use hermes_platforms::{
-    Capabilities, Found, MediaKind, MediaRef, OutMedia, Outbound, Outgoing, Recourse, SendError,
+    Capabilities, DeliveryLookup, MediaKind, MediaRef, OutMedia, OutboundAdapter, OutgoingMessage,
+    Recourse, SendError,
 };
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Final, NewChunk, Owner, Processes, Reply, Target};
@@ -19,11 +20,11 @@ use tempfile::TempDir;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{FakePlatform, Fuse, World};
+use crate::harness::{DeliveryHarness, FakePlatform, Fuse};
 
-struct NobodyLives;
+struct NoProcesses;
 
-impl Processes for NobodyLives {
+impl Processes for NoProcesses {
     fn alive(&self, _: u32, _: Option<i64>) -> bool {
         false
     }
@@ -31,7 +32,7 @@ impl Processes for NobodyLives {
 
 /// What a platform does with the next call.
 #[derive(Clone, Debug)]
-enum Act {
+enum OutboxAct {
     Refuse,
     Unclear,
     /// It is done after this long.
@@ -40,15 +41,15 @@ enum Act {
 
 /// A platform that does as it is told, and what it was asked to do: `send text`, `edit id text`.
 /// Whatever goes to the chat `stuck` hangs for ever.
-struct Desk {
+struct OutboxPlatform {
     capabilities: Capabilities,
-    acts: Mutex<VecDeque<Act>>,
+    acts: Mutex<VecDeque<OutboxAct>>,
     calls: watch::Sender<Vec<String>>,
 }
 
-impl Desk {
-    fn new(recourse: Recourse, acts: &[Act]) -> Arc<Self> {
-        let like = FakePlatform::new(Arc::new(World::default()), Fuse::new(1), recourse);
+impl OutboxPlatform {
+    fn new(recourse: Recourse, acts: &[OutboxAct]) -> Arc<Self> {
+        let like = FakePlatform::new(Arc::new(DeliveryHarness::default()), Fuse::new(1), recourse);
         Arc::new(Self {
             capabilities: like.capabilities,
             acts: Mutex::new(acts.to_vec().into()),
@@ -69,7 +70,7 @@ impl Desk {
             .unwrap();
     }
 
-    async fn act(&self, message: &Outgoing, call: String) -> Result<(), SendError> {
+    async fn act(&self, message: &OutgoingMessage, call: String) -> Result<(), SendError> {
         self.calls.send_modify(|calls| calls.push(call));
         if message.target.chat_id == "stuck" {
             std::future::pending::<()>().await;
@@ -77,9 +78,9 @@ impl Desk {
         let act = self.acts.lock().unwrap().pop_front();
         match act {
             None => Ok(()),
-            Some(Act::Refuse) => Err(SendError::Refused("no".to_owned())),
-            Some(Act::Unclear) => Err(SendError::Unclear("reset".to_owned())),
-            Some(Act::Takes(time)) => {
+            Some(OutboxAct::Refuse) => Err(SendError::Refused("no".to_owned())),
+            Some(OutboxAct::Unclear) => Err(SendError::Unclear("reset".to_owned())),
+            Some(OutboxAct::Takes(time)) => {
                 tokio::time::sleep(time).await;
                 Ok(())
             }
@@ -87,14 +88,14 @@ impl Desk {
     }
 }
 
-impl Outbound for Desk {
+impl OutboundAdapter for OutboxPlatform {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
     fn send<'a>(
         &'a self,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
         Box::pin(async move {
             let done = self.act(message, format!("send {}", message.text)).await;
@@ -105,7 +106,7 @@ impl Outbound for Desk {
     fn edit<'a>(
         &'a self,
         id: &'a str,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<(), SendError>> {
         Box::pin(self.act(message, format!("edit {id} {}", message.text)))
     }
@@ -125,12 +126,15 @@ impl Outbound for Desk {
         ))))
     }
 
-    fn look_up<'a>(&'a self, _: &'a Outgoing) -> BoxFuture<'a, Result<Found, SendError>> {
+    fn look_up<'a>(
+        &'a self,
+        _: &'a OutgoingMessage,
+    ) -> BoxFuture<'a, Result<DeliveryLookup, SendError>> {
         Box::pin(std::future::pending())
     }
 }
 
-struct Scene {
+struct OutboxHarness {
     _dir: TempDir,
     clock: Arc<ManualClock>,
     store: Store,
@@ -138,8 +142,8 @@ struct Scene {
     outbox: Arc<Outbox>,
 }
 
-impl Scene {
-    async fn new(policy: Policy) -> Self {
+impl OutboxHarness {
+    async fn new(policy: OutboxPolicy) -> Self {
         let dir = TempDir::new().unwrap();
         let clock = Arc::new(ManualClock::default());
         let store = Store::open(dir.path().join("state.db"), clock.clone()).unwrap();
@@ -156,12 +160,12 @@ impl Scene {
     }
 
     /// One account named like its platform, and what it shows.
-    fn with(&self, platform: &str, desk: &Arc<Desk>) {
-        let outbound: Arc<dyn Outbound> = desk.clone();
+    fn with(&self, platform: &str, desk: &Arc<OutboxPlatform>) {
+        let outbound: Arc<dyn OutboundAdapter> = desk.clone();
         self.outbox.connect(platform, "", outbound);
     }
 
-    async fn owe(&self, platform: &str, chat: &str, chunks: Vec<(&str, Extra)>) {
+    async fn owe(&self, platform: &str, chat: &str, chunks: Vec<(&str, ChunkExtras)>) {
         let end = Final {
             turn: format!("turn-{platform}-{chat}"),
             replies: vec![Reply {
@@ -175,7 +179,7 @@ impl Scene {
                 chunks: (chunks.into_iter())
                     .map(|(text, extra)| NewChunk {
                         text: text.to_owned(),
-                        extra: (extra != Extra::default())
+                        extra: (extra != ChunkExtras::default())
                             .then(|| serde_json::to_value(extra).unwrap()),
                     })
                     .collect(),
@@ -205,31 +209,31 @@ async fn own(store: &Store, pid: u32) -> Delivery {
         instance: pid.to_string(),
     };
     let lease = Duration::from_mins(1);
-    let owned = store.own_delivery(owner, lease, Arc::new(NobodyLives));
+    let owned = store.own_delivery(owner, lease, Arc::new(NoProcesses));
     owned.await.unwrap().0
 }
 
-fn completes(preview: &str) -> Extra {
-    Extra {
+fn completes(preview: &str) -> ChunkExtras {
+    ChunkExtras {
         edits: Some(preview.to_owned()),
-        ..Extra::default()
+        ..ChunkExtras::default()
     }
 }
 
-fn file(name: &str) -> Extra {
-    Extra {
+fn file(name: &str) -> ChunkExtras {
+    ChunkExtras {
         media: Some(OutMedia {
             path: PathBuf::from("/srv/secret").join(name),
             kind: MediaKind::Document,
         }),
-        ..Extra::default()
+        ..ChunkExtras::default()
     }
 }
 
 #[tokio::test]
 async fn an_answer_whose_preview_is_gone_is_a_message_of_its_own() {
-    let scene = Scene::new(Policy::default()).await;
-    let desk = Desk::new(Recourse::Mark, &[Act::Refuse]);
+    let scene = OutboxHarness::new(OutboxPolicy::default()).await;
+    let desk = OutboxPlatform::new(Recourse::Mark, &[OutboxAct::Refuse]);
     scene.with("fake", &desk);
     scene
         .owe("fake", "c", vec![("hello", completes("p1"))])
@@ -240,9 +244,12 @@ async fn an_answer_whose_preview_is_gone_is_a_message_of_its_own() {
 
 #[tokio::test]
 async fn one_that_may_have_been_seen_says_so() {
-    let scene = Scene::new(Policy::default()).await;
+    let scene = OutboxHarness::new(OutboxPolicy::default()).await;
     // The answer to the first is lost: perhaps it was seen before somebody deleted it.
-    let desk = Desk::new(Recourse::Mark, &[Act::Unclear, Act::Refuse, Act::Unclear]);
+    let desk = OutboxPlatform::new(
+        Recourse::Mark,
+        &[OutboxAct::Unclear, OutboxAct::Refuse, OutboxAct::Unclear],
+    );
     scene.with("fake", &desk);
     scene
         .owe("fake", "c", vec![("hello", completes("p1"))])
@@ -260,11 +267,11 @@ async fn one_that_may_have_been_seen_says_so() {
 
 #[tokio::test]
 async fn copies_that_may_be_copies_come_ever_more_slowly_and_end_with_a_word() {
-    let scene = Scene::new(Policy::default()).await;
-    let desk = Desk::new(Recourse::Mark, &vec![Act::Unclear; 100]);
+    let scene = OutboxHarness::new(OutboxPolicy::default()).await;
+    let desk = OutboxPlatform::new(Recourse::Mark, &vec![OutboxAct::Unclear; 100]);
     scene.with("fake", &desk);
     scene
-        .owe("fake", "c", vec![("hello", Extra::default())])
+        .owe("fake", "c", vec![("hello", ChunkExtras::default())])
         .await;
     let mut pauses = Vec::new();
     while let Some(pause) = scene.pump().await {
@@ -286,22 +293,22 @@ async fn copies_that_may_be_copies_come_ever_more_slowly_and_end_with_a_word() {
 
 #[tokio::test]
 async fn many_failures_that_are_clear_are_no_reason_to_give_up() {
-    let scene = Scene::new(Policy {
+    let scene = OutboxHarness::new(OutboxPolicy {
         patience: Duration::ZERO,
-        ..Policy::default()
+        ..OutboxPolicy::default()
     })
     .await;
-    let world = Arc::new(World::default());
+    let world = Arc::new(DeliveryHarness::default());
     let sky = [
-        vec![crate::world::Weather::Offline; 20],
-        vec![crate::world::Weather::RequestLost],
+        vec![crate::harness::NetworkFault::Offline; 20],
+        vec![crate::harness::NetworkFault::RequestLost],
     ];
     *world.weather.lock().unwrap() = sky.concat().into();
     let fuse = Fuse::new(1_000_000);
     let platform = FakePlatform::new(world.clone(), fuse, Recourse::Mark);
     scene.outbox.connect("fake", "", Arc::new(platform));
     scene
-        .owe("fake", "c", vec![("hello", Extra::default())])
+        .owe("fake", "c", vec![("hello", ChunkExtras::default())])
         .await;
     while scene.pump().await.is_some() {
         scene.clock.advance(Duration::from_mins(5));
@@ -313,13 +320,13 @@ async fn many_failures_that_are_clear_are_no_reason_to_give_up() {
 
 #[tokio::test]
 async fn a_refused_file_is_told_once_and_without_its_place() {
-    let scene = Scene::new(Policy::default()).await;
-    let desk = Desk::new(Recourse::Mark, &[Act::Refuse, Act::Refuse]);
+    let scene = OutboxHarness::new(OutboxPolicy::default()).await;
+    let desk = OutboxPlatform::new(Recourse::Mark, &[OutboxAct::Refuse, OutboxAct::Refuse]);
     scene.with("fake", &desk);
     let chunks = vec![
         ("", file("a.pdf")),
         ("", file("b.pdf")),
-        ("end", Extra::default()),
+        ("end", ChunkExtras::default()),
     ];
     scene.owe("fake", "c", chunks).await;
     assert_eq!(scene.pump().await, None);
@@ -330,11 +337,11 @@ async fn a_refused_file_is_told_once_and_without_its_place() {
 
 #[tokio::test]
 async fn a_refused_word_about_a_refusal_is_the_last() {
-    let scene = Scene::new(Policy::default()).await;
-    let desk = Desk::new(Recourse::Mark, &vec![Act::Refuse; 10]);
+    let scene = OutboxHarness::new(OutboxPolicy::default()).await;
+    let desk = OutboxPlatform::new(Recourse::Mark, &vec![OutboxAct::Refuse; 10]);
     scene.with("fake", &desk);
     scene
-        .owe("fake", "c", vec![("hello", Extra::default())])
+        .owe("fake", "c", vec![("hello", ChunkExtras::default())])
         .await;
     assert_eq!(scene.pump().await, None);
     assert_eq!(desk.calls().len(), 2, "{:?}", desk.calls());
@@ -342,11 +349,14 @@ async fn a_refused_word_about_a_refusal_is_the_last() {
 
 #[tokio::test(start_paused = true)]
 async fn an_upload_may_take_as_long_as_its_platform_lets_it() {
-    let scene = Scene::new(Policy::default()).await;
+    let scene = OutboxHarness::new(OutboxPolicy::default()).await;
     let upload = Duration::from_mins(5) + Duration::from_secs(30);
-    let desk = Desk::new(Recourse::Mark, &[Act::Takes(upload), Act::Takes(upload)]);
+    let desk = OutboxPlatform::new(
+        Recourse::Mark,
+        &[OutboxAct::Takes(upload), OutboxAct::Takes(upload)],
+    );
     scene.with("fake", &desk);
-    let chunks = vec![("", file("a.pdf")), ("hello", Extra::default())];
+    let chunks = vec![("", file("a.pdf")), ("hello", ChunkExtras::default())];
     scene.owe("fake", "c", chunks).await;
     scene.outbox.pump().await.unwrap();
     scene.outbox.pump().await.unwrap();
@@ -360,12 +370,12 @@ async fn an_upload_may_take_as_long_as_its_platform_lets_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_platform_that_does_not_say_what_it_has_holds_nothing_up() {
-    let scene = Scene::new(Policy::default()).await;
+    let scene = OutboxHarness::new(OutboxPolicy::default()).await;
     let grace = Duration::from_secs(5);
-    let desk = Desk::new(Recourse::History { grace }, &[Act::Unclear]);
+    let desk = OutboxPlatform::new(Recourse::History { grace }, &[OutboxAct::Unclear]);
     scene.with("fake", &desk);
     scene
-        .owe("fake", "c", vec![("hello", Extra::default())])
+        .owe("fake", "c", vec![("hello", ChunkExtras::default())])
         .await;
     // The lookup never comes back. It is asked for a while, and then the text is sent again.
     while let Some(pause) = scene.pump().await {
@@ -378,24 +388,25 @@ async fn a_platform_that_does_not_say_what_it_has_holds_nothing_up() {
 }
 
 /// Whoever waits for ever keeps the others waiting for ever, where one waits for the other.
-fn for_ever() -> Policy {
-    Policy {
+fn for_ever() -> OutboxPolicy {
+    OutboxPolicy {
         deadline: Duration::from_hours(24),
         parallel: 3,
-        ..Policy::default()
+        ..OutboxPolicy::default()
     }
 }
 
 #[tokio::test]
 async fn one_that_hangs_holds_up_no_other() {
-    let scene = Scene::new(for_ever()).await;
+    let scene = OutboxHarness::new(for_ever()).await;
     let (hung, fine) = (
-        Desk::new(Recourse::Mark, &[]),
-        Desk::new(Recourse::Mark, &[]),
+        OutboxPlatform::new(Recourse::Mark, &[]),
+        OutboxPlatform::new(Recourse::Mark, &[]),
     );
     scene.with("hung", &hung);
     scene.with("fine", &fine);
-    let texts = |names: [&'static str; 3]| names.map(|name| (name, Extra::default())).to_vec();
+    let texts =
+        |names: [&'static str; 3]| names.map(|name| (name, ChunkExtras::default())).to_vec();
     scene.owe("hung", "stuck", texts(["s1", "s2", "s3"])).await;
     scene.owe("fine", "stuck", texts(["x1", "x2", "x3"])).await;
     scene.owe("fine", "one", texts(["a1", "a2", "a3"])).await;
@@ -426,7 +437,7 @@ async fn one_that_hangs_holds_up_no_other() {
     assert!(matches!(error, StoreError::NotOwner { .. }), "{error}");
 }
 
-impl Scene {
+impl OutboxHarness {
     /// The new owner owes something, which the old one finds.
     async fn store_for_another(&self) {
         let other = Self {
@@ -437,7 +448,7 @@ impl Scene {
             outbox: self.outbox.clone(),
         };
         other
-            .owe("fine", "three", vec![("c1", Extra::default())])
+            .owe("fine", "three", vec![("c1", ChunkExtras::default())])
             .await;
     }
 }

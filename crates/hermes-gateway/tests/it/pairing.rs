@@ -6,19 +6,21 @@ use std::time::Duration;
 
 use hermes_config::home::Home;
 use hermes_core::clock::SystemClock;
-use hermes_gateway::authorize::pairing::{Approval, Asked, Pairing, PairingError, User};
+use hermes_gateway::authorize::pairing::{
+    PairedUser, Pairing, PairingApproval, PairingError, PairingReply,
+};
 use hermes_testkit::clock::ManualClock;
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
 use pretty_assertions::assert_eq;
 
-struct Bench {
+struct PairingHarness {
     home: TempHome,
     clock: Arc<ManualClock>,
     pairing: Pairing,
 }
 
-impl Bench {
+impl PairingHarness {
     fn new() -> Self {
         let (home, clock) = (TempHome::new(), Arc::new(ManualClock::default()));
         let pairing = Pairing::new(&Home::at(home.path()), clock.clone());
@@ -30,15 +32,15 @@ impl Bench {
     }
 
     fn code(&self, user: &str) -> String {
-        match self.pairing.ask("telegram", user, "Ann").unwrap() {
-            Asked::Code(code) => code,
+        match self.pairing.request("telegram", user, "Ann").unwrap() {
+            PairingReply::Code(code) => code,
             other => panic!("{other:?}"),
         }
     }
 
-    fn user(&self, id: &str) -> User {
+    fn user(&self, id: &str) -> PairedUser {
         let _ = self;
-        User {
+        PairedUser {
             id: id.to_owned(),
             name: "Ann".to_owned(),
         }
@@ -47,7 +49,7 @@ impl Bench {
 
 #[test]
 fn a_code_lets_one_person_in() {
-    let bench = Bench::new();
+    let bench = PairingHarness::new();
     let code = bench.code("7");
     assert_eq!(code.len(), 8);
     assert!(!bench.pairing.is_approved("telegram", "7").unwrap());
@@ -55,13 +57,13 @@ fn a_code_lets_one_person_in() {
         .pairing
         .approve("telegram", &code.to_lowercase())
         .unwrap();
-    assert_eq!(approval, Approval::Approved(bench.user("7")));
+    assert_eq!(approval, PairingApproval::Approved(bench.user("7")));
     assert!(bench.pairing.is_approved("telegram", " 7 ").unwrap());
     assert!(!bench.pairing.is_approved("discord", "7").unwrap());
     assert!(!bench.pairing.is_approved("telegram", "").unwrap());
     assert_eq!(
         bench.pairing.approve("telegram", &code).unwrap(),
-        Approval::Unknown
+        PairingApproval::Unknown
     );
     assert!(bench.pairing.revoke("telegram", "7").unwrap());
     assert!(!bench.pairing.revoke("telegram", "7").unwrap());
@@ -70,7 +72,7 @@ fn a_code_lets_one_person_in() {
 
 #[test]
 fn what_the_list_shows_can_be_approved_and_so_can_a_user() {
-    let bench = Bench::new();
+    let bench = PairingHarness::new();
     bench.code("7");
     bench.code("8");
     let pending = bench.pairing.pending(None).unwrap();
@@ -78,12 +80,12 @@ fn what_the_list_shows_can_be_approved_and_so_can_a_user() {
     let first = &pending[0];
     assert_eq!(
         bench.pairing.approve("telegram", &first.handle).unwrap(),
-        Approval::Approved(first.user.clone())
+        PairingApproval::Approved(first.user.clone())
     );
     let second = &pending[1].user;
     assert_eq!(
         bench.pairing.approve("telegram", &second.id).unwrap(),
-        Approval::Approved(second.clone())
+        PairingApproval::Approved(second.clone())
     );
     let mut approved: Vec<String> = bench
         .pairing
@@ -99,20 +101,23 @@ fn what_the_list_shows_can_be_approved_and_so_can_a_user() {
 
 #[test]
 fn requests_are_few_and_end() {
-    let bench = Bench::new();
+    let bench = PairingHarness::new();
     bench.code("1");
     assert_eq!(
-        bench.pairing.ask("telegram", "1", "").unwrap(),
-        Asked::TooSoon
+        bench.pairing.request("telegram", "1", "").unwrap(),
+        PairingReply::TooSoon
     );
     bench.code("2");
     let code = bench.code("3");
-    assert_eq!(bench.pairing.ask("telegram", "4", "").unwrap(), Asked::Full);
+    assert_eq!(
+        bench.pairing.request("telegram", "4", "").unwrap(),
+        PairingReply::Full
+    );
     bench.clock.advance(Duration::from_secs(3601));
     assert!(bench.pairing.pending(None).unwrap().is_empty());
     assert_eq!(
         bench.pairing.approve("telegram", &code).unwrap(),
-        Approval::Unknown
+        PairingApproval::Unknown
     );
     bench.code("1");
     assert_eq!(bench.pairing.clear_pending(None).unwrap(), 1);
@@ -121,25 +126,25 @@ fn requests_are_few_and_end() {
 
 #[test]
 fn guessing_is_locked_out_for_an_hour() {
-    let bench = Bench::new();
+    let bench = PairingHarness::new();
     let code = bench.code("7");
     for _ in 0..5 {
         assert_eq!(
             bench.pairing.approve("telegram", "WRONGGGG").unwrap(),
-            Approval::Unknown
+            PairingApproval::Unknown
         );
     }
     assert_eq!(
         bench.pairing.approve("telegram", &code).unwrap(),
-        Approval::Locked { seconds: 3600 }
+        PairingApproval::Locked { seconds: 3600 }
     );
     assert_eq!(
-        bench.pairing.ask("telegram", "8", "").unwrap(),
-        Asked::Locked
+        bench.pairing.request("telegram", "8", "").unwrap(),
+        PairingReply::Locked
     );
     assert!(matches!(
-        bench.pairing.ask("slack", "8", "").unwrap(),
-        Asked::Code(_)
+        bench.pairing.request("slack", "8", "").unwrap(),
+        PairingReply::Code(_)
     ));
     // The owner reads the list on the machine: that is no guess.
     let handle = bench.pairing.pending(Some("telegram")).unwrap()[0]
@@ -147,7 +152,7 @@ fn guessing_is_locked_out_for_an_hour() {
         .clone();
     assert!(matches!(
         bench.pairing.approve("telegram", &handle).unwrap(),
-        Approval::Approved(_)
+        PairingApproval::Approved(_)
     ));
     bench.clock.advance(Duration::from_secs(3601));
     bench.code("9");
@@ -155,7 +160,7 @@ fn guessing_is_locked_out_for_an_hour() {
 
 #[test]
 fn files_are_private_and_a_damaged_one_is_not_written_over() {
-    let bench = Bench::new();
+    let bench = PairingHarness::new();
     bench.code("7");
     let path = bench
         .home
@@ -164,11 +169,11 @@ fn files_are_private_and_a_damaged_one_is_not_written_over() {
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     std::fs::write(&path, "{ half").unwrap();
-    let error = bench.pairing.ask("telegram", "8", "").unwrap_err();
+    let error = bench.pairing.request("telegram", "8", "").unwrap_err();
     assert!(matches!(error, PairingError::Damaged { .. }), "{error}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "{ half");
     assert!(matches!(
-        bench.pairing.ask("../x", "8", ""),
+        bench.pairing.request("../x", "8", ""),
         Err(PairingError::Platform(_))
     ));
 }
@@ -207,7 +212,7 @@ fn codes_and_people_go_both_ways() {
     };
     let home = TempHome::new();
     let pairing = Pairing::new(&Home::at(home.path()), Arc::new(SystemClock));
-    let Asked::Code(ours) = pairing.ask("telegram", "7", "Änn").unwrap() else {
+    let PairingReply::Code(ours) = pairing.request("telegram", "7", "Änn").unwrap() else {
         panic!("a code");
     };
     let theirs = oracle.json(
@@ -228,9 +233,12 @@ fn codes_and_people_go_both_ways() {
     let code = theirs["generate_code"].as_str().unwrap();
     assert!(matches!(
         pairing.approve("telegram", code).unwrap(),
-        Approval::Approved(user) if user.id == "8" && user.name == "Bob"
+        PairingApproval::Approved(user) if user.id == "8" && user.name == "Bob"
     ));
-    assert_eq!(pairing.ask("telegram", "8", "").unwrap(), Asked::TooSoon);
+    assert_eq!(
+        pairing.request("telegram", "8", "").unwrap(),
+        PairingReply::TooSoon
+    );
     let theirs = oracle.json(
         &home,
         THEIRS,

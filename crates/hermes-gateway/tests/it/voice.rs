@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use hermes_gateway::voice::{Ears, Mouth, Speaker as _, Transcriber as _};
-use hermes_platforms::Http;
+use hermes_gateway::voice::{
+    HomeSynthesizer, HomeTranscriber, SpeechSynthesizer as _, Transcriber as _,
+};
+use hermes_platforms::PlatformHttp;
 use hermes_testkit::web_server::{Page, WebServer};
 use serde_json::{Value, json};
 
@@ -30,18 +32,18 @@ fn env(pairs: &[(&str, &str)]) -> HashMap<String, String> {
     pairs.iter().map(pair).collect()
 }
 
-fn http() -> Http {
-    Http::new(&HashMap::new(), None)
+fn http() -> PlatformHttp {
+    PlatformHttp::new(&HashMap::new(), None)
 }
 
-fn ears(stt: &Value, env: &HashMap<String, String>) -> Ears {
+fn ears(stt: &Value, env: &HashMap<String, String>) -> HomeTranscriber {
     let named = stt["provider"].as_str();
-    Ears::new(Some(stt), named, env, http())
+    HomeTranscriber::new(Some(stt), named, env, http())
 }
 
-fn mouth(tts: &Value, env: &HashMap<String, String>) -> Mouth {
+fn mouth(tts: &Value, env: &HashMap<String, String>) -> HomeSynthesizer {
     let named = tts["provider"].as_str();
-    Mouth::new(Some(tts), named, env, http())
+    HomeSynthesizer::new(Some(tts), named, env, http())
 }
 
 #[tokio::test]

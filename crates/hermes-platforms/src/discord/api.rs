@@ -1,4 +1,4 @@
-//! Calls of Discord's REST, and what their failures mean.
+//! Calls of Discord's REST API and the classification of their failures.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -10,29 +10,29 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::limits::{Limits, Route};
-use crate::form::Form;
-use crate::http::{Http, HttpError};
+use super::limits::{DiscordRateLimits, RateLimitRoute};
+use crate::form::MultipartForm;
+use crate::http::{HttpError, PlatformHttp};
 use crate::platform::SendError;
 
 /// Answers larger than this are not Discord's.
 const MAX_ANSWER: usize = 16 << 20;
-/// Discord wants this form.
+/// The format required by Discord.
 const AGENT: &str = concat!("DiscordBot (hermes, ", env!("CARGO_PKG_VERSION"), ")");
 
 /// A call failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(super) enum CallError {
+pub(super) enum DiscordCallError {
     /// It certainly was not done, and may be later.
     #[error("{error}")]
     NotDone {
         error: String,
         retry_after: Option<Duration>,
     },
-    /// Perhaps it was done.
+    /// The outcome is unknown.
     #[error("{0}")]
     Unclear(String),
-    /// Discord says no.
+    /// Discord refused it.
     #[error("Discord says {message} ({status}, code {code})")]
     Refused {
         status: u16,
@@ -45,7 +45,7 @@ pub(super) enum CallError {
     Unauthorized,
 }
 
-impl CallError {
+impl DiscordCallError {
     pub(super) fn code(&self) -> u64 {
         match self {
             Self::Refused { code, .. } => *code,
@@ -53,12 +53,12 @@ impl CallError {
         }
     }
 
-    /// What it means for a message that was to be sent.
+    /// The meaning for a message to send.
     pub(super) fn into_send_error(self) -> SendError {
         match self {
             Self::NotDone { error, retry_after } => SendError::NotSent { error, retry_after },
             Self::Unclear(error) => SendError::Unclear(error),
-            // Another token may come; the message waits for it.
+            // The token may be replaced; the message waits for that.
             Self::Unauthorized => SendError::NotSent {
                 error: self.to_string(),
                 retry_after: Some(Duration::from_mins(5)),
@@ -68,21 +68,21 @@ impl CallError {
     }
 }
 
-pub(super) struct Api {
+pub(super) struct DiscordApi {
     base: String,
     token: String,
     deadline: Duration,
     transfer: Duration,
-    http: Http,
+    http: PlatformHttp,
     client: Mutex<reqwest::Client>,
-    limits: Limits,
+    limits: DiscordRateLimits,
 }
 
-impl Api {
+impl DiscordApi {
     pub(super) fn new(
         base: &str,
         token: &str,
-        http: Http,
+        http: PlatformHttp,
         deadline: Duration,
         transfer: Duration,
     ) -> Result<Self, HttpError> {
@@ -93,7 +93,7 @@ impl Api {
             transfer,
             client: Mutex::new(http.client()?),
             http,
-            limits: Limits::default(),
+            limits: DiscordRateLimits::default(),
         })
     }
 
@@ -101,7 +101,7 @@ impl Api {
         &self.base
     }
 
-    pub(super) fn http(&self) -> &Http {
+    pub(super) fn http(&self) -> &PlatformHttp {
         &self.http
     }
 
@@ -110,7 +110,7 @@ impl Api {
         client.clone()
     }
 
-    /// Forgets every connection: one of them may be dead without knowing it.
+    /// Drops all connections: one of them may be dead without being detected.
     pub(super) fn renew(&self) {
         match self.http.client() {
             Ok(client) => *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client,
@@ -124,8 +124,8 @@ impl Api {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Value, CallError> {
-        let route = Route::of(method.as_str(), path);
+    ) -> Result<Value, DiscordCallError> {
+        let route = RateLimitRoute::new(method.as_str(), path);
         let mut request = self.request(method, path).timeout(self.deadline);
         if let Some(body) = body {
             request = request
@@ -135,21 +135,21 @@ impl Api {
         self.send(&route, request).await
     }
 
-    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, DiscordCallError> {
         let value = self.call(Method::GET, path, None).await?;
         serde_json::from_value(value)
-            .map_err(|error| CallError::Unclear(format!("{path}: not understood: {error}")))
+            .map_err(|error| DiscordCallError::Unclear(format!("{path}: not understood: {error}")))
     }
 
-    /// The same, but waits for limits and tries again until the time is over. Only for what can
-    /// be done twice.
+    /// The same, but waits for rate limits and retries until the timeout. Only for idempotent
+    /// requests.
     pub(super) async fn patiently(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
         within: Duration,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Value, DiscordCallError> {
         let end = Instant::now() + within;
         let mut pause = Duration::from_millis(500);
         loop {
@@ -158,9 +158,11 @@ impl Api {
                 Err(error) => error,
             };
             let wait = match &error {
-                CallError::NotDone { retry_after, .. } => retry_after.unwrap_or(pause),
-                CallError::Unclear(_) => pause,
-                CallError::Refused { .. } | CallError::Unauthorized => return Err(error),
+                DiscordCallError::NotDone { retry_after, .. } => retry_after.unwrap_or(pause),
+                DiscordCallError::Unclear(_) => pause,
+                DiscordCallError::Refused { .. } | DiscordCallError::Unauthorized => {
+                    return Err(error);
+                }
             };
             if Instant::now() + wait >= end {
                 return Err(error);
@@ -177,18 +179,18 @@ impl Api {
         body: &Value,
         file: &Path,
         mime: &str,
-    ) -> Result<Value, CallError> {
-        let form = Form::new(rand::random())
+    ) -> Result<Value, DiscordCallError> {
+        let form = MultipartForm::new(rand::random())
             .text("payload_json", body.to_string())
             .file("files[0]", file, mime)
             .await
-            .map_err(|error| CallError::Refused {
+            .map_err(|error| DiscordCallError::Refused {
                 status: 0,
                 code: 0,
                 message: format!("{}: {error}", file.display()),
                 errors: Value::Null,
             })?;
-        let route = Route::of("POST", path);
+        let route = RateLimitRoute::new("POST", path);
         let request = self.request(Method::POST, path).timeout(self.transfer);
         self.send(&route, form.into_request(request)).await
     }
@@ -198,16 +200,20 @@ impl Api {
             .client()
             .request(method, format!("{}{path}", self.base))
             .header(USER_AGENT, AGENT);
-        // What belongs to an interaction has a token of its own in the path.
+        // Interaction endpoints have their own token in the path.
         if path.starts_with("/interactions/") || path.starts_with("/webhooks/") {
             return request;
         }
         request.header(AUTHORIZATION, format!("Bot {}", self.token))
     }
 
-    async fn send(&self, route: &Route, request: RequestBuilder) -> Result<Value, CallError> {
-        if let Err(pause) = self.limits.take(route) {
-            return Err(CallError::NotDone {
+    async fn send(
+        &self,
+        route: &RateLimitRoute,
+        request: RequestBuilder,
+    ) -> Result<Value, DiscordCallError> {
+        if let Err(pause) = self.limits.acquire(route) {
+            return Err(DiscordCallError::NotDone {
                 error: "waiting for Discord's rate limit".to_owned(),
                 retry_after: Some(pause),
             });
@@ -216,17 +222,21 @@ impl Api {
             Ok(answer) => answer,
             Err(error) => {
                 let failed = failure(&error);
-                if matches!(failed, CallError::Unclear(_)) {
+                if matches!(failed, DiscordCallError::Unclear(_)) {
                     self.renew();
                 }
                 return Err(failed);
             }
         };
-        self.limits.told(route, answer.headers());
+        self.limits.update_from_headers(route, answer.headers());
         self.read(route, answer).await
     }
 
-    async fn read(&self, route: &Route, mut answer: reqwest::Response) -> Result<Value, CallError> {
+    async fn read(
+        &self,
+        route: &RateLimitRoute,
+        mut answer: reqwest::Response,
+    ) -> Result<Value, DiscordCallError> {
         let status = answer.status();
         let header = answer.headers().get("retry-after");
         let header = header.and_then(|value| value.to_str().ok()?.parse::<f64>().ok());
@@ -236,11 +246,13 @@ impl Api {
                 Ok(Some(piece)) if bytes.len() + piece.len() <= MAX_ANSWER => {
                     bytes.extend_from_slice(&piece);
                 }
-                Ok(Some(_)) => return Err(CallError::Unclear("an endless answer".to_owned())),
+                Ok(Some(_)) => {
+                    return Err(DiscordCallError::Unclear("an endless answer".to_owned()));
+                }
                 Ok(None) => break,
                 Err(error) => {
                     self.renew();
-                    return Err(CallError::Unclear(plain(&error)));
+                    return Err(DiscordCallError::Unclear(plain(&error)));
                 }
             }
         }
@@ -251,15 +263,17 @@ impl Api {
                 let pause = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(1));
                 self.limits
                     .refused(route, pause, body["global"] == Value::Bool(true));
-                Err(CallError::NotDone {
+                Err(DiscordCallError::NotDone {
                     error: "too many requests".to_owned(),
                     retry_after: Some(pause),
                 })
             }
-            StatusCode::UNAUTHORIZED => Err(CallError::Unauthorized),
+            StatusCode::UNAUTHORIZED => Err(DiscordCallError::Unauthorized),
             status if status.is_success() => Ok(body),
-            status if status.is_server_error() => Err(CallError::Unclear(status.to_string())),
-            status => Err(CallError::Refused {
+            status if status.is_server_error() => {
+                Err(DiscordCallError::Unclear(status.to_string()))
+            }
+            status => Err(DiscordCallError::Refused {
                 status: status.as_u16(),
                 code: body["code"].as_u64().unwrap_or(0),
                 message: body["message"].as_str().unwrap_or("no").to_owned(),
@@ -269,17 +283,17 @@ impl Api {
     }
 }
 
-fn failure(error: &reqwest::Error) -> CallError {
+fn failure(error: &reqwest::Error) -> DiscordCallError {
     if error.is_connect() || error.is_builder() {
-        return CallError::NotDone {
+        return DiscordCallError::NotDone {
             error: plain(error),
             retry_after: None,
         };
     }
-    CallError::Unclear(plain(error))
+    DiscordCallError::Unclear(plain(error))
 }
 
-/// The reason at the bottom; the address would tell nothing new, or a secret.
+/// The root cause, without the address, which may contain a secret.
 pub(super) fn plain(error: &reqwest::Error) -> String {
     let mut reason: &dyn std::error::Error = error;
     while let Some(source) = reason.source() {

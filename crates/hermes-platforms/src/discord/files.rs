@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use tokio::io::AsyncWriteExt as _;
 use url::Url;
 
-use super::Shared;
+use super::DiscordShared;
 use super::api::plain;
 use crate::platform::{MediaRef, SendError};
 
-/// Where Discord keeps files.
+/// Discord's file hosts.
 const HOSTS: [&str; 2] = ["cdn.discordapp.com", "media.discordapp.net"];
 
 /// Fetches a file into a directory.
 pub(super) async fn fetch(
-    shared: &Shared,
+    shared: &DiscordShared,
     media: &MediaRef,
     into: &Path,
     max_bytes: u64,
@@ -66,7 +66,7 @@ pub(super) async fn fetch(
     Ok(path)
 }
 
-/// Only Discord's own machines, or the server that stands for them.
+/// Only Discord's own hosts, or the configured server.
 fn checked(url: &str, base: &str) -> Option<Url> {
     let url = Url::parse(url).ok()?;
     let base = Url::parse(base).ok()?;
@@ -103,7 +103,7 @@ fn name(media: &MediaRef) -> String {
     }
 }
 
-/// What a file is, by its name.
+/// The kind of a file, by its name.
 pub(super) fn mime(path: &Path) -> &'static str {
     let end = path.extension().unwrap_or_default().to_string_lossy();
     match end.to_ascii_lowercase().as_str() {

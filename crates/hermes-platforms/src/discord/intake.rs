@@ -1,8 +1,8 @@
-//! From events to messages: what is meant for us is stored, and only then is its event done.
+//! Converts events to messages: an event is done only after its message is stored.
 //!
-//! What belongs to one channel is worked on in its order, in one of a few lanes; a slow channel
-//! holds up only those that share its lane. Commands and presses have lanes of their own, because
-//! Discord wants to hear about them within three seconds.
+//! Events of one channel are processed in order in one of a few lanes; a slow channel delays only
+//! those in the same lane. Commands and button presses have separate lanes, because Discord expects
+//! a reaction within three seconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,31 +11,33 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::missed::{Later, Missed};
-use super::progress::{Progress, Ticket};
-use super::read::{self, Place};
-use super::rules::{Case, Verdict};
-use super::settings::Bots;
-use super::wire::{Channel, Id, Interaction, Member, Message, User};
-use super::{Shared, missed, places};
-use crate::platform::{Applicant, Incoming, Link};
-use crate::source::Source;
+use super::missed::{DeferredReads, MissedMessages};
+use super::progress::{EventProgress, EventTicket};
+use super::read::{self, MessageLocation};
+use super::rules::{MessageCase, MessageDecision};
+use super::settings::DiscordBots;
+use super::wire::{
+    DiscordChannel, DiscordInteraction, DiscordMessage, DiscordUser, GuildMember, Snowflake,
+};
+use super::{DiscordShared, channels, missed};
+use crate::platform::{AdapterLink, Applicant, IncomingMessage};
+use crate::source::MessageSource;
 
 /// Lanes for messages, and behind them lanes for commands and presses.
 const MESSAGES: u64 = 8;
 const INTERACTIONS: u64 = 4;
-/// What may wait in a lane before the socket is not read any more.
+/// Capacity of a lane; a full lane stops reading the socket.
 const WAITING: usize = 256;
 /// Discord's patience with an interaction.
 const ANSWER: Duration = Duration::from_secs(3);
 
-pub(super) enum Work {
-    Message(Ticket, Box<Message>),
-    Interaction(Ticket, Box<Interaction>),
-    Missed(Missed),
+pub(super) enum DiscordWork {
+    Message(EventTicket, Box<DiscordMessage>),
+    Interaction(EventTicket, Box<DiscordInteraction>),
+    Missed(MissedMessages),
 }
 
-impl Work {
+impl DiscordWork {
     fn lane(&self) -> usize {
         let lane = match self {
             Self::Message(_, message) => message.channel_id.0 % MESSAGES,
@@ -49,68 +51,68 @@ impl Work {
 }
 
 /// The entrances of the lanes.
-pub(super) struct Lanes(Vec<mpsc::Sender<Work>>);
+pub(super) struct DiscordLanes(Vec<mpsc::Sender<DiscordWork>>);
 
-impl Lanes {
-    pub(super) fn new() -> (Self, Vec<mpsc::Receiver<Work>>) {
+impl DiscordLanes {
+    pub(super) fn new() -> (Self, Vec<mpsc::Receiver<DiscordWork>>) {
         let lanes = (0..MESSAGES + INTERACTIONS).map(|_| mpsc::channel(WAITING));
         let (entrances, ends) = lanes.unzip();
         (Self(entrances), ends)
     }
 
-    /// Waits while the lane is full. The other end lives as long as this one.
-    pub(super) async fn push(&self, work: Work) {
+    /// Waits while the lane is full. The receiver lives as long as this sender.
+    pub(super) async fn push(&self, work: DiscordWork) {
         let _ = self.0[work.lane()].send(work).await;
     }
 
-    pub(super) fn try_push(&self, work: Work) -> Result<(), Work> {
+    pub(super) fn try_push(&self, work: DiscordWork) -> Result<(), DiscordWork> {
         let full = self.0[work.lane()].try_send(work);
         full.map_err(mpsc::error::TrySendError::into_inner)
     }
 }
 
-/// What became of a message.
+/// The result for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum IntakeResult {
     Stored,
     /// It was stored before.
     Known,
     Ignored,
-    /// We are stopping, and it is not stored.
+    /// Not stored, because the adapter is stopping.
     Stopped,
 }
 
-pub(super) struct Intake<'a> {
-    pub shared: &'a Shared,
-    pub link: &'a Link,
-    pub progress: &'a Progress,
-    /// Our own id, once Discord told it.
+pub(super) struct DiscordIntake<'a> {
+    pub shared: &'a DiscordShared,
+    pub link: &'a AdapterLink,
+    pub progress: &'a EventProgress,
+    /// Our own id, once known.
     pub me: &'a AtomicU64,
 }
 
-impl Intake<'_> {
-    pub(super) async fn lane(&self, mut works: mpsc::Receiver<Work>) {
-        let mut later = Later::default();
+impl DiscordIntake<'_> {
+    pub(super) async fn lane(&self, mut works: mpsc::Receiver<DiscordWork>) {
+        let mut later = DeferredReads::default();
         loop {
             let work = tokio::select! {
                 work = works.recv() => match work {
                     Some(work) => work,
                     None => return,
                 },
-                missed = later.due() => Work::Missed(missed),
+                missed = later.due() => DiscordWork::Missed(missed),
             };
             match work {
-                Work::Message(ticket, message) => {
-                    if self.message(&message).await != Taken::Stopped {
+                DiscordWork::Message(ticket, message) => {
+                    if self.message(&message).await != IntakeResult::Stopped {
                         self.progress.done(ticket);
                     }
                 }
-                Work::Interaction(ticket, used) => {
-                    if self.interaction(&used).await != Taken::Stopped {
+                DiscordWork::Interaction(ticket, used) => {
+                    if self.interaction(&used).await != IntakeResult::Stopped {
                         self.progress.done(ticket);
                     }
                 }
-                Work::Missed(missed) => {
+                DiscordWork::Missed(missed) => {
                     later.forget(missed.channel);
                     if !missed::read(self, &missed).await {
                         later.add(missed, &self.shared.timing);
@@ -120,39 +122,39 @@ impl Intake<'_> {
         }
     }
 
-    pub(super) fn me(&self) -> Id {
-        Id(self.me.load(Ordering::Relaxed))
+    pub(super) fn me(&self) -> Snowflake {
+        Snowflake(self.me.load(Ordering::Relaxed))
     }
 
     /// A message, live or missed.
-    pub(super) async fn message(&self, message: &Message) -> Taken {
+    pub(super) async fn message(&self, message: &DiscordMessage) -> IntakeResult {
         let channel = self.channel(message.channel_id, message.guild_id).await;
         if channel.is_direct() {
             self.shared.memory.meet(channel.id, message.id).await;
         }
         let taken = self.judge(message, &channel).await;
-        if taken != Taken::Stopped {
+        if taken != IntakeResult::Stopped {
             let memory = &self.shared.memory;
             memory.saw(message.channel_id, message.id, channel.is_direct());
         }
         taken
     }
 
-    async fn channel(&self, id: Id, guild: Option<Id>) -> Channel {
+    async fn channel(&self, id: Snowflake, guild: Option<Snowflake>) -> DiscordChannel {
         let (api, within) = (&self.shared.api, self.shared.timing.details);
         self.shared.places.channel(api, id, guild, within).await
     }
 
-    async fn parent(&self, channel: &Channel) -> Option<Channel> {
+    async fn parent(&self, channel: &DiscordChannel) -> Option<DiscordChannel> {
         let parent = channel.parent_id.filter(|_| channel.is_thread())?;
         Some(self.channel(parent, channel.guild_id).await)
     }
 
-    async fn judge(&self, message: &Message, channel: &Channel) -> Taken {
+    async fn judge(&self, message: &DiscordMessage, channel: &DiscordChannel) -> IntakeResult {
         let (shared, me) = (self.shared, self.me());
         let parent = self.parent(channel).await;
         let rules = &shared.settings.rules;
-        let verdict = rules.judge(&Case {
+        let verdict = rules.judge(&MessageCase {
             message,
             me,
             channel,
@@ -160,13 +162,13 @@ impl Intake<'_> {
             our_thread: channel.is_thread() && shared.memory.is_our_thread(&channel.id.to_string()),
         });
         let (thread, gap) = match verdict {
-            Verdict::Ignore(why) => {
+            MessageDecision::Ignore(why) => {
                 tracing::trace!(message = %message.id, "discord: left alone: {why}");
-                return Taken::Ignored;
+                return IntakeResult::Ignored;
             }
-            Verdict::Take { thread, gap } => (thread, gap),
+            MessageDecision::Take { thread, gap } => (thread, gap),
         };
-        let place = self.place(channel, parent.as_ref(), message.guild_id);
+        let place = self.location(channel, parent.as_ref(), message.guild_id);
         let mut source = place.source(&message.author, message.member.as_ref(), message.id);
         let (member, bot) = (message.member.as_ref(), message.author.bot);
         let has_role = self.has_right(&message.author, member, &place).await;
@@ -177,14 +179,14 @@ impl Intake<'_> {
         };
         let admitted = self.shared.admission.admits(applicant).await;
         let (text, media) = (read::text(message, me), read::media(message, me));
-        // Nothing is done for strangers but asking the door, which is not here.
+        // Nothing visible is done for unknown people; the gateway decides about them.
         let context = if gap && admitted {
             self.context(message).await
         } else {
             None
         };
         if text.is_empty() && media.is_empty() && context.is_none() {
-            return Taken::Ignored;
+            return IntakeResult::Ignored;
         }
         if thread && admitted && self.make_thread(message, &text).await {
             in_thread(&mut source, message.id, &text);
@@ -192,12 +194,12 @@ impl Intake<'_> {
         if let Some(thread) = source.thread_id.as_ref().filter(|_| admitted) {
             shared.memory.join(thread).await;
         }
-        let incoming = Incoming {
+        let incoming = IncomingMessage {
             account: String::new(),
             message_id: message.id.to_string(),
             source,
             text: if text.is_empty() && media.is_empty() {
-                "(I was called without a word: what was said before is meant.)".to_owned()
+                "(I was mentioned without a text; the earlier messages are meant.)".to_owned()
             } else {
                 text
             },
@@ -211,14 +213,14 @@ impl Intake<'_> {
         self.store(incoming).await
     }
 
-    fn place<'b>(
+    fn location<'b>(
         &self,
-        channel: &'b Channel,
-        parent: Option<&'b Channel>,
-        guild: Option<Id>,
-    ) -> Place<'b> {
+        channel: &'b DiscordChannel,
+        parent: Option<&'b DiscordChannel>,
+        guild: Option<Snowflake>,
+    ) -> MessageLocation<'b> {
         let guild = guild.or(channel.guild_id);
-        Place {
+        MessageLocation {
             channel,
             parent,
             guild,
@@ -227,9 +229,14 @@ impl Intake<'_> {
     }
 
     /// Whether roles, a name on the list or the channel let this person in.
-    async fn has_right(&self, user: &User, member: Option<&Member>, place: &Place<'_>) -> bool {
+    async fn has_right(
+        &self,
+        user: &DiscordUser,
+        member: Option<&GuildMember>,
+        place: &MessageLocation<'_>,
+    ) -> bool {
         let rules = &self.shared.settings.rules;
-        // Names are unique since they have no number behind them.
+        // Names without a discriminator are unique.
         if user.discriminator == "0" && rules.names.contains(&user.username.to_lowercase()) {
             return true;
         }
@@ -242,10 +249,12 @@ impl Intake<'_> {
         let (api, within) = (&self.shared.api, self.shared.timing.details);
         let roles = match (member, place.guild.filter(|_| !place.channel.is_direct())) {
             (Some(member), Some(_)) => member.roles.clone(),
-            (None, Some(guild)) => places::roles_of(api, &guild.to_string(), user.id, within).await,
-            // A role somewhere says nothing here, unless the home names the server.
+            (None, Some(guild)) => {
+                channels::roles_of(api, &guild.to_string(), user.id, within).await
+            }
+            // A role on another server does not count unless that server is configured.
             (_, None) => match &rules.dm_role_guild {
-                Some(guild) => places::roles_of(api, guild, user.id, within).await,
+                Some(guild) => channels::roles_of(api, guild, user.id, within).await,
                 None => Vec::new(),
             },
         };
@@ -254,8 +263,8 @@ impl Intake<'_> {
             .any(|role| rules.roles.contains(&role.to_string()))
     }
 
-    /// What was said before, since we last spoke.
-    async fn context(&self, message: &Message) -> Option<String> {
+    /// Earlier messages since our last one.
+    async fn context(&self, message: &DiscordMessage) -> Option<String> {
         let shared = self.shared;
         let limit = shared.settings.history;
         if limit == 0 {
@@ -265,20 +274,20 @@ impl Intake<'_> {
         let path = format!("/channels/{channel}/messages?before={before}&limit={limit}");
         let within = shared.timing.details;
         let asked = shared.api.patiently(Method::GET, &path, None, within).await;
-        let earlier: Vec<Message> = match asked {
+        let earlier: Vec<DiscordMessage> = match asked {
             Ok(value) => serde_json::from_value(value).unwrap_or_default(),
             Err(error) => {
                 tracing::debug!("discord: what was said before: {error}");
                 return None;
             }
         };
-        let bots = shared.settings.rules.bots != Bots::Ignored;
+        let bots = shared.settings.rules.bots != DiscordBots::Ignored;
         read::context(&earlier, self.me(), bots)
     }
 
-    /// Makes the thread for the answer. `false`: it cannot be made, and the answer goes into the
-    /// channel: a message must not be lost for want of a thread.
-    async fn make_thread(&self, message: &Message, text: &str) -> bool {
+    /// Creates the thread for the answer. `false`: not possible, and the answer goes to the
+    /// channel, so that no message is lost.
+    async fn make_thread(&self, message: &DiscordMessage, text: &str) -> bool {
         let path = format!(
             "/channels/{}/messages/{}/threads",
             message.channel_id, message.id
@@ -290,7 +299,7 @@ impl Intake<'_> {
             .await;
         match made {
             Ok(_) => true,
-            // It is there already: we made it in an earlier life.
+            // It exists already: an earlier process created it.
             Err(error) if error.code() == 160_004 => true,
             Err(error) => {
                 tracing::warn!(
@@ -303,16 +312,16 @@ impl Intake<'_> {
     }
 
     /// Hands a message over until it is stored.
-    async fn store(&self, incoming: Incoming) -> Taken {
+    async fn store(&self, incoming: IncomingMessage) -> IntakeResult {
         let mut pause = Duration::from_millis(200);
         loop {
             match self.link.hand_over(incoming.clone()).await {
-                Some(true) => return Taken::Stored,
-                Some(false) => return Taken::Known,
+                Some(true) => return IntakeResult::Stored,
+                Some(false) => return IntakeResult::Known,
                 None => {}
             }
             tokio::select! {
-                () = self.link.cancel.cancelled() => return Taken::Stopped,
+                () = self.link.cancel.cancelled() => return IntakeResult::Stopped,
                 () = tokio::time::sleep(pause) => {}
             }
             pause = (pause * 2).min(Duration::from_secs(10));
@@ -320,17 +329,17 @@ impl Intake<'_> {
     }
 
     /// A command or a press.
-    async fn interaction(&self, used: &Interaction) -> Taken {
+    async fn interaction(&self, used: &DiscordInteraction) -> IntakeResult {
         let member = used.member.as_ref();
         let user = used.user.as_ref();
         let Some(user) = user.or_else(|| member?.user.as_ref()) else {
-            return Taken::Ignored;
+            return IntakeResult::Ignored;
         };
         let Some(id) = used.channel_id.or(used.channel.as_ref().map(|one| one.id)) else {
-            return Taken::Ignored;
+            return IntakeResult::Ignored;
         };
         if let Some(channel) = used.channel.clone().filter(|one| one.name.is_some()) {
-            self.shared.places.learn(Channel {
+            self.shared.places.remember(DiscordChannel {
                 guild_id: used.guild_id,
                 ..channel
             });
@@ -341,41 +350,40 @@ impl Intake<'_> {
         if used.guild_id.is_some() && rules.refuses(&channel, parent.as_ref()).is_some() {
             self.answer(used, &note("I do not answer in this channel."))
                 .await;
-            return Taken::Ignored;
+            return IntakeResult::Ignored;
         }
-        let place = self.place(&channel, parent.as_ref(), used.guild_id);
+        let place = self.location(&channel, parent.as_ref(), used.guild_id);
         let source = place.source(user, member, used.id);
         let has_role = self.has_right(user, member, &place).await;
         let native = json!({"is_bot": user.bot, "has_role": has_role});
         let Some(incoming) = read::interaction(used, source, &native) else {
-            return Taken::Ignored;
+            return IntakeResult::Ignored;
         };
         let answer = match &incoming.pressed {
             Some(_) => json!({"type": 6}),
             None => note(&format!("`{}`", incoming.text.replace('`', "'"))),
         };
         let taken = self.store(incoming).await;
-        if taken == Taken::Stored {
+        if taken == IntakeResult::Stored {
             self.answer(used, &answer).await;
         }
         taken
     }
 
-    /// Tells Discord that an interaction was seen. One that is stored is answered in the chat
-    /// whether Discord hears this or not.
-    async fn answer(&self, used: &Interaction, answer: &Value) {
+    /// Acknowledges an interaction. A stored one is answered in the chat even if this fails.
+    async fn answer(&self, used: &DiscordInteraction, answer: &Value) {
         let path = format!("/interactions/{}/{}/callback", used.id, used.token);
         let call = self.shared.api.call(Method::POST, &path, Some(answer));
         match tokio::time::timeout(ANSWER, call).await {
             Ok(Ok(_)) => {}
-            // Too late, or answered in an earlier life.
+            // Too late, or acknowledged by an earlier process.
             Ok(Err(error)) => tracing::debug!("discord: an interaction: {error}"),
             Err(_) => tracing::debug!("discord: an interaction: no answer in time"),
         }
     }
 }
 
-/// Something that only the person sees.
+/// A message that only the person sees.
 fn note(text: &str) -> Value {
     let text: String = text.chars().take(1900).collect();
     json!({"type": 4, "data": {
@@ -383,8 +391,8 @@ fn note(text: &str) -> Value {
     }})
 }
 
-/// A thread made for a message has the message's id.
-fn in_thread(source: &mut Source, message: Id, text: &str) {
+/// A thread created for a message has the message's id.
+fn in_thread(source: &mut MessageSource, message: Snowflake, text: &str) {
     let thread = message.to_string();
     let name = read::thread_name(text);
     source.parent_chat_id = Some(std::mem::replace(&mut source.chat_id, thread.clone()));

@@ -1,7 +1,7 @@
-//! Rate limits, as the answers of Discord tell them.
+//! Rate limits, from Discord's response headers.
 //!
-//! A request that would be refused is not made: who wanted it hears when it can be. Buckets are
-//! Discord's; until one is known, a route is its own.
+//! A request over the limit is not made: the caller gets the waiting time. Buckets are Discord's;
+//! until one is known, each route is its own bucket.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,19 +10,19 @@ use std::time::Duration;
 use reqwest::header::HeaderMap;
 use tokio::time::Instant;
 
-/// Buckets that are remembered. What is over is forgotten first.
+/// Maximum number of buckets; expired ones are removed first.
 const MOST: usize = 2048;
 
-/// A route and what it is about: requests that share both share a limit.
+/// A route and its major parameter: requests with the same pair share a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Route {
+pub(super) struct RateLimitRoute {
     shape: String,
     /// Of the channel, server or webhook.
     major: String,
 }
 
-impl Route {
-    pub(super) fn of(method: &str, path: &str) -> Self {
+impl RateLimitRoute {
+    pub(super) fn new(method: &str, path: &str) -> Self {
         let path = path.split('?').next().unwrap_or(path);
         let mut shape = method.to_owned();
         let mut major = String::new();
@@ -46,31 +46,31 @@ impl Route {
 }
 
 #[derive(Default)]
-struct State {
-    /// The bucket of a shape, once an answer told it.
+struct RateLimitState {
+    /// The bucket of a route shape, once known.
     buckets: HashMap<String, String>,
-    /// By bucket and what it is about.
-    left: HashMap<(String, String), Left>,
+    /// By bucket and major parameter.
+    left: HashMap<(String, String), RemainingRequests>,
     everything: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Left {
+struct RemainingRequests {
     requests: u32,
     until: Instant,
 }
 
 #[derive(Default)]
-pub(super) struct Limits(Mutex<State>);
+pub(super) struct DiscordRateLimits(Mutex<RateLimitState>);
 
-impl Limits {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+impl DiscordRateLimits {
+    fn state(&self) -> std::sync::MutexGuard<'_, RateLimitState> {
         // A panic while holding this lock cannot leave it half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one request out of its bucket. `Err`: so long there is none.
-    pub(super) fn take(&self, route: &Route) -> Result<(), Duration> {
+    /// Takes one request from its bucket. `Err`: the time to wait.
+    pub(super) fn acquire(&self, route: &RateLimitRoute) -> Result<(), Duration> {
         let now = Instant::now();
         let mut state = self.state();
         if let Some(until) = state.everything.filter(|until| *until > now) {
@@ -91,8 +91,8 @@ impl Limits {
         }
     }
 
-    /// What an answer says.
-    pub(super) fn told(&self, route: &Route, headers: &HeaderMap) {
+    /// Updates the limits from a response.
+    pub(super) fn update_from_headers(&self, route: &RateLimitRoute, headers: &HeaderMap) {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let mut state = self.state();
         if let Some(bucket) = text("x-ratelimit-bucket") {
@@ -108,8 +108,8 @@ impl Limits {
         }
     }
 
-    /// A request was one too many.
-    pub(super) fn refused(&self, route: &Route, pause: Duration, everything: bool) {
+    /// A request was rate-limited.
+    pub(super) fn refused(&self, route: &RateLimitRoute, pause: Duration, everything: bool) {
         let mut state = self.state();
         if everything {
             state.everything = Some(Instant::now() + pause);
@@ -119,13 +119,13 @@ impl Limits {
     }
 }
 
-impl State {
-    fn key(&self, route: &Route) -> (String, String) {
+impl RateLimitState {
+    fn key(&self, route: &RateLimitRoute) -> (String, String) {
         let bucket = self.buckets.get(&route.shape).unwrap_or(&route.shape);
         (bucket.clone(), route.major.clone())
     }
 
-    fn set(&mut self, route: &Route, requests: u32, after: f64) {
+    fn set(&mut self, route: &RateLimitRoute, requests: u32, after: f64) {
         let now = Instant::now();
         if self.left.len() >= MOST {
             self.left.retain(|_, left| left.until > now);
@@ -133,11 +133,11 @@ impl State {
                 self.left.clear();
             }
         }
-        // Nobody is told to wait longer than that by mistake.
+        // An upper bound against wrong values.
         let after = Duration::try_from_secs_f64(after).unwrap_or_default();
         let until = now + after.min(Duration::from_hours(1));
         let key = self.key(route);
-        self.left.insert(key, Left { requests, until });
+        self.left.insert(key, RemainingRequests { requests, until });
     }
 }
 
@@ -159,34 +159,34 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_empty_bucket_says_when_it_is_full_again() {
-        let limits = Limits::default();
-        let here = Route::of("POST", "/channels/1/messages");
-        let there = Route::of("POST", "/channels/2/messages");
-        assert_eq!(limits.take(&here), Ok(()));
-        limits.told(&here, &headers("1", "2.5", "abc"));
-        assert_eq!(limits.take(&here), Ok(()));
-        assert_eq!(limits.take(&here), Err(Duration::from_millis(2500)));
-        assert_eq!(limits.take(&there), Ok(()));
+        let limits = DiscordRateLimits::default();
+        let here = RateLimitRoute::new("POST", "/channels/1/messages");
+        let there = RateLimitRoute::new("POST", "/channels/2/messages");
+        assert_eq!(limits.acquire(&here), Ok(()));
+        limits.update_from_headers(&here, &headers("1", "2.5", "abc"));
+        assert_eq!(limits.acquire(&here), Ok(()));
+        assert_eq!(limits.acquire(&here), Err(Duration::from_millis(2500)));
+        assert_eq!(limits.acquire(&there), Ok(()));
         tokio::time::advance(Duration::from_millis(2500)).await;
-        assert_eq!(limits.take(&here), Ok(()));
+        assert_eq!(limits.acquire(&here), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn routes_share_the_bucket_that_discord_names() {
-        let limits = Limits::default();
-        let post = Route::of("POST", "/channels/1/messages");
-        let edit = Route::of("PATCH", "/channels/1/messages/9");
-        limits.told(&edit, &headers("5", "1", "abc"));
-        limits.told(&post, &headers("0", "1", "abc"));
-        assert!(limits.take(&edit).is_err());
+        let limits = DiscordRateLimits::default();
+        let post = RateLimitRoute::new("POST", "/channels/1/messages");
+        let edit = RateLimitRoute::new("PATCH", "/channels/1/messages/9");
+        limits.update_from_headers(&edit, &headers("5", "1", "abc"));
+        limits.update_from_headers(&post, &headers("0", "1", "abc"));
+        assert!(limits.acquire(&edit).is_err());
         limits.refused(&post, Duration::from_secs(9), true);
-        let other = Route::of("GET", "/users/@me");
-        assert_eq!(limits.take(&other), Err(Duration::from_secs(9)));
+        let other = RateLimitRoute::new("GET", "/users/@me");
+        assert_eq!(limits.acquire(&other), Err(Duration::from_secs(9)));
     }
 
     #[test]
     fn ids_are_not_part_of_a_route() {
-        let route = |path| Route::of("PUT", path);
+        let route = |path| RateLimitRoute::new("PUT", path);
         assert_eq!(
             route("/channels/1/messages/2/reactions/%F0%9F%91%80/@me"),
             route("/channels/1/messages/3/reactions/x/@me?a=b")

@@ -1,4 +1,4 @@
-//! Connections, one after the other, for ever.
+//! Maintains the gateway connection and reconnects.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,28 +7,28 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::Shared;
-use super::api::CallError;
-use super::intake::{Intake, Lanes, Work};
-use super::missed::Gap;
-use super::progress::Progress;
-use super::socket::{Broken, Heard, Socket};
-use super::wire::{Channel, Guild, Interaction, Message, Ready};
-use crate::platform::{Hopeless, Link, LinkState};
+use super::DiscordShared;
+use super::api::DiscordCallError;
+use super::intake::{DiscordIntake, DiscordLanes, DiscordWork};
+use super::missed::DiscordOutage;
+use super::progress::EventProgress;
+use super::socket::{DisconnectReason, DiscordSocket, GatewayFrame};
+use super::wire::{DiscordChannel, DiscordInteraction, DiscordMessage, Guild, ReadyEvent};
+use crate::platform::{AdapterLink, FatalPlatformError, PlatformState};
 
-/// How long the end may take.
+/// Timeout for the shutdown.
 const ENDING: Duration = Duration::from_secs(2);
-/// How far our clock may be ahead of Discord's.
+/// Tolerated clock difference.
 const SKEW: f64 = 60.0;
 
 /// A session that can be resumed.
-struct Session {
+struct ResumableSession {
     id: String,
     url: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Address {
+struct GatewayAddress {
     url: String,
     #[serde(default)]
     session_start_limit: StartLimit,
@@ -41,34 +41,37 @@ struct StartLimit {
     reset_after: u64,
 }
 
-/// Why a connection could not go on.
-enum End {
+/// Why a connection ended.
+enum GatewayConnectionEnd {
     Cancelled,
     Hopeless(String),
-    /// Another one follows. `worked`: it had been up.
+    /// Reconnect. `worked`: it had been established.
     Broken {
-        why: Broken,
+        why: DisconnectReason,
         worked: bool,
     },
 }
 
-impl From<Broken> for End {
-    fn from(why: Broken) -> Self {
+impl From<DisconnectReason> for GatewayConnectionEnd {
+    fn from(why: DisconnectReason) -> Self {
         Self::Broken { why, worked: false }
     }
 }
 
-pub(super) async fn run(shared: &Shared, link: &Link) -> Result<(), Hopeless> {
-    let (lanes, ends) = Lanes::new();
-    let (progress, me) = (Progress::default(), AtomicU64::new(0));
-    let intake = Intake {
+pub(super) async fn run(
+    shared: &DiscordShared,
+    link: &AdapterLink,
+) -> Result<(), FatalPlatformError> {
+    let (lanes, ends) = DiscordLanes::new();
+    let (progress, me) = (EventProgress::default(), AtomicU64::new(0));
+    let intake = DiscordIntake {
         shared,
         link,
         progress: &progress,
         me: &me,
     };
     let working = futures_util::future::join_all(ends.into_iter().map(|end| intake.lane(end)));
-    let mut connections = Connections {
+    let mut connections = GatewayConnections {
         shared,
         link,
         lanes: &lanes,
@@ -80,11 +83,11 @@ pub(super) async fn run(shared: &Shared, link: &Link) -> Result<(), Hopeless> {
     let mut working = std::pin::pin!(working);
     let ended = tokio::select! {
         ended = connections.run() => ended,
-        // Lanes end when nobody can push any more; that is below.
+        // Lanes end when all senders are dropped, which happens below.
         _ = &mut working => Ok(()),
     };
     drop(lanes);
-    // What is being stored right now may be remembered as seen.
+    // Messages being stored now may still be recorded as seen.
     if tokio::time::timeout(ENDING, working).await.is_err() {
         tracing::debug!("discord: something was still worked on");
     }
@@ -92,34 +95,34 @@ pub(super) async fn run(shared: &Shared, link: &Link) -> Result<(), Hopeless> {
     ended
 }
 
-struct Connections<'a> {
-    shared: &'a Shared,
-    link: &'a Link,
-    lanes: &'a Lanes,
-    progress: &'a Progress,
+struct GatewayConnections<'a> {
+    shared: &'a DiscordShared,
+    link: &'a AdapterLink,
+    lanes: &'a DiscordLanes,
+    progress: &'a EventProgress,
     me: &'a AtomicU64,
-    session: Option<Session>,
-    /// What this session has to make good.
-    gap: Option<Gap>,
+    session: Option<ResumableSession>,
+    /// The outage to catch up with.
+    gap: Option<DiscordOutage>,
 }
 
-impl Connections<'_> {
-    async fn run(&mut self) -> Result<(), Hopeless> {
+impl GatewayConnections<'_> {
+    async fn run(&mut self) -> Result<(), FatalPlatformError> {
         let timing = self.shared.timing;
         let mut failures = 0_u32;
         loop {
             let began = Instant::now();
             let (why, worked) = match self.one().await {
-                End::Cancelled => return Ok(()),
-                End::Hopeless(why) => return Err(Hopeless(why)),
-                End::Broken { why, worked } => (why, worked),
+                GatewayConnectionEnd::Cancelled => return Ok(()),
+                GatewayConnectionEnd::Hopeless(why) => return Err(FatalPlatformError(why)),
+                GatewayConnectionEnd::Broken { why, worked } => (why, worked),
             };
             let settled = worked && began.elapsed() >= timing.settled;
             failures = if settled { 0 } else { failures + 1 };
             tracing::info!("discord: {why}; connecting again");
             self.link
                 .health
-                .is(LinkState::Retrying, Some(why.to_string()));
+                .is(PlatformState::Retrying, Some(why.to_string()));
             self.shared.api.renew();
             let jitter = self.shared.rng.unit();
             let doubled = timing.pause.saturating_mul(1 << failures.min(17) >> 1);
@@ -127,8 +130,8 @@ impl Connections<'_> {
                 .min(timing.longest_pause)
                 .mul_f64(0.5 + jitter / 2.0);
             let pause = match why {
-                // Discord wants between one and five seconds here.
-                Broken::Invalid { resumable: false } => {
+                // Discord requires between one and five seconds here.
+                DisconnectReason::Invalid { resumable: false } => {
                     pause.max(timing.anew.mul_f64(1.0 + 4.0 * jitter))
                 }
                 _ => pause,
@@ -141,26 +144,26 @@ impl Connections<'_> {
     }
 
     /// One connection, from its beginning to its end.
-    async fn one(&mut self) -> End {
+    async fn one(&mut self) -> GatewayConnectionEnd {
         let cancel = self.link.cancel.clone();
         let (end, session) = tokio::select! {
-            () = cancel.cancelled() => return End::Cancelled,
+            () = cancel.cancelled() => return GatewayConnectionEnd::Cancelled,
             end = self.connected() => (end, self.session.is_some()),
         };
-        let end = end.err().unwrap_or(End::Cancelled);
-        if let End::Broken { why, worked } = &end {
+        let end = end.err().unwrap_or(GatewayConnectionEnd::Cancelled);
+        if let GatewayConnectionEnd::Broken { why, worked } = &end {
             match why {
-                Broken::Invalid { resumable: false } => self.session = None,
-                Broken::Closed(code) => {
+                DisconnectReason::Invalid { resumable: false } => self.session = None,
+                DisconnectReason::Closed(code) => {
                     if let Some(why) = hopeless(*code) {
-                        return End::Hopeless(why);
+                        return GatewayConnectionEnd::Hopeless(why);
                     }
-                    // The session is gone, or never was.
+                    // The session is gone or never existed.
                     if matches!(code, 1000 | 1001 | 4003 | 4007 | 4009) {
                         self.session = None;
                     }
                 }
-                // The address for resuming may be of a machine that is gone.
+                // The resume address may be of a host that is gone.
                 _ if session && !worked => {
                     if let Some(session) = &mut self.session {
                         session.url = None;
@@ -172,7 +175,7 @@ impl Connections<'_> {
         end
     }
 
-    async fn connected(&mut self) -> Result<(), End> {
+    async fn connected(&mut self) -> Result<(), GatewayConnectionEnd> {
         let shared = self.shared;
         let resumed = self
             .session
@@ -183,7 +186,7 @@ impl Connections<'_> {
             None => self.address().await?,
         };
         let (http, timing) = (shared.api.http(), shared.timing);
-        let mut socket = Socket::open(http, &url, timing.hello, shared.rng.unit()).await?;
+        let mut socket = DiscordSocket::open(http, &url, timing.hello, shared.rng.unit()).await?;
         let token = &shared.settings.token;
         match (&self.session, self.progress.stored()) {
             (Some(session), Some(seq)) => socket.resume(token, &session.id, seq).await?,
@@ -191,10 +194,10 @@ impl Connections<'_> {
         }
         let mut worked = false;
         loop {
-            let heard = socket.hear(|| self.progress.stored()).await;
-            let heard = heard.map_err(|why| End::Broken { why, worked })?;
+            let heard = socket.receive(|| self.progress.stored()).await;
+            let heard = heard.map_err(|why| GatewayConnectionEnd::Broken { why, worked })?;
             match heard {
-                Heard::Ack => {
+                GatewayFrame::Ack => {
                     if worked {
                         self.link.health.received(shared.now());
                         shared.memory.alive(shared.now() - SKEW);
@@ -204,31 +207,34 @@ impl Connections<'_> {
                             .await;
                     }
                 }
-                Heard::Event { seq, name, data } => {
+                GatewayFrame::Event { seq, name, data } => {
                     worked |= matches!(name.as_str(), "READY" | "RESUMED");
                     if worked {
                         self.link.health.received(shared.now());
                     }
                     let works = self.event(seq, &name, data);
                     if name == "READY" {
-                        // From now on whatever is not stored is found again, also after a crash.
+                        // From now on, messages that are not stored are found again, even after a
+                        // crash.
                         shared.memory.save().await;
                     }
                     self.push(&mut socket, works)
                         .await
-                        .map_err(|why| End::Broken { why, worked })?;
+                        .map_err(|why| GatewayConnectionEnd::Broken { why, worked })?;
                 }
             }
         }
     }
 
-    /// Where to connect. Tells also whether the token is one.
-    async fn address(&self) -> Result<String, End> {
-        let broken = |why: String| End::from(Broken::Transport(why));
-        let address: Address = match self.shared.api.get("/gateway/bot").await {
+    /// The address to connect to. Also validates the token.
+    async fn address(&self) -> Result<String, GatewayConnectionEnd> {
+        let broken = |why: String| GatewayConnectionEnd::from(DisconnectReason::Transport(why));
+        let address: GatewayAddress = match self.shared.api.get("/gateway/bot").await {
             Ok(address) => address,
-            Err(error @ CallError::Unauthorized) => return Err(End::Hopeless(error.to_string())),
-            Err(CallError::NotDone {
+            Err(error @ DiscordCallError::Unauthorized) => {
+                return Err(GatewayConnectionEnd::Hopeless(error.to_string()));
+            }
+            Err(DiscordCallError::NotDone {
                 error,
                 retry_after: Some(pause),
             }) => {
@@ -241,11 +247,13 @@ impl Connections<'_> {
         if self.session.is_none() && limit.remaining == Some(0) {
             let pause = Duration::from_millis(limit.reset_after);
             let why = format!("Discord allows no new session for {pause:?}");
-            self.link.health.is(LinkState::Retrying, Some(why.clone()));
+            self.link
+                .health
+                .is(PlatformState::Retrying, Some(why.clone()));
             tokio::time::sleep(pause).await;
             return Err(broken(why));
         }
-        // A secret is about to be told there.
+        // The token will be sent there.
         if self.shared.api.base().starts_with("https://") && !address.url.starts_with("wss://") {
             let why = format!(
                 "Discord named an address without encryption: {}",
@@ -256,8 +264,8 @@ impl Connections<'_> {
         Ok(address.url)
     }
 
-    /// What there is to do about an event. Nothing: it is done.
-    fn event(&mut self, seq: u64, name: &str, data: Value) -> Vec<Work> {
+    /// The work for an event. `None`: nothing to do.
+    fn event(&mut self, seq: u64, name: &str, data: Value) -> Vec<DiscordWork> {
         if name == "READY" {
             return self.ready(seq, data);
         }
@@ -267,15 +275,15 @@ impl Connections<'_> {
             Vec::new()
         };
         match name {
-            "MESSAGE_CREATE" => match serde_json::from_value::<Message>(data) {
-                Ok(message) => vec![Work::Message(ticket, Box::new(message))],
+            "MESSAGE_CREATE" => match serde_json::from_value::<DiscordMessage>(data) {
+                Ok(message) => vec![DiscordWork::Message(ticket, Box::new(message))],
                 Err(error) => {
                     tracing::error!("discord: a message is not understood: {error}");
                     done()
                 }
             },
-            "INTERACTION_CREATE" => match serde_json::from_value::<Interaction>(data) {
-                Ok(used) => vec![Work::Interaction(ticket, Box::new(used))],
+            "INTERACTION_CREATE" => match serde_json::from_value::<DiscordInteraction>(data) {
+                Ok(used) => vec![DiscordWork::Interaction(ticket, Box::new(used))],
                 Err(error) => {
                     tracing::error!("discord: an interaction is not understood: {error}");
                     done()
@@ -286,13 +294,13 @@ impl Connections<'_> {
                 self.guild(data)
             }
             "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
-                if let Ok(channel) = serde_json::from_value::<Channel>(data) {
-                    self.shared.places.learn(channel);
+                if let Ok(channel) = serde_json::from_value::<DiscordChannel>(data) {
+                    self.shared.places.remember(channel);
                 }
                 done()
             }
             "CHANNEL_DELETE" | "THREAD_DELETE" => {
-                if let Ok(channel) = serde_json::from_value::<Channel>(data) {
+                if let Ok(channel) = serde_json::from_value::<DiscordChannel>(data) {
                     self.shared.places.forget(channel.id);
                 }
                 done()
@@ -301,11 +309,11 @@ impl Connections<'_> {
         }
     }
 
-    fn ready(&mut self, seq: u64, data: Value) -> Vec<Work> {
+    fn ready(&mut self, seq: u64, data: Value) -> Vec<DiscordWork> {
         self.progress.begin();
         let ticket = self.progress.came(seq);
         self.progress.done(ticket);
-        let ready: Ready = match serde_json::from_value(data) {
+        let ready: ReadyEvent = match serde_json::from_value(data) {
             Ok(ready) => ready,
             Err(error) => {
                 tracing::error!("discord: READY is not understood: {error}");
@@ -320,17 +328,17 @@ impl Connections<'_> {
         );
         let encrypted = ready.resume_gateway_url.starts_with("wss://");
         let wanted = self.shared.api.base().starts_with("https://");
-        self.session = Some(Session {
+        self.session = Some(ResumableSession {
             id: ready.session_id,
             url: Some(ready.resume_gateway_url).filter(|_| encrypted || !wanted),
         });
-        self.gap = Gap::of(self.shared);
+        self.gap = DiscordOutage::new(self.shared);
         let works = self.gap.as_ref().map(|gap| gap.direct(self.shared));
         self.shared.memory.begin(self.shared.now());
         works.unwrap_or_default()
     }
 
-    fn guild(&self, data: Value) -> Vec<Work> {
+    fn guild(&self, data: Value) -> Vec<DiscordWork> {
         let Ok(guild) = serde_json::from_value::<Guild>(data) else {
             return Vec::new();
         };
@@ -339,15 +347,19 @@ impl Connections<'_> {
         gap.map_or_else(Vec::new, |gap| gap.in_guild(self.shared, &guild))
     }
 
-    /// Gives work to the lanes. Where one is full the socket is kept alive, not read.
-    async fn push(&self, socket: &mut Socket, works: Vec<Work>) -> Result<(), Broken> {
+    /// Passes work to the lanes. While a lane is full, the socket is kept alive but not read.
+    async fn push(
+        &self,
+        socket: &mut DiscordSocket,
+        works: Vec<DiscordWork>,
+    ) -> Result<(), DisconnectReason> {
         for work in works {
             let Err(work) = self.lanes.try_push(work) else {
                 continue;
             };
             tokio::select! {
                 () = self.lanes.push(work) => {}
-                broken = socket.keep(|| self.progress.stored()) => return Err(broken),
+                broken = socket.keep_alive(|| self.progress.stored()) => return Err(broken),
             }
             socket.forgive();
         }
@@ -355,7 +367,7 @@ impl Connections<'_> {
     }
 }
 
-/// What a person must do about a code after which trying again is pointless.
+/// Instructions for close codes after which retrying is pointless.
 fn hopeless(code: u16) -> Option<String> {
     let what = match code {
         4004 => {

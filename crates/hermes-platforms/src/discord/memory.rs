@@ -1,5 +1,5 @@
-//! What must survive a restart: the last message seen in each channel, when the connection last
-//! lived, and threads that we are in. Everything bounded.
+//! State that survives a restart: the last message seen in each channel, when the connection was
+//! last alive, and our threads. All bounded.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,41 +12,42 @@ use hermes_config::fs::write_atomic;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::wire::Id;
+use super::wire::Snowflake;
 
 const MAX_CHANNELS: usize = 5000;
-/// As many as the original keeps, in its file.
+/// The same limit as in the original's file.
 const MAX_THREADS: usize = 500;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Kept {
-    /// When the connection last lived: seconds since the epoch.
+struct StoredDiscordState {
+    /// When the connection was last alive, in seconds since the epoch.
     #[serde(default)]
     alive_at: Option<f64>,
     /// By channel.
     #[serde(default)]
-    seen: HashMap<u64, Seen>,
+    seen: HashMap<u64, LastSeenMessage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Seen {
+struct LastSeenMessage {
     message: u64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     direct: bool,
 }
 
-struct State {
-    kept: Kept,
+struct DiscordMemoryState {
+    kept: StoredDiscordState,
     /// Oldest first.
     threads: Vec<String>,
-    /// Channels whose missed messages are not all read, and the last one that came meanwhile.
-    behind: HashMap<u64, Option<Seen>>,
+    /// Channels whose missed messages are not all read yet, and the latest message that arrived
+    /// since.
+    behind: HashMap<u64, Option<LastSeenMessage>>,
     news: bool,
     written: Instant,
 }
 
-impl State {
-    fn saw(&mut self, channel: Id, seen: Seen) {
+impl DiscordMemoryState {
+    fn saw(&mut self, channel: Snowflake, seen: LastSeenMessage) {
         let known = self.kept.seen.entry(channel.0).or_insert(seen);
         known.message = known.message.max(seen.message);
         known.direct = seen.direct;
@@ -62,29 +63,29 @@ impl State {
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Memory(Arc<Inner>);
+pub(super) struct DiscordMemory(Arc<DiscordMemoryInner>);
 
-struct Inner {
+struct DiscordMemoryInner {
     path: PathBuf,
     threads: PathBuf,
-    state: Mutex<State>,
-    /// Held while a file is written, so that an older state never replaces a newer one.
+    state: Mutex<DiscordMemoryState>,
+    /// Locked while a file is written, so that an older state never replaces a newer one.
     writing: Mutex<()>,
 }
 
-impl Memory {
-    /// What cannot be read begins anew: the worst of it is that an outage is not made good.
+impl DiscordMemory {
+    /// Unreadable state starts empty: at worst, one outage is not caught up with.
     pub(super) fn open(home: &Home) -> Self {
         let path = home.join("gateway/discord_seen.json");
         let threads = home.join("discord_threads.json");
-        let state = State {
+        let state = DiscordMemoryState {
             kept: read(&path).unwrap_or_default(),
             threads: read(&threads).unwrap_or_default(),
             behind: HashMap::new(),
             news: false,
             written: Instant::now(),
         };
-        Self(Arc::new(Inner {
+        Self(Arc::new(DiscordMemoryInner {
             path,
             threads,
             state: Mutex::new(state),
@@ -92,16 +93,16 @@ impl Memory {
         }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DiscordMemoryState> {
         // A panic while holding this lock cannot leave it half changed.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A message was taken or is not for us: it need not come again. What comes in a channel that
-    /// is behind does not hide what was missed there.
-    pub(super) fn saw(&self, channel: Id, message: Id, direct: bool) {
+    /// Records a handled message. In a channel with missed messages, a new message does not hide
+    /// them.
+    pub(super) fn saw(&self, channel: Snowflake, message: Snowflake, direct: bool) {
         let mut state = self.state();
-        let seen = Seen {
+        let seen = LastSeenMessage {
             message: message.0,
             direct,
         };
@@ -114,27 +115,31 @@ impl Memory {
         state.saw(channel, seen);
     }
 
-    /// A message comes in a direct channel. Discord does not list those: one that is not
-    /// remembered is not looked into after an outage.
-    pub(super) async fn meet(&self, channel: Id, message: Id) {
+    /// Records a direct channel. Discord does not list them, so unknown ones are not checked after
+    /// an outage.
+    pub(super) async fn meet(&self, channel: Snowflake, message: Snowflake) {
         if self.seen(channel).is_none() {
-            self.saw(channel, Id(message.0.saturating_sub(1)), true);
+            self.saw(channel, Snowflake(message.0.saturating_sub(1)), true);
             self.save().await;
         }
     }
 
-    /// Where reading a channel goes on; `None` where nothing is known of it.
-    pub(super) fn seen(&self, channel: Id) -> Option<Id> {
+    /// The last seen message of a channel; `None`: unknown.
+    pub(super) fn seen(&self, channel: Snowflake) -> Option<Snowflake> {
         let state = self.state();
-        state.kept.seen.get(&channel.0).map(|one| Id(one.message))
+        state
+            .kept
+            .seen
+            .get(&channel.0)
+            .map(|one| Snowflake(one.message))
     }
 
     /// Direct channels, the last ones used first.
-    pub(super) fn direct(&self, most: usize) -> Vec<(Id, Id)> {
+    pub(super) fn direct(&self, most: usize) -> Vec<(Snowflake, Snowflake)> {
         let state = self.state();
-        let mut direct: Vec<(Id, Id)> = (state.kept.seen.iter())
+        let mut direct: Vec<(Snowflake, Snowflake)> = (state.kept.seen.iter())
             .filter(|(_, seen)| seen.direct)
-            .map(|(channel, seen)| (Id(*channel), Id(seen.message)))
+            .map(|(channel, seen)| (Snowflake(*channel), Snowflake(seen.message)))
             .collect();
         direct.sort_unstable_by_key(|(_, message)| std::cmp::Reverse(*message));
         direct.truncate(most);
@@ -145,13 +150,13 @@ impl Memory {
         self.state().kept.alive_at
     }
 
-    /// The connection lives for the first time. What was said before is not for us.
+    /// The first connection. Earlier messages are ignored.
     pub(super) fn begin(&self, now: f64) {
         self.state().kept.alive_at.get_or_insert(now);
     }
 
-    /// The connection lives. As long as missed messages are being read, that moment is not moved:
-    /// a crash must find them again.
+    /// Records that the connection is alive. While missed messages are being read, the time is not
+    /// updated, so that a crash finds them again.
     pub(super) fn alive(&self, now: f64) {
         let mut state = self.state();
         if state.behind.is_empty() {
@@ -159,12 +164,12 @@ impl Memory {
         }
     }
 
-    pub(super) fn falls_behind(&self, channel: Id) {
+    pub(super) fn falls_behind(&self, channel: Snowflake) {
         self.state().behind.entry(channel.0).or_default();
     }
 
-    /// All that was missed in a channel is taken. `true`: and in all others.
-    pub(super) fn caught_up(&self, channel: Id) -> bool {
+    /// A channel has caught up. `true`: all channels have.
+    pub(super) fn caught_up(&self, channel: Snowflake) -> bool {
         let mut state = self.state();
         if let Some(latest) = state.behind.remove(&channel.0).flatten() {
             state.saw(channel, latest);
@@ -176,7 +181,7 @@ impl Memory {
         self.state().threads.iter().any(|one| one == thread)
     }
 
-    /// We are in this thread from now on.
+    /// Records that we participate in a thread.
     pub(super) async fn join(&self, thread: &str) {
         {
             let mut state = self.state();
@@ -194,7 +199,7 @@ impl Memory {
         .await;
     }
 
-    /// Writes what is new, not more often than said.
+    /// Writes changes periodically.
     pub(super) async fn keep(&self, idle: Duration, news: Duration) {
         let due = {
             let state = self.state();
@@ -219,7 +224,7 @@ impl Memory {
         .await;
     }
 
-    /// A failure costs nothing but what would be read again.
+    /// A failure only means that messages are read again.
     async fn write(&self, work: impl FnOnce(&Self) -> io::Result<()> + Send + 'static) {
         let memory = self.clone();
         let writing = tokio::task::spawn_blocking(move || {
@@ -266,27 +271,27 @@ mod tests {
     async fn a_restart_forgets_nothing_and_everything_is_bounded() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path());
-        let memory = Memory::open(&home);
+        let memory = DiscordMemory::open(&home);
         assert_eq!(memory.alive_at(), None);
         for channel in 0..6000 {
-            memory.saw(Id(channel), Id(channel + 10), channel == 5999);
+            memory.saw(Snowflake(channel), Snowflake(channel + 10), channel == 5999);
         }
-        memory.saw(Id(5999), Id(3), true);
+        memory.saw(Snowflake(5999), Snowflake(3), true);
         for thread in 0..600 {
             memory.join(&thread.to_string()).await;
         }
-        memory.falls_behind(Id(5998));
+        memory.falls_behind(Snowflake(5998));
         memory.alive(5.0);
         assert_eq!(memory.alive_at(), None);
-        memory.caught_up(Id(5998));
+        memory.caught_up(Snowflake(5998));
         memory.alive(7.0);
         memory.save().await;
 
-        let again = Memory::open(&home);
+        let again = DiscordMemory::open(&home);
         assert_eq!(again.alive_at(), Some(7.0));
-        assert_eq!(again.seen(Id(5999)), Some(Id(6009)));
-        assert_eq!(again.seen(Id(1)), None);
-        assert_eq!(again.direct(9), [(Id(5999), Id(6009))]);
+        assert_eq!(again.seen(Snowflake(5999)), Some(Snowflake(6009)));
+        assert_eq!(again.seen(Snowflake(1)), None);
+        assert_eq!(again.direct(9), [(Snowflake(5999), Snowflake(6009))]);
         assert!(again.is_our_thread("599") && !again.is_our_thread("99"));
         assert!(again.state().kept.seen.len() <= MAX_CHANNELS);
     }
@@ -295,20 +300,20 @@ mod tests {
     async fn what_comes_does_not_hide_what_was_missed() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path());
-        let memory = Memory::open(&home);
-        memory.saw(Id(1), Id(10), true);
-        memory.falls_behind(Id(1));
+        let memory = DiscordMemory::open(&home);
+        memory.saw(Snowflake(1), Snowflake(10), true);
+        memory.falls_behind(Snowflake(1));
         // 11 to 19 could not be read, and people go on.
-        memory.saw(Id(1), Id(20), true);
-        memory.saw(Id(2), Id(20), true);
+        memory.saw(Snowflake(1), Snowflake(20), true);
+        memory.saw(Snowflake(2), Snowflake(20), true);
         memory.save().await;
-        let next = Memory::open(&home);
+        let next = DiscordMemory::open(&home);
         assert_eq!(
-            (next.seen(Id(1)), next.seen(Id(2))),
-            (Some(Id(10)), Some(Id(20)))
+            (next.seen(Snowflake(1)), next.seen(Snowflake(2))),
+            (Some(Snowflake(10)), Some(Snowflake(20)))
         );
-        memory.caught_up(Id(1));
-        assert_eq!(memory.seen(Id(1)), Some(Id(20)));
+        memory.caught_up(Snowflake(1));
+        assert_eq!(memory.seen(Snowflake(1)), Some(Snowflake(20)));
     }
 
     #[test]
@@ -316,6 +321,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("gateway")).unwrap();
         std::fs::write(dir.path().join("gateway/discord_seen.json"), "{").unwrap();
-        assert_eq!(Memory::open(&Home::at(dir.path())).alive_at(), None);
+        assert_eq!(DiscordMemory::open(&Home::at(dir.path())).alive_at(), None);
     }
 }

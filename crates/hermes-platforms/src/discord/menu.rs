@@ -1,15 +1,14 @@
-//! The menu of commands. It is written only when it differs from what Discord has: Discord counts
-//! how often that happens.
+//! The command menu. Written only if it differs from Discord's, which limits the number of writes.
 
 use std::collections::BTreeMap;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::Shared;
-use super::api::{Api, CallError};
+use super::DiscordShared;
+use super::api::{DiscordApi, DiscordCallError};
 use super::settings::CommandSync;
-use super::wire::Id;
+use super::wire::Snowflake;
 use crate::platform::Offer;
 
 /// Discord's bounds.
@@ -17,21 +16,21 @@ const COMMANDS: usize = 100;
 const ABOUT: usize = 100;
 
 /// The application that the bot belongs to.
-pub(super) async fn application(api: &Api) -> Result<Id, CallError> {
+pub(super) async fn application(api: &DiscordApi) -> Result<Snowflake, DiscordCallError> {
     #[derive(serde::Deserialize)]
     struct Application {
-        id: Id,
+        id: Snowflake,
     }
     let application: Application = api.get("/applications/@me").await?;
     Ok(application.id)
 }
 
-/// Makes the menu what it should be.
-pub(super) async fn keep(
-    shared: &Shared,
-    application: Id,
+/// Synchronizes the menu.
+pub(super) async fn sync(
+    shared: &DiscordShared,
+    application: Snowflake,
     commands: &[Offer],
-) -> Result<(), CallError> {
+) -> Result<(), DiscordCallError> {
     let policy = shared.settings.commands;
     if policy == CommandSync::Off {
         return Ok(());
@@ -45,7 +44,7 @@ pub(super) async fn keep(
     if policy == CommandSync::Safe && same(&slash, &wanted) {
         return Ok(());
     }
-    // What is in other menus is not ours to remove.
+    // Commands in other scopes are not removed.
     let all: Vec<Value> = wanted.into_iter().chain(others).collect();
     shared
         .api
@@ -94,7 +93,7 @@ fn short(text: &str, otherwise: &str) -> String {
     cut
 }
 
-/// Whether two menus offer the same, whatever else Discord adds to them.
+/// Whether two menus are equal, ignoring fields added by Discord.
 fn same(there: &[Value], wanted: &[Value]) -> bool {
     let seen = |commands: &[Value]| -> BTreeMap<String, String> {
         let pairs = commands.iter().map(|command| {

@@ -1,4 +1,4 @@
-//! What was said while no event could tell us.
+//! Catches up with messages missed during an outage.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,38 +10,38 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-use super::api::CallError;
-use super::intake::{Intake, Taken, Work};
-use super::wire::{Channel, Guild, Id, Message};
-use super::{Shared, Timing};
+use super::api::DiscordCallError;
+use super::intake::{DiscordIntake, DiscordWork, IntakeResult};
+use super::wire::{DiscordChannel, DiscordMessage, Guild, Snowflake};
+use super::{DiscordShared, DiscordTiming};
 
-/// Direct channels that are looked into.
+/// Maximum number of direct channels checked.
 const DIRECT: usize = 50;
-/// What one request brings.
+/// Messages per request.
 const PAGE: usize = 100;
 
-/// Channels of a lane that are asked for again; others wait for the next session.
+/// Maximum number of channels per lane that are retried; others wait for the next session.
 const LATER: usize = 256;
-/// Times the longest pause of a connection: a channel that cannot be read is asked for this seldom.
+/// Factor of the longest connection pause between retries of an unreadable channel.
 const SELDOM: u32 = 15;
 
-/// What was said in a channel after a message.
-pub(super) struct Missed {
-    pub(super) channel: Id,
-    after: Id,
-    take: Arc<Allowance>,
+/// The messages of a channel after a known one.
+pub(super) struct MissedMessages {
+    pub(super) channel: Snowflake,
+    after: Snowflake,
+    take: Arc<CatchUpAllowance>,
     /// How often it could not be read.
     failures: u32,
 }
 
-/// How much may be taken after one outage, by all channels together.
+/// The number of messages that may be read after one outage, for all channels together.
 #[derive(Debug)]
-struct Allowance {
+struct CatchUpAllowance {
     room: Semaphore,
     left: AtomicUsize,
 }
 
-impl Allowance {
+impl CatchUpAllowance {
     fn new(most: usize) -> Self {
         let most = most.min(Semaphore::MAX_PERMITS);
         let room = Semaphore::new(most);
@@ -54,7 +54,7 @@ impl Allowance {
         }
     }
 
-    /// Room for one more. Waits while others may give theirs back. `None`: nothing is left.
+    /// Reserves one message. Waits while others may return theirs. `None`: exhausted.
     async fn one(&self) -> Option<SemaphorePermit<'_>> {
         self.room.acquire().await.ok()
     }
@@ -68,12 +68,12 @@ impl Allowance {
     }
 }
 
-/// What could not be read, until it is asked for again.
+/// Failed reads that are retried later.
 #[derive(Default)]
-pub(super) struct Later(Vec<(Instant, Missed)>);
+pub(super) struct DeferredReads(Vec<(Instant, MissedMessages)>);
 
-impl Later {
-    pub(super) fn add(&mut self, mut missed: Missed, timing: &Timing) {
+impl DeferredReads {
+    pub(super) fn add(&mut self, mut missed: MissedMessages, timing: &DiscordTiming) {
         if self.0.len() >= LATER {
             return;
         }
@@ -83,13 +83,13 @@ impl Later {
         self.0.push((Instant::now() + pause.min(longest), missed));
     }
 
-    /// A channel is asked for now: a session that began since wants the same.
-    pub(super) fn forget(&mut self, channel: Id) {
+    /// Removes a channel that is being read again by a newer session.
+    pub(super) fn forget(&mut self, channel: Snowflake) {
         self.0.retain(|(_, one)| one.channel != channel);
     }
 
-    /// The next one whose time has come. May be dropped while it waits.
-    pub(super) async fn due(&mut self) -> Missed {
+    /// The next due read. Cancel-safe.
+    pub(super) async fn due(&mut self) -> MissedMessages {
         let times = self.0.iter().map(|(at, _)| *at).enumerate();
         let Some((place, at)) = times.min_by_key(|(_, at)| *at) else {
             return std::future::pending().await;
@@ -99,26 +99,26 @@ impl Later {
     }
 }
 
-/// One outage: since when, and how much more may be taken.
+/// One outage: its start and the remaining allowance.
 #[derive(Clone, Debug)]
-pub(super) struct Gap {
-    since: Id,
-    take: Arc<Allowance>,
+pub(super) struct DiscordOutage {
+    since: Snowflake,
+    take: Arc<CatchUpAllowance>,
 }
 
-impl Gap {
-    /// `None`: nobody wants to know, or we were never here before.
-    pub(super) fn of(shared: &Shared) -> Option<Self> {
+impl DiscordOutage {
+    /// `None`: disabled, or there was no earlier connection.
+    pub(super) fn new(shared: &DiscordShared) -> Option<Self> {
         let missed = &shared.settings.missed;
         let since = shared.memory.alive_at().filter(|_| missed.on)?;
         Some(Self {
-            since: Id::at(since),
-            take: Arc::new(Allowance::new(missed.take)),
+            since: Snowflake::at(since),
+            take: Arc::new(CatchUpAllowance::new(missed.take)),
         })
     }
 
-    /// Direct channels, of which nobody tells whether there is news.
-    pub(super) fn direct(&self, shared: &Shared) -> Vec<Work> {
+    /// Direct channels, which Discord does not list.
+    pub(super) fn direct(&self, shared: &DiscordShared) -> Vec<DiscordWork> {
         let known = shared.memory.direct(DIRECT);
         known
             .into_iter()
@@ -126,8 +126,8 @@ impl Gap {
             .collect()
     }
 
-    /// The channels of a server that have news.
-    pub(super) fn in_guild(&self, shared: &Shared, guild: &Guild) -> Vec<Work> {
+    /// The channels of a server with new messages.
+    pub(super) fn in_guild(&self, shared: &DiscordShared, guild: &Guild) -> Vec<DiscordWork> {
         (guild.channels.iter().chain(&guild.threads))
             .filter(|channel| channel.has_messages() && Self::wanted(shared, channel))
             .filter(|channel| channel.last_message_id > Some(self.floor(shared, channel.id)))
@@ -135,25 +135,25 @@ impl Gap {
             .collect()
     }
 
-    fn wanted(shared: &Shared, channel: &Channel) -> bool {
+    fn wanted(shared: &DiscordShared, channel: &DiscordChannel) -> bool {
         let parent = channel.parent_id.and_then(|id| shared.places.get(id));
         let only = &shared.settings.missed.channels;
-        let named = |channel: &Channel| only.contains(&channel.id.to_string());
+        let named = |channel: &DiscordChannel| only.contains(&channel.id.to_string());
         let rules = &shared.settings.rules;
         rules.refuses(channel, parent.as_ref()).is_none()
             && (only.is_empty() || named(channel) || parent.as_ref().is_some_and(named))
     }
 
-    /// What is not later than this was seen, or is too old.
-    fn floor(&self, shared: &Shared, channel: Id) -> Id {
+    /// Messages up to this one were seen or are too old.
+    fn floor(&self, shared: &DiscordShared, channel: Snowflake) -> Snowflake {
         let seen = shared.memory.seen(channel).unwrap_or(self.since);
         let window = shared.settings.missed.window.as_secs_f64();
-        seen.max(Id::at(shared.now() - window))
+        seen.max(Snowflake::at(shared.now() - window))
     }
 
-    fn work(&self, shared: &Shared, channel: Id) -> Work {
+    fn work(&self, shared: &DiscordShared, channel: Snowflake) -> DiscordWork {
         shared.memory.falls_behind(channel);
-        Work::Missed(Missed {
+        DiscordWork::Missed(MissedMessages {
             channel,
             after: self.floor(shared, channel),
             take: Arc::clone(&self.take),
@@ -162,12 +162,12 @@ impl Gap {
     }
 }
 
-/// Reads what a channel has after a message, and takes what is meant for us, oldest first. `false`:
-/// it could not be read now.
-pub(super) async fn read(intake: &Intake<'_>, missed: &Missed) -> bool {
+/// Reads the messages after a known one and handles those for us, oldest first. `false`: not
+/// readable now.
+pub(super) async fn read(intake: &DiscordIntake<'_>, missed: &MissedMessages) -> bool {
     let (shared, channel) = (intake.shared, missed.channel);
     let details = shared.timing.details;
-    // Others share the lane: they are not kept waiting for long time and again.
+    // Other channels share the lane and must not be delayed repeatedly.
     let within = if missed.failures == 0 {
         details * 6
     } else {
@@ -179,33 +179,32 @@ pub(super) async fn read(intake: &Intake<'_>, missed: &Missed) -> bool {
                 .places
                 .get(channel)
                 .and_then(|channel| channel.guild_id);
-            if take_all(intake, guild, messages, &missed.take).await == Taken::Stopped {
-                // What is left is found again by the next life.
+            if take_all(intake, guild, messages, &missed.take).await == IntakeResult::Stopped {
+                // The rest is found again by the next process.
                 return true;
             }
         }
-        // A channel that we may not read any more has nothing for us.
-        Err(CallError::Refused { .. }) => {}
+        // A channel that we may no longer read is skipped.
+        Err(DiscordCallError::Refused { .. }) => {}
         Err(error) => {
-            // Nor is it forgotten: as long as a channel is behind, so is what the next session
-            // begins with there.
+            // It is not forgotten: the next session starts there again.
             tracing::warn!("discord: what was missed in channel {channel} is not known: {error}");
             return false;
         }
     }
     if shared.memory.caught_up(channel) {
-        // A life that is cut now need not be made good from before this one.
+        // After a crash now, catching up does not have to go further back than this.
         shared.memory.save().await;
     }
     true
 }
 
 async fn take_all(
-    intake: &Intake<'_>,
-    guild: Option<Id>,
-    messages: Vec<Message>,
-    take: &Allowance,
-) -> Taken {
+    intake: &DiscordIntake<'_>,
+    guild: Option<Snowflake>,
+    messages: Vec<DiscordMessage>,
+    take: &CatchUpAllowance,
+) -> IntakeResult {
     let me = intake.me();
     let mut found = 0;
     for at in 0..messages.len() {
@@ -225,27 +224,28 @@ async fn take_all(
                 channel = %message.channel_id,
                 "discord: more was missed than is made good (DISCORD_MISSED_MESSAGE_BACKFILL_MAX_DISPATCHES)"
             );
-            return Taken::Ignored;
+            return IntakeResult::Ignored;
         };
         match intake.message(&message).await {
-            Taken::Stored => {
+            IntakeResult::Stored => {
                 found += 1;
                 take.spend(one);
             }
-            // What an earlier life took does not count: it may not have lived to remember that.
-            Taken::Known | Taken::Ignored => {}
-            Taken::Stopped => return Taken::Stopped,
+            // Messages handled by an earlier process do not count, because it may have crashed
+            // before recording them.
+            IntakeResult::Known | IntakeResult::Ignored => {}
+            IntakeResult::Stopped => return IntakeResult::Stopped,
         }
     }
     if found > 0 {
         tracing::info!("discord: {found} messages came while we were not here");
     }
-    Taken::Stored
+    IntakeResult::Stored
 }
 
-/// Whether we dealt with a message that our own records do not know: another program on the same
-/// bot did. Only an answer to it, or the sign that it is done, proves that.
-fn is_answered(message: &Message, later: &[Message], me: Id) -> bool {
+/// Whether another program with the same bot handled a message that is not in our records. Only a
+/// reply to it or the done reaction proves that.
+fn is_answered(message: &DiscordMessage, later: &[DiscordMessage], me: Snowflake) -> bool {
     let replied = later.iter().any(|other| {
         let to = other.refers.as_ref();
         other.author.id == me && to.is_some_and(|to| to.message_id == Some(message.id))
@@ -259,17 +259,17 @@ fn is_answered(message: &Message, later: &[Message], me: Id) -> bool {
 
 /// The newest messages after one, oldest first, as many as the settings allow.
 async fn history(
-    shared: &Shared,
-    channel: Id,
-    after: Id,
+    shared: &DiscordShared,
+    channel: Snowflake,
+    after: Snowflake,
     within: Duration,
-) -> Result<Vec<Message>, CallError> {
+) -> Result<Vec<DiscordMessage>, DiscordCallError> {
     let limit = shared.settings.missed.limit;
-    let mut newest_first: Vec<Message> = Vec::new();
+    let mut newest_first: Vec<DiscordMessage> = Vec::new();
     let (mut read, mut before) = (0, None);
     while read < limit {
         let count = PAGE.min(limit - read);
-        let from = before.map(|id: Id| format!("&before={id}"));
+        let from = before.map(|id: Snowflake| format!("&before={id}"));
         let path = format!(
             "/channels/{channel}/messages?limit={count}{}",
             from.unwrap_or_default()
@@ -279,7 +279,9 @@ async fn history(
             .patiently(Method::GET, &path, None, within)
             .await?;
         let Value::Array(page) = page else {
-            return Err(CallError::Unclear("a list of messages is none".to_owned()));
+            return Err(DiscordCallError::Unclear(
+                "a list of messages is none".to_owned(),
+            ));
         };
         read += page.len();
         let (new, next) = sift(page, count, after);
@@ -293,20 +295,24 @@ async fn history(
     Ok(newest_first)
 }
 
-/// The messages of a page that are later than one, and before which the next page begins. How far
-/// a page goes back is told by all that is in it, readable or not; what cannot be read is said in
-/// the log, since no later attempt would read it.
-fn sift(page: Vec<Value>, asked: usize, after: Id) -> (Vec<Message>, Option<Id>) {
+/// The messages of a page after a given one, and the start of the next page. All entries of the
+/// page count for that, readable or not; unreadable ones are logged, because no later attempt would
+/// succeed.
+fn sift(
+    page: Vec<Value>,
+    asked: usize,
+    after: Snowflake,
+) -> (Vec<DiscordMessage>, Option<Snowflake>) {
     let full = page.len() >= asked;
     let mut oldest = None;
     let mut new = Vec::new();
     for one in page {
-        let id = Id::deserialize(&one["id"]).ok();
+        let id = Snowflake::deserialize(&one["id"]).ok();
         oldest = [oldest, id].into_iter().flatten().min();
         if id.is_some_and(|id| id <= after) {
             continue;
         }
-        match Message::deserialize(&one) {
+        match DiscordMessage::deserialize(&one) {
             Ok(message) => new.push(message),
             Err(error) => {
                 let id = id.map_or_else(|| "without an id".to_owned(), |id| id.to_string());
@@ -328,17 +334,17 @@ mod tests {
         let message = |id: u64| json!({"id": id.to_string(), "channel_id": "7", "content": "x"});
         let mut page: Vec<Value> = (11..=20).rev().map(message).collect();
         page[3]["channel_id"] = json!({"not": "an id"});
-        let ids = |(new, next): (Vec<Message>, Option<Id>)| {
+        let ids = |(new, next): (Vec<DiscordMessage>, Option<Snowflake>)| {
             let ids: Vec<u64> = new.iter().map(|one| one.id.0).collect();
             (ids, next.map(|id| id.0))
         };
-        let (new, next) = ids(sift(page.clone(), 10, Id(5)));
+        let (new, next) = ids(sift(page.clone(), 10, Snowflake(5)));
         assert_eq!(new, [20, 19, 18, 16, 15, 14, 13, 12, 11]);
         assert_eq!(next, Some(11), "a full page of news: there may be more");
-        let (new, next) = ids(sift(page.clone(), 10, Id(15)));
+        let (new, next) = ids(sift(page.clone(), 10, Snowflake(15)));
         assert_eq!((new, next), (vec![20, 19, 18, 16], None));
         assert_eq!(
-            ids(sift(page, 100, Id(5))).1,
+            ids(sift(page, 100, Snowflake(5))).1,
             None,
             "that was the last page"
         );

@@ -1,23 +1,23 @@
-//! Discord, by its gateway's socket and REST.
+//! Discord, over its gateway socket and REST API.
 //!
-//! A sequence number is Discord's acknowledgement: the number that heartbeats and resumes carry is
-//! the one up to which everything is stored here, so that what was not stored comes again. After
-//! an outage that a resume does not bridge, channels are read from the last message that was
-//! seen. Every message out carries its key as a nonce that Discord enforces: sent twice, it is
-//! there once.
+//! The sequence number is Discord's acknowledgement: heartbeats and resumes contain the number up
+//! to which everything is stored here, so that the rest is sent again. After an outage that cannot
+//! be resumed, channels are read from the last seen message. Every outgoing message contains its
+//! key as an enforced nonce: sent twice, it exists once.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`settings`] | what the home says |
-//! | `api`, `limits` | calls of REST, and what their failures mean; rate limits |
-//! | `wire` | what Discord says, as far as it matters here |
-//! | `socket`, `link`, `progress` | one connection; connections one after the other; what is stored |
-//! | `rules` | which messages are meant for us |
-//! | `intake`, `read`, `missed` | from events to messages, and what no event told us of |
-//! | `places`, `memory` | channels; what must survive a restart |
-//! | `speak`, `files`, `menu` | from messages to calls; files both ways; the menu of commands |
+//! | [`settings`] | settings |
+//! | `api`, `limits` | REST calls and their failures; rate limits |
+//! | `wire` | Discord's data structures |
+//! | `socket`, `link`, `progress` | one connection; reconnecting; stored sequence numbers |
+//! | `rules` | which messages are addressed to us |
+//! | `intake`, `read`, `missed` | from events to messages; missed messages |
+//! | `channels`, `memory` | channels; state that survives a restart |
+//! | `outbound`, `files`, `menu` | sending; files in both directions; the command menu |
 
 mod api;
+mod channels;
 mod definition;
 mod files;
 mod intake;
@@ -26,13 +26,12 @@ mod link;
 mod memory;
 mod menu;
 mod missed;
-mod places;
+mod outbound;
 mod progress;
 mod read;
 mod rules;
 mod settings;
 mod socket;
-mod speak;
 mod wire;
 
 use std::sync::Arc;
@@ -44,20 +43,20 @@ use hermes_core::clock::{Clock, Rng};
 pub(crate) use definition::DEFINITION;
 pub use settings::DiscordSettings;
 
-use super::http::Http;
+use super::http::PlatformHttp;
 use crate::PlatformDeps;
-use crate::platform::{Admission, Hopeless, Inbound, Link, Platform};
+use crate::platform::{AdapterLink, Admission, FatalPlatformError, InboundAdapter, Platform};
 use crate::settings::PlatformSettings;
-use api::Api;
-use memory::Memory;
-use places::Places;
+use api::DiscordApi;
+use channels::ChannelDirectory;
+use memory::DiscordMemory;
 
 /// The name in sessions, settings and files.
 pub const NAME: &str = "discord";
 
-/// How patient the adapter is.
+/// Timeouts of the adapter.
 #[derive(Clone, Copy, Debug)]
-pub struct Timing {
+pub struct DiscordTiming {
     /// One call of REST.
     pub call: Duration,
     /// Sending or fetching a file.
@@ -67,21 +66,21 @@ pub struct Timing {
     /// The first pause after a failure; it doubles up to the second.
     pub pause: Duration,
     pub longest_pause: Duration,
-    /// A connection that lived this long has nothing to do with the failure before. Discord takes
-    /// a token away that begins too many sessions.
+    /// After this uptime, earlier failures no longer count. Discord revokes tokens that start too
+    /// many sessions.
     pub settled: Duration,
-    /// Before a new session after one that is over; up to five times as long.
+    /// Pause before a new session after an invalid one; up to five times as long.
     pub anew: Duration,
-    /// What may be asked about a message before it is stored: its channel, what was said before.
+    /// Timeout for looking up details of a message before it is stored.
     pub details: Duration,
-    /// How long a thread may take to be made.
+    /// Timeout for creating a thread.
     pub thread: Duration,
     /// How often the memory is written when nothing happens, and when something does.
     pub remember: Duration,
     pub remember_news: Duration,
 }
 
-impl Default for Timing {
+impl Default for DiscordTiming {
     fn default() -> Self {
         Self {
             call: Duration::from_secs(20),
@@ -99,49 +98,49 @@ impl Default for Timing {
     }
 }
 
-/// What both directions share.
-struct Shared {
+/// State shared by both directions.
+struct DiscordShared {
     settings: DiscordSettings,
-    timing: Timing,
-    api: Api,
-    places: Places,
-    memory: Memory,
+    timing: DiscordTiming,
+    api: DiscordApi,
+    places: ChannelDirectory,
+    memory: DiscordMemory,
     admission: Arc<dyn Admission>,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
 }
 
-impl Shared {
+impl DiscordShared {
     fn now(&self) -> f64 {
         self.clock.epoch_seconds()
     }
 }
 
-/// Discord as the settings want it. `Err`: what is wrong with them, for people.
+/// Builds the adapter from the settings. `Err`: what is wrong with them, for display.
 pub fn platform(settings: &PlatformSettings, deps: &PlatformDeps) -> Result<Platform, String> {
     let settings = DiscordSettings::from_settings(settings)?;
     for problem in &settings.problems {
         tracing::warn!("discord: {problem}");
     }
-    platform_with(settings, deps, Timing::default())
+    platform_with(settings, deps, DiscordTiming::default())
 }
 
 /// The same with other patience.
 pub fn platform_with(
     settings: DiscordSettings,
     deps: &PlatformDeps,
-    timing: Timing,
+    timing: DiscordTiming,
 ) -> Result<Platform, String> {
-    let http = Http::new(&settings.written.env, settings.proxy.as_deref());
+    let http = PlatformHttp::new(&settings.written.env, settings.proxy.as_deref());
     let token = settings.token.clone();
-    let api = Api::new(&settings.base, &token, http, timing.call, timing.transfer)
+    let api = DiscordApi::new(&settings.base, &token, http, timing.call, timing.transfer)
         .map_err(|error| error.to_string())?;
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(DiscordShared {
         settings,
         timing,
         api,
-        places: Places::default(),
-        memory: Memory::open(&deps.home),
+        places: ChannelDirectory::default(),
+        memory: DiscordMemory::open(&deps.home),
         admission: Arc::clone(&deps.admission),
         clock: Arc::clone(&deps.clock),
         rng: Arc::clone(&deps.rng),
@@ -150,15 +149,18 @@ pub fn platform_with(
         name: NAME,
         account: String::new(),
         exclusive: Some(token),
-        inbound: Box::new(Receiver(Arc::clone(&shared))),
-        outbound: Arc::new(speak::Sender::new(shared)),
+        inbound: Box::new(DiscordReceiver(Arc::clone(&shared))),
+        outbound: Arc::new(outbound::DiscordSender::new(shared)),
     })
 }
 
-struct Receiver(Arc<Shared>);
+struct DiscordReceiver(Arc<DiscordShared>);
 
-impl Inbound for Receiver {
-    fn run(self: Box<Self>, link: Link) -> BoxFuture<'static, Result<(), Hopeless>> {
+impl InboundAdapter for DiscordReceiver {
+    fn run(
+        self: Box<Self>,
+        link: AdapterLink,
+    ) -> BoxFuture<'static, Result<(), FatalPlatformError>> {
         Box::pin(async move { link::run(&self.0, &link).await })
     }
 }

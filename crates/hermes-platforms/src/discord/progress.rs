@@ -3,60 +3,59 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Numbers of one session. Events are finished in any order; what counts is the first one that is
-/// not.
+/// Sequence numbers of one session. Events finish in any order; the first unfinished one counts.
 #[derive(Debug, Default)]
-pub(super) struct Progress(Mutex<State>);
+pub(super) struct EventProgress(Mutex<EventProgressState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct EventProgressState {
     /// Which session the numbers belong to.
     session: u64,
     last: Option<u64>,
     open: BTreeSet<u64>,
 }
 
-/// An event that is worked on.
+/// An event in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ticket {
+pub(super) struct EventTicket {
     session: u64,
     seq: u64,
 }
 
-impl Progress {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl EventProgress {
+    fn state(&self) -> MutexGuard<'_, EventProgressState> {
         // A panic while holding this lock cannot leave it half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new session: its numbers begin anew.
+    /// A new session restarts the numbers.
     pub(super) fn begin(&self) {
         let mut state = self.state();
-        *state = State {
+        *state = EventProgressState {
             session: state.session + 1,
-            ..State::default()
+            ..EventProgressState::default()
         };
     }
 
-    /// An event came. It is not finished before [`Progress::done`].
-    pub(super) fn came(&self, seq: u64) -> Ticket {
+    /// Registers an event, which is unfinished until [`EventProgress::done`].
+    pub(super) fn came(&self, seq: u64) -> EventTicket {
         let mut state = self.state();
         state.last = state.last.max(Some(seq));
         state.open.insert(seq);
-        Ticket {
+        EventTicket {
             session: state.session,
             seq,
         }
     }
 
-    pub(super) fn done(&self, ticket: Ticket) {
+    pub(super) fn done(&self, ticket: EventTicket) {
         let mut state = self.state();
         if state.session == ticket.session {
             state.open.remove(&ticket.seq);
         }
     }
 
-    /// Everything up to here is done. `None`: nothing came yet.
+    /// The number up to which everything is done. `None`: no event yet.
     pub(super) fn stored(&self) -> Option<u64> {
         let state = self.state();
         match state.open.first() {
@@ -72,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_first_open_event_decides() {
-        let progress = Progress::default();
+        let progress = EventProgress::default();
         assert_eq!(progress.stored(), None);
         progress.begin();
         let one = progress.came(1);

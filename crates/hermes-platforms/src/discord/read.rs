@@ -1,23 +1,31 @@
-//! A message of Discord's becomes one of ours.
+//! Converts Discord messages.
 
 use serde_json::{Value, json};
 
 use super::NAME;
 use super::rules::without_mention;
-use super::wire::{Attachment, Channel, Id, Interaction, Member, Message, User};
-use crate::platform::{Incoming, MediaKind, MediaRef, Pressed, ReplyTo};
-use crate::source::Source;
+use super::wire::{
+    Attachment, DiscordChannel, DiscordInteraction, DiscordMessage, DiscordUser, GuildMember,
+    Snowflake,
+};
+use crate::platform::{ButtonPress, IncomingMessage, MediaKind, MediaRef, ReplyTo};
+use crate::source::MessageSource;
 
-/// Where something was said.
-pub(super) struct Place<'a> {
-    pub channel: &'a Channel,
-    pub parent: Option<&'a Channel>,
-    pub guild: Option<Id>,
+/// The location of a message.
+pub(super) struct MessageLocation<'a> {
+    pub channel: &'a DiscordChannel,
+    pub parent: Option<&'a DiscordChannel>,
+    pub guild: Option<Snowflake>,
     pub guild_name: Option<String>,
 }
 
-impl Place<'_> {
-    pub(super) fn source(&self, user: &User, member: Option<&Member>, message: Id) -> Source {
+impl MessageLocation<'_> {
+    pub(super) fn source(
+        &self,
+        user: &DiscordUser,
+        member: Option<&GuildMember>,
+        message: Snowflake,
+    ) -> MessageSource {
         let channel = self.channel;
         let id = channel.id.to_string();
         let direct = self.guild.is_none() || channel.is_direct();
@@ -41,7 +49,7 @@ impl Place<'_> {
         let topic = topic.or_else(|| self.parent?.topic.as_ref());
         let nick = member.and_then(|member| member.nick.as_deref());
         let guild = self.guild.filter(|_| !direct).map(|id| id.to_string());
-        Source {
+        MessageSource {
             platform: NAME.to_owned(),
             chat_id: id.clone(),
             chat_name: Some(chat_name),
@@ -57,13 +65,13 @@ impl Place<'_> {
                 .filter(|_| chat_type == "thread")
                 .map(|id| id.to_string()),
             message_id: Some(message.to_string()),
-            ..Source::default()
+            ..MessageSource::default()
         }
     }
 }
 
-/// What somebody said, without our name. Nothing at all where there is nothing.
-pub(super) fn text(message: &Message, me: Id) -> String {
+/// The text without our name, if any.
+pub(super) fn text(message: &DiscordMessage, me: Snowflake) -> String {
     let mut parts = vec![without_mention(&message.content, me)];
     for snapshot in &message.forwarded {
         let forwarded = snapshot.message.content.trim();
@@ -79,7 +87,7 @@ pub(super) fn text(message: &Message, me: Id) -> String {
 }
 
 /// The files of a message: its own, forwarded ones, and those of the message that it answers.
-pub(super) fn media(message: &Message, me: Id) -> Vec<MediaRef> {
+pub(super) fn media(message: &DiscordMessage, me: Snowflake) -> Vec<MediaRef> {
     let forwarded = (message.forwarded.iter()).flat_map(|one| &one.message.attachments);
     let answered = message.answers.iter();
     let answered = answered
@@ -109,8 +117,8 @@ fn file(file: &Attachment) -> MediaRef {
     }
 }
 
-/// The message that this one answers.
-pub(super) fn reply_to(message: &Message, me: Id) -> Option<ReplyTo> {
+/// The message that this one replies to.
+pub(super) fn reply_to(message: &DiscordMessage, me: Snowflake) -> Option<ReplyTo> {
     let reference = message.refers.as_ref()?;
     if reference.kind != 0 {
         return None;
@@ -126,7 +134,11 @@ pub(super) fn reply_to(message: &Message, me: Id) -> Option<ReplyTo> {
 }
 
 /// A command or a press. `None`: neither.
-pub(super) fn interaction(from: &Interaction, source: Source, native: &Value) -> Option<Incoming> {
+pub(super) fn interaction(
+    from: &DiscordInteraction,
+    source: MessageSource,
+    native: &Value,
+) -> Option<IncomingMessage> {
     let (text, pressed) = match from.kind {
         2 => {
             let name = from.data.name.as_deref()?;
@@ -142,7 +154,7 @@ pub(super) fn interaction(from: &Interaction, source: Source, native: &Value) ->
                 .flat_map(|row| &row.components)
                 .find(|button| button.custom_id.as_ref() == Some(&data))
                 .and_then(|button| button.label.clone());
-            let pressed = Pressed {
+            let pressed = ButtonPress {
                 data,
                 message_id: message.map(|message| message.id.to_string()),
             };
@@ -155,7 +167,7 @@ pub(super) fn interaction(from: &Interaction, source: Source, native: &Value) ->
         "id": from.id.to_string(), "token": from.token,
         "application_id": from.application_id.to_string(),
     });
-    Some(Incoming {
+    Some(IncomingMessage {
         account: String::new(),
         message_id: from.id.to_string(),
         source,
@@ -181,9 +193,13 @@ fn arguments(options: &[super::wire::CommandOption], words: &mut Vec<String>) {
     }
 }
 
-/// What was said before, for the model: oldest first, within bounds. `newest_first` ends at the
-/// last thing that we said.
-pub(super) fn context(newest_first: &[Message], me: Id, bots: bool) -> Option<String> {
+/// Earlier messages as context for the model, oldest first, limited. `newest_first` ends at our
+/// last message.
+pub(super) fn context(
+    newest_first: &[DiscordMessage],
+    me: Snowflake,
+    bots: bool,
+) -> Option<String> {
     const LINE: usize = 500;
     const ALL: usize = 8000;
     let mut lines = Vec::new();
@@ -219,7 +235,7 @@ pub(super) fn context(newest_first: &[Message], me: Id, bots: bool) -> Option<St
     Some(lines.join("\n"))
 }
 
-/// A name for a thread that is made for a message.
+/// The name of a thread created for a message.
 pub(super) fn thread_name(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty());
     let mut name: String = line.unwrap_or("Conversation").chars().take(80).collect();
@@ -235,40 +251,40 @@ mod tests {
 
     use super::*;
 
-    const ME: Id = Id(1);
+    const ME: Snowflake = Snowflake(1);
 
-    fn message(value: Value) -> Message {
+    fn message(value: Value) -> DiscordMessage {
         serde_json::from_value(value).unwrap()
     }
 
     #[test]
     fn a_thread_is_its_own_chat() {
-        let channel = Channel {
-            id: Id(8),
+        let channel = DiscordChannel {
+            id: Snowflake(8),
             kind: 11,
-            parent_id: Some(Id(7)),
+            parent_id: Some(Snowflake(7)),
             name: Some("aside".to_owned()),
-            ..Channel::default()
+            ..DiscordChannel::default()
         };
-        let parent = Channel {
-            id: Id(7),
+        let parent = DiscordChannel {
+            id: Snowflake(7),
             name: Some("general".to_owned()),
             topic: Some("all".to_owned()),
-            ..Channel::default()
+            ..DiscordChannel::default()
         };
-        let place = Place {
+        let place = MessageLocation {
             channel: &channel,
             parent: Some(&parent),
-            guild: Some(Id(3)),
+            guild: Some(Snowflake(3)),
             guild_name: Some("Workshop".to_owned()),
         };
-        let user = User {
-            id: Id(2),
+        let user = DiscordUser {
+            id: Snowflake(2),
             username: "ann".to_owned(),
             global_name: Some("Ann".to_owned()),
-            ..User::default()
+            ..DiscordUser::default()
         };
-        let source = place.source(&user, None, Id(9));
+        let source = place.source(&user, None, Snowflake(9));
         assert_eq!(source.chat_type, "thread");
         assert_eq!(
             source.chat_name.as_deref(),
@@ -281,16 +297,16 @@ mod tests {
         assert_eq!(source.parent_chat_id.as_deref(), Some("7"));
         assert_eq!(source.chat_topic.as_deref(), Some("all"));
         assert_eq!(source.user_name.as_deref(), Some("Ann"));
-        let direct = Place {
-            channel: &Channel {
+        let direct = MessageLocation {
+            channel: &DiscordChannel {
                 kind: 1,
-                ..Channel::default()
+                ..DiscordChannel::default()
             },
             parent: None,
             guild: None,
             guild_name: None,
         };
-        assert_eq!(direct.source(&user, None, Id(9)).chat_type, "dm");
+        assert_eq!(direct.source(&user, None, Snowflake(9)).chat_type, "dm");
     }
 
     #[test]
@@ -316,12 +332,12 @@ mod tests {
 
     #[test]
     fn a_command_is_a_line() {
-        let used: Interaction = serde_json::from_value(json!({
+        let used: DiscordInteraction = serde_json::from_value(json!({
             "id": "9", "application_id": "1", "type": 2, "token": "t",
             "data": {"name": "model", "options": [{"name": "args", "value": " fast "}]},
         }))
         .unwrap();
-        let read = interaction(&used, Source::default(), &json!({})).unwrap();
+        let read = interaction(&used, MessageSource::default(), &json!({})).unwrap();
         assert_eq!(read.text, "/model fast");
         assert_eq!(read.native["interaction"]["token"], "t");
     }

@@ -1,59 +1,59 @@
-//! Which messages are meant for us. Pure: what is decided depends on nothing else.
+//! Which messages are addressed to us. Pure functions.
 
-use super::settings::{Bots, Rules};
-use super::wire::{Channel, Id, Message};
+use super::settings::{DiscordBots, DiscordRules};
+use super::wire::{DiscordChannel, DiscordMessage, Snowflake};
 
-/// What a message is decided by.
-pub(super) struct Case<'a> {
-    pub message: &'a Message,
-    pub me: Id,
-    pub channel: &'a Channel,
+/// The inputs of the decision.
+pub(super) struct MessageCase<'a> {
+    pub message: &'a DiscordMessage,
+    pub me: Snowflake,
+    pub channel: &'a DiscordChannel,
     /// The channel that a thread belongs to.
-    pub parent: Option<&'a Channel>,
-    /// We have spoken in this thread, or it was made for us.
+    pub parent: Option<&'a DiscordChannel>,
+    /// We have written in this thread, or it was created for us.
     pub our_thread: bool,
 }
 
-/// What becomes of a message.
+/// The decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// It is not for us, and why.
+pub(super) enum MessageDecision {
+    /// Ignored, with the reason.
     Ignore(&'static str),
     Take {
-        /// Its answer goes into a thread that is made for it.
+        /// The answer goes to a new thread.
         thread: bool,
-        /// Others may have said things here that we did not hear.
+        /// There may be earlier messages that we have not seen.
         gap: bool,
     },
 }
 
-impl Rules {
-    pub(super) fn judge(&self, case: &Case<'_>) -> Verdict {
+impl DiscordRules {
+    pub(super) fn judge(&self, case: &MessageCase<'_>) -> MessageDecision {
         let message = case.message;
         if message.author.id == case.me {
-            return Verdict::Ignore("our own");
+            return MessageDecision::Ignore("our own");
         }
         if !message.is_talk() {
-            return Verdict::Ignore("not something that somebody says");
+            return MessageDecision::Ignore("not a user message");
         }
-        // What begins a thread is announced a second time as the thread's first message.
+        // The starter message is announced again as the first message of its thread.
         if message.id == message.channel_id {
-            return Verdict::Ignore("the beginning of a thread");
+            return MessageDecision::Ignore("the beginning of a thread");
         }
         let written = is_written(&message.content, case.me);
         let mentioned = written || message.mentions.iter().any(|user| user.id == case.me);
         if message.author.bot || message.webhook_id.is_some() {
             let heard = match self.bots {
-                Bots::Ignored => false,
-                Bots::Mentions => mentioned,
-                Bots::All => true,
+                DiscordBots::Ignored => false,
+                DiscordBots::Mentions => mentioned,
+                DiscordBots::All => true,
             };
             if !heard || (self.bots_inline && !written) {
-                return Verdict::Ignore("a bot");
+                return MessageDecision::Ignore("a bot");
             }
         }
         if case.channel.is_direct() || message.guild_id.is_none() {
-            return Verdict::Take {
+            return MessageDecision::Take {
                 thread: false,
                 gap: false,
             };
@@ -61,42 +61,42 @@ impl Rules {
         self.in_a_server(case, mentioned)
     }
 
-    fn in_a_server(&self, case: &Case<'_>, mentioned: bool) -> Verdict {
+    fn in_a_server(&self, case: &MessageCase<'_>, mentioned: bool) -> MessageDecision {
         let message = case.message;
         if let Some(refused) = self.refuses(case.channel, case.parent) {
-            return Verdict::Ignore(refused);
+            return MessageDecision::Ignore(refused);
         }
         let free = names_any(&self.free_channels, case.channel, case.parent);
         if !mentioned && !message.mentions.is_empty() {
             let others = message.mentions.iter().any(|user| user.bot);
             if others || (self.ignore_no_mention && !free) {
-                return Verdict::Ignore("for somebody else");
+                return MessageDecision::Ignore("for someone else");
             }
         }
         let ours = case.our_thread && !self.thread_require_mention;
         let gated = self.require_mention && !free && !ours;
         if gated && !mentioned {
-            return Verdict::Ignore("we are not mentioned");
+            return MessageDecision::Ignore("we are not mentioned");
         }
         let is_thread = case.channel.is_thread();
         let thread = self.auto_thread
             && !is_thread
             && !free
-            // Threads can be made in channels for text and for announcements.
+            // Threads can be created in text and announcement channels.
             && matches!(case.channel.kind, 0 | 5)
             && message.kind != 19
             && !names_any(&self.no_thread_channels, case.channel, None);
-        Verdict::Take {
+        MessageDecision::Take {
             thread,
             gap: !thread && (gated || is_thread || message.refers.is_some()),
         }
     }
 
-    /// Channels that nothing is taken from.
+    /// Whether messages of a channel are ignored.
     pub(super) fn refuses(
         &self,
-        channel: &Channel,
-        parent: Option<&Channel>,
+        channel: &DiscordChannel,
+        parent: Option<&DiscordChannel>,
     ) -> Option<&'static str> {
         if names_any(&self.ignored_channels, channel, parent) {
             return Some("a channel that is ignored");
@@ -106,8 +106,12 @@ impl Rules {
         (!allowed).then_some("not a channel that is allowed")
     }
 
-    /// Whether the place alone lets people in: nobody is listed, and this channel is.
-    pub(super) fn place_admits(&self, channel: &Channel, parent: Option<&Channel>) -> bool {
+    /// Whether the channel alone admits people: no users are listed, but this channel is.
+    pub(super) fn place_admits(
+        &self,
+        channel: &DiscordChannel,
+        parent: Option<&DiscordChannel>,
+    ) -> bool {
         !self.anybody_listed
             && !channel.is_direct()
             && (names(&self.allowed_channels, channel)
@@ -117,14 +121,14 @@ impl Rules {
 
 fn names_any(
     list: &std::collections::HashSet<String>,
-    channel: &Channel,
-    parent: Option<&Channel>,
+    channel: &DiscordChannel,
+    parent: Option<&DiscordChannel>,
 ) -> bool {
     list.contains("*") || names(list, channel) || parent.is_some_and(|parent| names(list, parent))
 }
 
 /// By id, or by name.
-fn names(list: &std::collections::HashSet<String>, channel: &Channel) -> bool {
+fn names(list: &std::collections::HashSet<String>, channel: &DiscordChannel) -> bool {
     if list.is_empty() {
         return false;
     }
@@ -135,65 +139,70 @@ fn names(list: &std::collections::HashSet<String>, channel: &Channel) -> bool {
             .is_some_and(|name| list.contains(name))
 }
 
-/// Whether a text has our name in it.
-fn is_written(text: &str, me: Id) -> bool {
+/// Whether a text mentions us.
+fn is_written(text: &str, me: Snowflake) -> bool {
     text.contains(&format!("<@{me}>")) || text.contains(&format!("<@!{me}>"))
 }
 
-/// A text without our name.
-pub(super) fn without_mention(text: &str, me: Id) -> String {
+/// The text without mentions of us.
+pub(super) fn without_mention(text: &str, me: Snowflake) -> String {
     let text = text.replace(&format!("<@{me}>"), "");
     text.replace(&format!("<@!{me}>"), "").trim().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::{Reference, User};
+    use super::super::wire::{DiscordUser, MessageReference};
     use super::*;
 
-    const ME: Id = Id(1);
+    const ME: Snowflake = Snowflake(1);
 
-    fn rules() -> Rules {
-        Rules {
+    fn rules() -> DiscordRules {
+        DiscordRules {
             require_mention: true,
             ignore_no_mention: true,
             auto_thread: true,
-            ..Rules::default()
+            ..DiscordRules::default()
         }
     }
 
-    fn said(content: &str) -> Message {
+    fn said(content: &str) -> DiscordMessage {
         let mention = content.contains("<@1>");
         let other = content.contains("<@5>");
-        let user = |id| User {
-            id: Id(id),
-            ..User::default()
+        let user = |id| DiscordUser {
+            id: Snowflake(id),
+            ..DiscordUser::default()
         };
         let mut mentions = Vec::new();
         mentions.extend(mention.then(|| user(1)));
         mentions.extend(other.then(|| user(5)));
-        Message {
-            id: Id(100),
-            channel_id: Id(20),
-            guild_id: Some(Id(30)),
+        DiscordMessage {
+            id: Snowflake(100),
+            channel_id: Snowflake(20),
+            guild_id: Some(Snowflake(30)),
             author: user(2),
             content: content.to_owned(),
             mentions,
-            ..Message::default()
+            ..DiscordMessage::default()
         }
     }
 
-    fn room(kind: u64) -> Channel {
-        Channel {
-            id: Id(20),
+    fn room(kind: u64) -> DiscordChannel {
+        DiscordChannel {
+            id: Snowflake(20),
             kind,
             name: Some("general".to_owned()),
-            ..Channel::default()
+            ..DiscordChannel::default()
         }
     }
 
-    fn judge(rules: &Rules, message: &Message, kind: u64, our_thread: bool) -> Verdict {
-        rules.judge(&Case {
+    fn judge(
+        rules: &DiscordRules,
+        message: &DiscordMessage,
+        kind: u64,
+        our_thread: bool,
+    ) -> MessageDecision {
+        rules.judge(&MessageCase {
             message,
             me: ME,
             channel: &room(kind),
@@ -202,8 +211,8 @@ mod tests {
         })
     }
 
-    fn taken(verdict: Verdict) -> bool {
-        matches!(verdict, Verdict::Take { .. })
+    fn taken(verdict: MessageDecision) -> bool {
+        matches!(verdict, MessageDecision::Take { .. })
     }
 
     #[test]
@@ -213,18 +222,18 @@ mod tests {
         let mention = judge(&rules, &said("<@1> hello"), 0, false);
         assert_eq!(
             mention,
-            Verdict::Take {
+            MessageDecision::Take {
                 thread: true,
                 gap: false
             }
         );
         let mut answer = said("<@1> hello");
         answer.kind = 19;
-        answer.refers = Some(Reference::default());
+        answer.refers = Some(MessageReference::default());
         let verdict = judge(&rules, &answer, 0, false);
         assert_eq!(
             verdict,
-            Verdict::Take {
+            MessageDecision::Take {
                 thread: false,
                 gap: true
             }
@@ -233,7 +242,7 @@ mod tests {
         private.guild_id = None;
         assert_eq!(
             judge(&rules, &private, 1, false),
-            Verdict::Take {
+            MessageDecision::Take {
                 thread: false,
                 gap: false
             }
@@ -256,7 +265,7 @@ mod tests {
         let free = judge(&rules, &said("hello"), 0, false);
         assert_eq!(
             free,
-            Verdict::Take {
+            MessageDecision::Take {
                 thread: false,
                 gap: false
             }
@@ -286,7 +295,7 @@ mod tests {
         let mut bot = said("<@1> hello");
         bot.author.bot = true;
         assert!(!taken(judge(&rules, &bot, 0, false)));
-        rules.bots = Bots::Mentions;
+        rules.bots = DiscordBots::Mentions;
         assert!(taken(judge(&rules, &bot, 0, false)));
         rules.bots_inline = true;
         bot.content = "hello".to_owned();

@@ -1,4 +1,4 @@
-//! What the home says about Discord.
+//! Settings for Discord.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,36 +9,36 @@ use crate::settings::{PlatformSettings, ReplyMode};
 
 const API: &str = "https://discord.com/api/v10";
 
-/// Everything the adapter asks for.
+/// The settings of the adapter.
 #[derive(Clone, Debug)]
 pub struct DiscordSettings {
     pub token: String,
     /// Address of REST, without the last slash.
     pub base: String,
     pub proxy: Option<String>,
-    /// All that is written about it: who is let in.
+    /// All settings of the platform, for authorization.
     pub written: PlatformSettings,
-    pub rules: Rules,
-    pub missed: Missed,
-    /// Messages before a mention that are told with it, at most; 0: none.
+    pub rules: DiscordRules,
+    pub missed: CatchUpSettings,
+    /// Maximum number of earlier messages added to a mention; 0: none.
     pub history: usize,
     pub reactions: bool,
     pub reply_to: ReplyMode,
-    pub mentions: Mentions,
+    pub mentions: AllowedMentions,
     pub commands: CommandSync,
-    /// The largest file that is taken in.
+    /// Maximum size of received files.
     pub max_attachment: u64,
-    /// Words of the settings that have no meaning, for people.
+    /// Invalid settings, for display.
     pub problems: Vec<String>,
 }
 
-/// Which messages are meant for us.
+/// Which messages are addressed to us.
 #[derive(Clone, Debug, Default)]
-pub struct Rules {
+pub struct DiscordRules {
     pub require_mention: bool,
-    /// Also in threads that we are in already.
+    /// Also in threads in which we participate.
     pub thread_require_mention: bool,
-    /// A message that names only others is not for us, wherever it stands.
+    /// A message that mentions only others is ignored everywhere.
     pub ignore_no_mention: bool,
     /// Empty: all. Ids or names.
     pub allowed_channels: HashSet<String>,
@@ -46,51 +46,51 @@ pub struct Rules {
     pub free_channels: HashSet<String>,
     pub no_thread_channels: HashSet<String>,
     pub auto_thread: bool,
-    pub bots: Bots,
-    /// A bot must write our name; answering a message of ours is not enough.
+    pub bots: DiscordBots,
+    /// Bots must mention us; a reply is not enough.
     pub bots_inline: bool,
-    /// Roles whose members may talk to us.
+    /// Roles whose members are admitted.
     pub roles: HashSet<String>,
     /// The server whose roles count in direct messages.
     pub dm_role_guild: Option<String>,
     /// Names (not ids) on the list of people.
     pub names: HashSet<String>,
-    /// Whether anybody is named: people or roles.
+    /// Whether any users or roles are configured.
     pub anybody_listed: bool,
 }
 
 /// Messages of other bots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bots {
+pub enum DiscordBots {
     #[default]
     Ignored,
     Mentions,
     All,
 }
 
-/// What was said while we were not there.
+/// Settings for messages missed during an outage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missed {
+pub struct CatchUpSettings {
     pub on: bool,
     pub window: Duration,
     /// Messages that are read, per channel.
     pub limit: usize,
-    /// Messages that are taken, in all.
+    /// Maximum number of messages in total.
     pub take: usize,
     /// Empty: all.
     pub channels: HashSet<String>,
 }
 
-/// Whom our messages may call.
+/// Which mentions in our messages are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mentions {
+pub struct AllowedMentions {
     pub everyone: bool,
     pub roles: bool,
     pub users: bool,
     pub replied: bool,
 }
 
-/// How the menu of commands is kept.
+/// How the command menu is synchronized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommandSync {
     /// Written when it differs.
@@ -126,7 +126,7 @@ impl DiscordSettings {
         let reply_to = said.as_deref().and_then(ReplyMode::parse);
         if let (Some(word), None) = (&said, reply_to) {
             problems.push(format!(
-                "DISCORD_REPLY_TO_MODE is {word:?}: off, first or all; first is taken"
+                "DISCORD_REPLY_TO_MODE is {word:?}: off, first or all; using first"
             ));
         }
         Ok(Self {
@@ -159,28 +159,28 @@ fn set(from: &PlatformSettings, name: &str) -> HashSet<String> {
         .collect()
 }
 
-fn rules(from: &PlatformSettings, problems: &mut Vec<String>) -> Rules {
+fn rules(from: &PlatformSettings, problems: &mut Vec<String>) -> DiscordRules {
     let bots = match from
         .text("allow_bots")
         .map(|word| word.to_ascii_lowercase())
     {
-        None => Bots::Ignored,
+        None => DiscordBots::Ignored,
         Some(word) => match word.as_str() {
-            "none" | "false" | "off" | "no" => Bots::Ignored,
-            "mentions" => Bots::Mentions,
-            "all" | "true" => Bots::All,
+            "none" | "false" | "off" | "no" => DiscordBots::Ignored,
+            "mentions" => DiscordBots::Mentions,
+            "all" | "true" => DiscordBots::All,
             other => {
                 problems.push(format!(
-                    "DISCORD_ALLOW_BOTS is {other:?}: none, mentions or all; none is taken"
+                    "DISCORD_ALLOW_BOTS is {other:?}: none, mentions or all; using none"
                 ));
-                Bots::Ignored
+                DiscordBots::Ignored
             }
         },
     };
     let users = from.list("allowed_users");
     let roles = set(from, "allowed_roles");
     let is_id = |text: &str| text == "*" || text.bytes().all(|byte| byte.is_ascii_digit());
-    Rules {
+    DiscordRules {
         require_mention: from.flag("require_mention").unwrap_or(true),
         thread_require_mention: from.flag("thread_require_mention").unwrap_or(false),
         ignore_no_mention: from.flag("ignore_no_mention").unwrap_or(true),
@@ -202,7 +202,7 @@ fn rules(from: &PlatformSettings, problems: &mut Vec<String>) -> Rules {
     }
 }
 
-fn missed(from: &PlatformSettings) -> Missed {
+fn missed(from: &PlatformSettings) -> CatchUpSettings {
     // A switch, or a block of its own.
     let block = from.extra.get("missed_message_backfill");
     let inner = |name: &str| block.and_then(|block| block.get(name)).cloned();
@@ -212,7 +212,7 @@ fn missed(from: &PlatformSettings) -> Missed {
     };
     let on = from.flag("missed_message_backfill");
     let on = on.or_else(|| inner("enabled")?.as_bool());
-    Missed {
+    CatchUpSettings {
         on: on.unwrap_or(true),
         window: Duration::from_secs(
             number("window_seconds", "window_seconds").unwrap_or(24 * 60 * 60),
@@ -228,18 +228,18 @@ fn history(from: &PlatformSettings) -> usize {
         return 0;
     }
     let limit = from.number("history_backfill_limit");
-    // What one request brings.
+    // Messages per request.
     limit.unwrap_or(50).min(100) as usize
 }
 
-fn mentions(from: &PlatformSettings) -> Mentions {
+fn mentions(from: &PlatformSettings) -> AllowedMentions {
     let block = from.extra.get("allow_mentions");
     let flag = |name: &str, default: bool| {
         let said = from.flag(&format!("allow_mention_{name}"));
         let inner = || block?.get(name)?.as_bool();
         said.or_else(inner).unwrap_or(default)
     };
-    Mentions {
+    AllowedMentions {
         everyone: flag("everyone", false),
         roles: flag("roles", false),
         users: flag("users", true),
@@ -258,7 +258,7 @@ fn command_sync(from: &PlatformSettings, problems: &mut Vec<String>) -> CommandS
         "off" => CommandSync::Off,
         other => {
             problems.push(format!(
-                "DISCORD_COMMAND_SYNC_POLICY is {other:?}: safe, bulk or off; safe is taken"
+                "DISCORD_COMMAND_SYNC_POLICY is {other:?}: safe, bulk or off; using safe"
             ));
             CommandSync::Safe
         }
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!((set.missed.limit, set.history), (7, 100));
         assert!(set.rules.free_channels.contains("123"));
         assert!(set.rules.ignored_channels.contains("noise"));
-        assert_eq!(set.rules.bots, Bots::Mentions);
+        assert_eq!(set.rules.bots, DiscordBots::Mentions);
         assert_eq!(set.rules.names, HashSet::from(["ann".to_owned()]));
     }
 

@@ -1,7 +1,7 @@
-//! One connection to Discord's gateway: opened, greeted, kept alive, read.
+//! One connection to Discord's gateway.
 //!
-//! Every wait has an end: for the connection, for the hello, for the acknowledgement of a
-//! heartbeat. A socket that is open and says nothing is dead.
+//! Every wait has a timeout: for the connection, the hello, the acknowledgement of a heartbeat. An
+//! open socket without data is considered dead.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_websockets::{ClientBuilder, Message, WebSocketStream};
 
-use crate::http::Http;
+use crate::http::PlatformHttp;
 
 /// Servers, messages, direct messages, their content.
 pub(super) const INTENTS: u64 = 1 | 1 << 9 | 1 << 12 | 1 << 15;
@@ -22,7 +22,7 @@ const MAX_FRAME: usize = 16 << 20;
 
 /// Why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Broken {
+pub(super) enum DisconnectReason {
     #[error("{0}")]
     Transport(String),
     #[error("nothing came for {0:?}")]
@@ -30,7 +30,7 @@ pub(super) enum Broken {
     /// Discord closed it, with this code.
     #[error("Discord closed the connection (code {0})")]
     Closed(u16),
-    /// Discord wants another connection for the same session.
+    /// Discord requests a reconnect with the same session.
     #[error("Discord asked for a new connection")]
     Reconnect,
     /// The session is over; whether it can be resumed after all.
@@ -38,16 +38,16 @@ pub(super) enum Broken {
     Invalid { resumable: bool },
 }
 
-/// What Discord says.
+/// A frame from Discord.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum GatewayFrame {
     /// An event, in its order.
     Event { seq: u64, name: String, data: Value },
-    /// A sign of life.
+    /// A heartbeat acknowledgement.
     Ack,
 }
 
-pub(super) struct Socket {
+pub(super) struct DiscordSocket {
     stream: WebSocketStream<reqwest::Upgraded>,
     every: Duration,
     next_beat: Instant,
@@ -55,29 +55,29 @@ pub(super) struct Socket {
     unanswered: Option<Instant>,
 }
 
-impl Socket {
+impl DiscordSocket {
     /// Opens a connection and waits for the hello. `jitter`, in `[0, 1)`, is for the first
     /// heartbeat.
     pub(super) async fn open(
-        http: &Http,
+        http: &PlatformHttp,
         url: &str,
         within: Duration,
         jitter: f64,
-    ) -> Result<Self, Broken> {
+    ) -> Result<Self, DisconnectReason> {
         let opening = async {
             let mut stream = connect(http, url).await?;
             let hello = next(&mut stream).await?;
             let every = hello["d"]["heartbeat_interval"].as_u64();
             match (hello["op"].as_u64(), every) {
                 (Some(10), Some(every)) => Ok((stream, Duration::from_millis(every.max(1)))),
-                _ => Err(Broken::Transport(
+                _ => Err(DisconnectReason::Transport(
                     "the first message was not a hello".to_owned(),
                 )),
             }
         };
         let (stream, every) = tokio::time::timeout(within, opening)
             .await
-            .unwrap_or(Err(Broken::Silent(within)))?;
+            .unwrap_or(Err(DisconnectReason::Silent(within)))?;
         Ok(Self {
             stream,
             every,
@@ -86,8 +86,8 @@ impl Socket {
         })
     }
 
-    pub(super) async fn identify(&mut self, token: &str) -> Result<(), Broken> {
-        self.say(json!({"op": 2, "d": {
+    pub(super) async fn identify(&mut self, token: &str) -> Result<(), DisconnectReason> {
+        self.send(json!({"op": 2, "d": {
             "token": token, "intents": INTENTS,
             "properties": {"os": std::env::consts::OS, "browser": "hermes", "device": "hermes"},
         }}))
@@ -99,25 +99,28 @@ impl Socket {
         token: &str,
         session: &str,
         seq: u64,
-    ) -> Result<(), Broken> {
-        self.say(json!({"op": 6, "d": {"token": token, "session_id": session, "seq": seq}}))
+    ) -> Result<(), DisconnectReason> {
+        self.send(json!({"op": 6, "d": {"token": token, "session_id": session, "seq": seq}}))
             .await
     }
 
-    async fn say(&mut self, what: Value) -> Result<(), Broken> {
+    async fn send(&mut self, what: Value) -> Result<(), DisconnectReason> {
         let sending = self.stream.send(Message::text(what.to_string()));
         match tokio::time::timeout(self.every, sending).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(Broken::Transport(error.to_string())),
-            Err(_) => Err(Broken::Silent(self.every)),
+            Ok(Err(error)) => Err(DisconnectReason::Transport(error.to_string())),
+            Err(_) => Err(DisconnectReason::Silent(self.every)),
         }
     }
 
-    /// The next thing that Discord says. Keeps the connection alive meanwhile; `seq` is asked for
-    /// the number up to which everything is safe with us. May be dropped and called again.
-    pub(super) async fn hear(&mut self, seq: impl Fn() -> Option<u64>) -> Result<Heard, Broken> {
+    /// The next frame; keeps the connection alive meanwhile. `seq` returns the number up to which
+    /// everything is stored. Cancel-safe.
+    pub(super) async fn receive(
+        &mut self,
+        seq: impl Fn() -> Option<u64>,
+    ) -> Result<GatewayFrame, DisconnectReason> {
         loop {
-            // One heartbeat later than it is due, an acknowledgement does not come any more.
+            // An acknowledgement that is one interval late will not come.
             let dead = self.unanswered.map(|at| at + self.every);
             tokio::select! {
                 biased;
@@ -126,24 +129,24 @@ impl Socket {
                         return Ok(heard);
                     }
                 }
-                () = until(dead) => return Err(Broken::Silent(self.every)),
+                () = until(dead) => return Err(DisconnectReason::Silent(self.every)),
                 () = tokio::time::sleep_until(self.next_beat) => self.beat(&seq).await?,
             }
         }
     }
 
-    async fn beat(&mut self, seq: &impl Fn() -> Option<u64>) -> Result<(), Broken> {
+    async fn beat(&mut self, seq: &impl Fn() -> Option<u64>) -> Result<(), DisconnectReason> {
         let now = Instant::now();
         self.next_beat = now + self.every;
         self.unanswered.get_or_insert(now);
-        self.say(json!({"op": 1, "d": seq()})).await
+        self.send(json!({"op": 1, "d": seq()})).await
     }
 
     async fn take(
         &mut self,
         mut frame: Value,
         seq: &impl Fn() -> Option<u64>,
-    ) -> Result<Option<Heard>, Broken> {
+    ) -> Result<Option<GatewayFrame>, DisconnectReason> {
         match frame["op"].as_u64() {
             Some(0) => {
                 let (Some(seq), Some(name)) = (frame["s"].as_u64(), frame["t"].as_str()) else {
@@ -151,26 +154,26 @@ impl Socket {
                 };
                 let name = name.to_owned();
                 let data = frame["d"].take();
-                Ok(Some(Heard::Event { seq, name, data }))
+                Ok(Some(GatewayFrame::Event { seq, name, data }))
             }
             Some(1) => {
                 self.beat(seq).await?;
                 Ok(None)
             }
-            Some(7) => Err(Broken::Reconnect),
-            Some(9) => Err(Broken::Invalid {
+            Some(7) => Err(DisconnectReason::Reconnect),
+            Some(9) => Err(DisconnectReason::Invalid {
                 resumable: frame["d"] == Value::Bool(true),
             }),
             Some(11) => {
                 self.unanswered = None;
-                Ok(Some(Heard::Ack))
+                Ok(Some(GatewayFrame::Ack))
             }
             _ => Ok(None),
         }
     }
 
-    /// Keeps the connection alive without reading it, until it breaks.
-    pub(super) async fn keep(&mut self, seq: impl Fn() -> Option<u64>) -> Broken {
+    /// Keeps the connection alive without reading it, until it fails.
+    pub(super) async fn keep_alive(&mut self, seq: impl Fn() -> Option<u64>) -> DisconnectReason {
         loop {
             tokio::time::sleep_until(self.next_beat).await;
             if let Err(broken) = self.beat(&seq).await {
@@ -179,7 +182,7 @@ impl Socket {
         }
     }
 
-    /// Nobody read for a while: what was not acknowledged then says nothing about the connection.
+    /// There was no reading for a while, so a missing acknowledgement means nothing.
     pub(super) fn forgive(&mut self) {
         if self.unanswered.is_some() {
             self.unanswered = Some(Instant::now());
@@ -194,34 +197,34 @@ async fn until(at: Option<Instant>) {
     }
 }
 
-type Stream = WebSocketStream<reqwest::Upgraded>;
+type DiscordStream = WebSocketStream<reqwest::Upgraded>;
 
 /// The next frame with JSON in it.
-async fn next(stream: &mut Stream) -> Result<Value, Broken> {
+async fn next(stream: &mut DiscordStream) -> Result<Value, DisconnectReason> {
     loop {
         let frame = match stream.next().await {
             Some(Ok(frame)) => frame,
-            Some(Err(error)) => return Err(Broken::Transport(error.to_string())),
-            None => return Err(Broken::Transport("it ended".to_owned())),
+            Some(Err(error)) => return Err(DisconnectReason::Transport(error.to_string())),
+            None => return Err(DisconnectReason::Transport("it ended".to_owned())),
         };
         if let Some((code, _)) = frame.as_close() {
-            return Err(Broken::Closed(code.into()));
+            return Err(DisconnectReason::Closed(code.into()));
         }
         let Some(text) = frame.as_text() else {
             continue;
         };
         return serde_json::from_str(text)
-            .map_err(|error| Broken::Transport(format!("not JSON: {error}")));
+            .map_err(|error| DisconnectReason::Transport(format!("not JSON: {error}")));
     }
 }
 
 /// A connection of its own, by the proxies and roots of the home.
-async fn connect(http: &Http, url: &str) -> Result<Stream, Broken> {
-    let broken = |error: &reqwest::Error| Broken::Transport(super::api::plain(error));
+async fn connect(http: &PlatformHttp, url: &str) -> Result<DiscordStream, DisconnectReason> {
+    let broken = |error: &reqwest::Error| DisconnectReason::Transport(super::api::plain(error));
     let client = http
         .upgradable()
-        .map_err(|error| Broken::Transport(error.to_string()))?;
-    let address = address(url).map_err(Broken::Transport)?;
+        .map_err(|error| DisconnectReason::Transport(error.to_string()))?;
+    let address = address(url).map_err(DisconnectReason::Transport)?;
     let key = base64::engine::general_purpose::STANDARD.encode(rand::random::<[u8; 16]>());
     let request = client
         .get(address)
@@ -232,11 +235,13 @@ async fn connect(http: &Http, url: &str) -> Result<Stream, Broken> {
     let answer = request.send().await.map_err(|error| broken(&error))?;
     if answer.status() != reqwest::StatusCode::SWITCHING_PROTOCOLS {
         let status = answer.status();
-        return Err(Broken::Transport(format!("no WebSocket: {status}")));
+        return Err(DisconnectReason::Transport(format!(
+            "no WebSocket: {status}"
+        )));
     }
     let accept = answer.headers().get("sec-websocket-accept");
     if accept.is_none_or(|value| value.as_bytes() != accept_of(&key).as_bytes()) {
-        return Err(Broken::Transport(
+        return Err(DisconnectReason::Transport(
             "no WebSocket: it answered another question".to_owned(),
         ));
     }
@@ -245,8 +250,7 @@ async fn connect(http: &Http, url: &str) -> Result<Stream, Broken> {
     Ok(ClientBuilder::new().limits(limits).take_over(upgraded))
 }
 
-/// The address to ask for an upgrade: what Discord names, path and query included, and in the version and
-/// encoding that we speak.
+/// The WebSocket address: Discord's, including path and query, with our version and encoding.
 fn address(given: &str) -> Result<url::Url, String> {
     let wrong = |why: &str| format!("Discord named {given:?} as its gateway, which {why}");
     let named =

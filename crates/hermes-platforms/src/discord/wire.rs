@@ -1,4 +1,4 @@
-//! What Discord says, as far as it matters here. Everything that can be missing may be.
+//! Discord's data structures, as far as needed. Optional fields may be missing.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny};
@@ -9,9 +9,9 @@ const EPOCH_MS: u64 = 1_420_070_400_000;
 
 /// An id of Discord's. Ids grow with time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Id(pub u64);
+pub(super) struct Snowflake(pub u64);
 
-impl Id {
+impl Snowflake {
     /// The lowest id of a moment.
     pub(super) fn at(epoch_seconds: f64) -> Self {
         Self(((epoch_seconds * 1e3) as u64).saturating_sub(EPOCH_MS) << 22)
@@ -22,23 +22,23 @@ impl Id {
     }
 }
 
-impl std::fmt::Display for Id {
+impl std::fmt::Display for Snowflake {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl<'de> Deserialize<'de> for Id {
+impl<'de> Deserialize<'de> for Snowflake {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Form {
+        enum SnowflakeForm {
             Text(String),
             Number(u64),
         }
-        match Form::deserialize(from)? {
-            Form::Number(number) => Ok(Self(number)),
-            Form::Text(text) => text
+        match SnowflakeForm::deserialize(from)? {
+            SnowflakeForm::Number(number) => Ok(Self(number)),
+            SnowflakeForm::Text(text) => text
                 .parse()
                 .map(Self)
                 .map_err(|_| serde::de::Error::custom(format!("{text:?} is not an id"))),
@@ -56,8 +56,8 @@ where
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct User {
-    pub id: Id,
+pub(super) struct DiscordUser {
+    pub id: Snowflake,
     #[serde(default)]
     pub username: String,
     #[serde(default)]
@@ -69,58 +69,58 @@ pub(super) struct User {
     pub bot: bool,
 }
 
-impl User {
+impl DiscordUser {
     pub(super) fn name(&self) -> &str {
         self.global_name.as_deref().unwrap_or(&self.username)
     }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Member {
+pub(super) struct GuildMember {
     #[serde(default)]
-    pub user: Option<User>,
+    pub user: Option<DiscordUser>,
     #[serde(default)]
     pub nick: Option<String>,
     #[serde(default)]
-    pub roles: Vec<Id>,
+    pub roles: Vec<Snowflake>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Message {
-    pub id: Id,
-    pub channel_id: Id,
+pub(super) struct DiscordMessage {
+    pub id: Snowflake,
+    pub channel_id: Snowflake,
     #[serde(default)]
-    pub guild_id: Option<Id>,
+    pub guild_id: Option<Snowflake>,
     #[serde(default)]
-    pub author: User,
+    pub author: DiscordUser,
     #[serde(default)]
-    pub member: Option<Member>,
+    pub member: Option<GuildMember>,
     #[serde(default, deserialize_with = "or_default")]
     pub content: String,
     #[serde(default, rename = "type")]
     pub kind: u64,
     #[serde(default)]
-    pub mentions: Vec<User>,
+    pub mentions: Vec<DiscordUser>,
     #[serde(default)]
     pub attachments: Vec<Attachment>,
     #[serde(default)]
     pub sticker_items: Vec<Sticker>,
     #[serde(default, rename = "message_reference")]
-    pub refers: Option<Reference>,
+    pub refers: Option<MessageReference>,
     #[serde(default, rename = "referenced_message")]
-    pub answers: Option<Box<Message>>,
+    pub answers: Option<Box<DiscordMessage>>,
     #[serde(default, rename = "message_snapshots")]
-    pub forwarded: Vec<Snapshot>,
+    pub forwarded: Vec<ForwardSnapshot>,
     #[serde(default)]
-    pub components: Vec<Row>,
+    pub components: Vec<ActionRow>,
     #[serde(default)]
     pub reactions: Vec<Reaction>,
     #[serde(default)]
-    pub webhook_id: Option<Id>,
+    pub webhook_id: Option<Snowflake>,
 }
 
-impl Message {
-    /// What a person wrote: a message, an answer to one.
+impl DiscordMessage {
+    /// Whether it was written by a person: a message or a reply.
     pub(super) fn is_talk(&self) -> bool {
         matches!(self.kind, 0 | 19)
     }
@@ -136,7 +136,7 @@ pub(super) struct Attachment {
     pub url: String,
     #[serde(default)]
     pub content_type: Option<String>,
-    /// Voice messages have one.
+    /// Only voice messages have one.
     #[serde(default)]
     pub waveform: Option<IgnoredAny>,
 }
@@ -148,9 +148,9 @@ pub(super) struct Sticker {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Reference {
+pub(super) struct MessageReference {
     #[serde(default)]
-    pub message_id: Option<Id>,
+    pub message_id: Option<Snowflake>,
     /// 1: forwarded.
     #[serde(default, rename = "type")]
     pub kind: u64,
@@ -158,13 +158,13 @@ pub(super) struct Reference {
 
 /// A message that was forwarded.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Snapshot {
+pub(super) struct ForwardSnapshot {
     #[serde(default)]
-    pub message: Snapped,
+    pub message: ForwardedMessage,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Snapped {
+pub(super) struct ForwardedMessage {
     #[serde(default, deserialize_with = "or_default")]
     pub content: String,
     #[serde(default)]
@@ -172,13 +172,13 @@ pub(super) struct Snapped {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Row {
+pub(super) struct ActionRow {
     #[serde(default)]
-    pub components: Vec<Component>,
+    pub components: Vec<ActionComponent>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Component {
+pub(super) struct ActionComponent {
     #[serde(default)]
     pub custom_id: Option<String>,
     #[serde(default)]
@@ -196,30 +196,30 @@ pub(super) struct Reaction {
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Emoji {
     #[serde(default)]
-    pub id: Option<Id>,
+    pub id: Option<Snowflake>,
     #[serde(default)]
     pub name: Option<String>,
 }
 
 /// Kinds: 0 text, 1 direct, 10 to 12 threads, 15 forum, …
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Channel {
-    pub id: Id,
+pub(super) struct DiscordChannel {
+    pub id: Snowflake,
     #[serde(default, rename = "type")]
     pub kind: u64,
     #[serde(default)]
-    pub guild_id: Option<Id>,
+    pub guild_id: Option<Snowflake>,
     #[serde(default)]
-    pub parent_id: Option<Id>,
+    pub parent_id: Option<Snowflake>,
     #[serde(default)]
     pub name: Option<String>,
     #[serde(default)]
     pub topic: Option<String>,
     #[serde(default)]
-    pub last_message_id: Option<Id>,
+    pub last_message_id: Option<Snowflake>,
 }
 
-impl Channel {
+impl DiscordChannel {
     pub(super) fn is_thread(&self) -> bool {
         matches!(self.kind, 10..=12)
     }
@@ -236,46 +236,46 @@ impl Channel {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Guild {
-    pub id: Id,
+    pub id: Snowflake,
     #[serde(default)]
     pub name: String,
     #[serde(default)]
-    pub channels: Vec<Channel>,
+    pub channels: Vec<DiscordChannel>,
     #[serde(default)]
-    pub threads: Vec<Channel>,
+    pub threads: Vec<DiscordChannel>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Ready {
+pub(super) struct ReadyEvent {
     pub session_id: String,
     pub resume_gateway_url: String,
-    pub user: User,
+    pub user: DiscordUser,
     #[serde(default)]
     pub guilds: Vec<IgnoredAny>,
 }
 
-/// Somebody used a command or a button.
+/// The use of a command or a button.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Interaction {
-    pub id: Id,
-    pub application_id: Id,
+pub(super) struct DiscordInteraction {
+    pub id: Snowflake,
+    pub application_id: Snowflake,
     #[serde(rename = "type")]
     pub kind: u64,
     pub token: String,
     #[serde(default)]
     pub data: InteractionData,
     #[serde(default)]
-    pub guild_id: Option<Id>,
+    pub guild_id: Option<Snowflake>,
     #[serde(default)]
-    pub channel_id: Option<Id>,
+    pub channel_id: Option<Snowflake>,
     #[serde(default)]
-    pub channel: Option<Channel>,
+    pub channel: Option<DiscordChannel>,
     #[serde(default)]
-    pub member: Option<Member>,
+    pub member: Option<GuildMember>,
     #[serde(default)]
-    pub user: Option<User>,
+    pub user: Option<DiscordUser>,
     #[serde(default)]
-    pub message: Option<Message>,
+    pub message: Option<DiscordMessage>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -304,19 +304,22 @@ mod tests {
 
     #[test]
     fn ids_are_times() {
-        let id = Id(175_928_847_299_117_063);
+        let id = Snowflake(175_928_847_299_117_063);
         assert!((id.epoch_seconds() - 1_462_015_105.796).abs() < 1e-6);
-        assert!(Id::at(id.epoch_seconds()) <= id);
-        assert!(Id::at(id.epoch_seconds() + 0.001) > id);
-        assert_eq!(serde_json::from_str::<Id>("\"12\"").unwrap(), Id(12));
-        assert!(serde_json::from_str::<Id>("\"a\"").is_err());
+        assert!(Snowflake::at(id.epoch_seconds()) <= id);
+        assert!(Snowflake::at(id.epoch_seconds() + 0.001) > id);
+        assert_eq!(
+            serde_json::from_str::<Snowflake>("\"12\"").unwrap(),
+            Snowflake(12)
+        );
+        assert!(serde_json::from_str::<Snowflake>("\"a\"").is_err());
     }
 
     #[test]
     fn a_bare_message_is_read() {
         let bare = r#"{"id": "1", "channel_id": "2", "author": {"id": "3"}, "content": null,
             "referenced_message": null, "member": null}"#;
-        let message: Message = serde_json::from_str(bare).unwrap();
+        let message: DiscordMessage = serde_json::from_str(bare).unwrap();
         assert!(message.is_talk() && message.content.is_empty());
     }
 }

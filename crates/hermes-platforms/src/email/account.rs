@@ -1,4 +1,4 @@
-//! What the home says about the mail account.
+//! Settings of the mail account.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,49 +6,49 @@ use std::time::Duration;
 
 use crate::settings::PlatformSettings;
 
-/// An account that can be logged in to.
+/// A mail account with its credentials.
 #[derive(Clone)]
-pub struct Account {
-    /// Ours, in lower case.
+pub struct EmailAccount {
+    /// Our address, in lower case.
     pub address: String,
     pub user: String,
     pub password: String,
-    /// The name beside our address.
+    /// Our display name.
     pub display_name: Option<String>,
-    pub imap: Server,
-    pub smtp: Server,
-    /// Between looks into the mailbox where the server cannot tell of new mail.
+    pub imap: MailHost,
+    pub smtp: MailHost,
+    /// Poll interval if the server does not support IDLE.
     pub poll: Duration,
-    /// How long the server may be silent while it is to tell of new mail.
+    /// Maximum duration of one IDLE.
     pub idle: Duration,
-    /// Mail that was taken in is marked as read.
+    /// Received mail is marked as read.
     pub mark_seen: bool,
     pub attachments: bool,
-    /// Whether a sender must be proven, and by whom.
-    pub proof: Option<Proof>,
+    /// Whether and how senders are authenticated.
+    pub proof: Option<SenderProof>,
     /// Larger mails are read up to here.
     pub max_bytes: u32,
     /// Roots to trust besides the system's.
     pub ca_file: Option<PathBuf>,
 }
 
-/// Senders must be proven by our own mail server.
+/// Senders must be authenticated by our own mail server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Proof {
-    /// What our server calls itself in `Authentication-Results`, or the domain that it is in.
-    /// `None`: nobody knows, so that nobody is proven. Whoever stands on top may be the sender's.
+pub struct SenderProof {
+    /// The name or domain of our server in `Authentication-Results`. `None`: unknown, so no sender
+    /// is authenticated, because the topmost header may be the sender's.
     pub authserv_id: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct MailHost {
     pub host: String,
     pub port: u16,
-    pub security: Security,
+    pub security: MailSecurity,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Security {
+pub enum MailSecurity {
     /// TLS from the first byte.
     Implicit,
     StartTls,
@@ -57,7 +57,7 @@ pub enum Security {
 }
 
 /// The password stays out of logs.
-impl fmt::Debug for Account {
+impl fmt::Debug for EmailAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Account")
             .field("address", &self.address)
@@ -69,8 +69,8 @@ impl fmt::Debug for Account {
 
 const MAX_BYTES: u64 = 40 * 1024 * 1024;
 
-impl Account {
-    /// `Err`: what is missing or cannot be meant, and where to set it.
+impl EmailAccount {
+    /// `Err`: what is missing or invalid, and where to set it.
     pub fn new(settings: &PlatformSettings) -> Result<Self, String> {
         let names = ["address", "password", "imap_host", "smtp_host"];
         let values = names.map(|name| settings.text(name));
@@ -119,7 +119,7 @@ impl Account {
             idle: Duration::from_secs(number(settings, "idle_seconds", 240, 1, 1_740)?),
             mark_seen: flag(settings, "mark_seen")?.unwrap_or(true),
             attachments: !flag(settings, "skip_attachments")?.unwrap_or(false),
-            proof: (!allow_all && !trust).then_some(Proof { authserv_id }),
+            proof: (!allow_all && !trust).then_some(SenderProof { authserv_id }),
             max_bytes: u32::try_from(number(
                 settings,
                 "max_message_bytes",
@@ -137,14 +137,14 @@ impl Account {
         })
     }
 
-    /// The part of our address behind the `@`.
+    /// The domain of our address.
     pub fn domain(&self) -> &str {
         self.address
             .rsplit_once('@')
             .map_or("localhost", |(_, domain)| domain)
     }
 
-    /// What the person should know at the start about who is believed.
+    /// A remark about sender authentication, for the start.
     pub(super) fn caution(&self) -> Option<String> {
         let Some(proof) = &self.proof else {
             return Some("senders are trusted as written: anyone can pretend to be one".to_owned());
@@ -158,7 +158,7 @@ impl Account {
         })
     }
 
-    /// What no other process may use at the same time.
+    /// The identity that only one process may use at a time.
     pub fn key(&self) -> String {
         format!("{}@{}", self.user, self.imap.host)
     }
@@ -169,7 +169,7 @@ fn server(
     kind: &str,
     host: String,
     port: u16,
-) -> Result<Server, String> {
+) -> Result<MailHost, String> {
     let number = number(
         settings,
         &format!("{kind}_port"),
@@ -180,11 +180,11 @@ fn server(
     let port = u16::try_from(number).unwrap_or(port);
     let var = format!("EMAIL_{}_TLS", kind.to_uppercase());
     let security = match settings.text(&format!("{kind}_tls")).as_deref() {
-        None if matches!((kind, port), ("smtp", 465)) => Security::Implicit,
-        None if kind == "smtp" || port == 143 => Security::StartTls,
-        None | Some("implicit" | "ssl" | "tls") => Security::Implicit,
-        Some("starttls") => Security::StartTls,
-        Some("none" | "off") if is_loopback(&host) => Security::Off,
+        None if matches!((kind, port), ("smtp", 465)) => MailSecurity::Implicit,
+        None if kind == "smtp" || port == 143 => MailSecurity::StartTls,
+        None | Some("implicit" | "ssl" | "tls") => MailSecurity::Implicit,
+        Some("starttls") => MailSecurity::StartTls,
+        Some("none" | "off") if is_loopback(&host) => MailSecurity::Off,
         Some("none" | "off") => {
             return Err(format!(
                 "{var}: without TLS the password would cross the network to {host} for everybody to read; \
@@ -197,22 +197,21 @@ fn server(
             ));
         }
     };
-    Ok(Server {
+    Ok(MailHost {
         host,
         port,
         security,
     })
 }
 
-/// The domain in which the mail server is that confirms senders, as far as the server that we read
-/// from tells.
+/// The domain of the authenticating mail server, derived from the IMAP server.
 fn witness(imap_host: &str) -> Option<String> {
     let host = imap_host.trim_end_matches('.').to_lowercase();
     let labels: Vec<&str> = host.split('.').collect();
     if labels.len() < 2 || labels.contains(&"") || host.parse::<std::net::IpAddr>().is_ok() {
         return None;
     }
-    // `example.co.uk` is somebody's, `co.uk` is not.
+    // `example.co.uk` is a registered domain, `co.uk` is not.
     let shared = ["co", "com", "net", "org", "ac", "edu", "gov", "or", "ne"];
     let wide = match labels.as_slice() {
         [.., second, top] => top.len() == 2 && shared.contains(second),
@@ -294,31 +293,31 @@ mod tests {
 
     #[test]
     fn ports_decide_how_tls_begins() {
-        let account = Account::new(&settings(&[])).unwrap();
+        let account = EmailAccount::new(&settings(&[])).unwrap();
         assert_eq!(account.address, "hermes@example.test");
         assert_eq!(
             (account.imap.port, account.imap.security),
-            (993, Security::Implicit)
+            (993, MailSecurity::Implicit)
         );
         assert_eq!(
             (account.smtp.port, account.smtp.security),
-            (587, Security::StartTls)
+            (587, MailSecurity::StartTls)
         );
-        let proof = Proof {
+        let proof = SenderProof {
             authserv_id: Some("example.test".to_owned()),
         };
         assert_eq!(
             (account.proof.as_ref(), account.caution()),
             (Some(&proof), None)
         );
-        let other = Account::new(&settings(&[
+        let other = EmailAccount::new(&settings(&[
             ("EMAIL_SMTP_PORT", "465"),
             ("EMAIL_IMAP_PORT", "143"),
             ("EMAIL_TRUST_FROM_HEADER", "yes"),
         ]))
         .unwrap();
-        assert_eq!(other.smtp.security, Security::Implicit);
-        assert_eq!(other.imap.security, Security::StartTls);
+        assert_eq!(other.smtp.security, MailSecurity::Implicit);
+        assert_eq!(other.imap.security, MailSecurity::StartTls);
         assert_eq!(other.proof, None);
         assert!(other.caution().unwrap().contains("as written"));
         assert!(!format!("{other:?}").contains("pw"));
@@ -342,12 +341,12 @@ mod tests {
             assert_eq!(witness(host).as_deref(), domain, "{host}");
         }
         let bridge = [("EMAIL_IMAP_HOST", "127.0.0.1")];
-        let account = Account::new(&settings(&bridge)).unwrap();
-        assert_eq!(account.proof, Some(Proof { authserv_id: None }));
+        let account = EmailAccount::new(&settings(&bridge)).unwrap();
+        assert_eq!(account.proof, Some(SenderProof { authserv_id: None }));
         let caution = account.caution().unwrap();
         assert!(caution.contains("EMAIL_AUTHSERV_ID"), "{caution}");
         let named = [bridge[0], ("EMAIL_AUTHSERV_ID", "MX.example.org")];
-        let account = Account::new(&settings(&named)).unwrap();
+        let account = EmailAccount::new(&settings(&named)).unwrap();
         let id = account.proof.as_ref().unwrap().authserv_id.as_deref();
         assert_eq!((id, account.caution()), (Some("mx.example.org"), None));
     }
@@ -363,13 +362,13 @@ mod tests {
             ("EMAIL_ADDRESS", "hermes", "EMAIL_ADDRESS"),
             ("EMAIL_PASSWORD", "  ", "EMAIL_PASSWORD not set"),
         ] {
-            let error = Account::new(&settings(&[(name, value)])).unwrap_err();
+            let error = EmailAccount::new(&settings(&[(name, value)])).unwrap_err();
             assert!(error.contains(about), "{error}");
         }
         let loopback = settings(&[("EMAIL_SMTP_TLS", "none"), ("EMAIL_SMTP_HOST", "127.0.0.1")]);
         assert_eq!(
-            Account::new(&loopback).unwrap().smtp.security,
-            Security::Off
+            EmailAccount::new(&loopback).unwrap().smtp.security,
+            MailSecurity::Off
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Mail that nobody wrote. Answering it would be noise at best and a loop at worst.
+//! Automated mail. Answering it would be noise at best and a loop at worst.
 
 use mail_parser::Message;
 
@@ -14,7 +14,7 @@ const NAMES: [&str; 9] = [
     "auto-reply",
 ];
 
-/// Names that say it only as a beginning.
+/// Prefixes of automated senders.
 const BEGINNINGS: [&str; 4] = ["notifications", "automated", "auto-confirm", "automailer"];
 
 /// Headers that only machines write.
@@ -28,7 +28,7 @@ const MARKS: [&str; 7] = [
     "Feedback-ID",
 ];
 
-/// Why a mail is a machine's. `None`: it is a person's, as far as one can see.
+/// Why a mail is automated. `None`: apparently written by a person.
 pub(super) fn reason(message: &Message<'_>, from: &str) -> Option<String> {
     let name = from
         .split('@')
@@ -57,7 +57,7 @@ pub(super) fn reason(message: &Message<'_>, from: &str) -> Option<String> {
     if let Some(mark) = MARKS.into_iter().find(|mark| header(mark).is_some()) {
         return Some(format!("it has {mark}"));
     }
-    // The sender of a bounce is nobody.
+    // Bounces have an empty sender.
     if header("Return-Path").is_some_and(|value| value == "<>") {
         return Some("it is a report about another mail".to_owned());
     }

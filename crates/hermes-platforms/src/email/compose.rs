@@ -8,25 +8,25 @@ use lettre::message::{Attachment, Mailbox, Message, MultiPart, SinglePart};
 use lettre::{Address, address::AddressError};
 use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
 
-use super::account::Account;
-use super::letter::is_answer;
-use super::state::Thread;
+use super::account::EmailAccount;
+use super::message::is_answer;
+use super::state::MailThread;
 use crate::markup::render;
-use crate::platform::{Markup, Outgoing};
+use crate::platform::{Markup, OutgoingMessage};
 
 /// Of a mail that answers none.
 const SUBJECT: &str = "Hermes";
 
-/// The same for every attempt at a message: whoever gets it twice has the same mail twice.
-pub(super) fn message_id(account: &Account, key: &str) -> String {
+/// Identical for every attempt, so that duplicates are recognisable.
+pub(super) fn message_id(account: &EmailAccount, key: &str) -> String {
     format!("{}{key}@{}", super::OWN_ID, account.domain())
 }
 
-/// `now`: seconds since the epoch. `Err`: it never will be a mail.
+/// `now`: seconds since the epoch. `Err`: it cannot be sent as mail at all.
 pub(super) fn compose(
-    account: &Account,
-    outgoing: &Outgoing,
-    thread: Option<&Thread>,
+    account: &EmailAccount,
+    outgoing: &OutgoingMessage,
+    thread: Option<&MailThread>,
     now: f64,
 ) -> Result<(Address, Vec<u8>), String> {
     let address = |text: &str| {
@@ -52,7 +52,7 @@ pub(super) fn compose(
             },
         )?)
         .raw_header(header("X-Auto-Response-Suppress", "All")?);
-    // What the message says it answers, else the last mail of the person.
+    // The mail to reply to: as given, else the last mail of the person.
     let answered = match (&outgoing.reply_to, thread) {
         (Some(id), _) => Some(id.clone()),
         (None, thread) => thread.map(|thread| thread.message_id.clone()),
@@ -89,7 +89,7 @@ fn header(name: &'static str, value: &str) -> Result<HeaderValue, String> {
     Ok(HeaderValue::new(name, value.to_owned()))
 }
 
-fn subject(thread: Option<&Thread>) -> String {
+fn subject(thread: Option<&MailThread>) -> String {
     match thread.map(|thread| thread.subject.trim()) {
         None | Some("") => SUBJECT.to_owned(),
         Some(subject) if is_answer(subject) => subject.to_owned(),
@@ -107,7 +107,7 @@ fn attachment(path: &Path) -> Result<SinglePart, String> {
     Ok(Attachment::new(name).body(bytes, kind))
 }
 
-/// What the common endings mean; a mail program looks at the ending of the rest itself.
+/// MIME types of common extensions; mail programs handle the others.
 fn mime(name: &str) -> &'static str {
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     match ending.to_ascii_lowercase().as_str() {
@@ -131,8 +131,8 @@ fn mime(name: &str) -> &'static str {
     }
 }
 
-/// Markdown as a page. What is HTML in it is shown, not obeyed; pictures elsewhere are links, so
-/// that opening a mail tells nobody; links lead only where links of mails do.
+/// Markdown as HTML. Embedded HTML is escaped; remote images become links, so that opening a mail
+/// does not reveal anything; only common link schemes are allowed.
 fn page(markdown: &str) -> String {
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
@@ -205,9 +205,9 @@ mod tests {
 
     #[test]
     fn a_thread_keeps_its_subject() {
-        let thread = |subject: &str| Thread {
+        let thread = |subject: &str| MailThread {
             subject: subject.to_owned(),
-            ..Thread::default()
+            ..MailThread::default()
         };
         for (given, answer) in [
             ("Hi", "Re: Hi"),

@@ -1,5 +1,4 @@
-//! Talking to the mailbox. Every step has a deadline: a server that is gone without a word is
-//! noticed.
+//! IMAP access. Every step has a deadline, so that a dead server is noticed.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,17 +10,17 @@ use chrono::{DateTime, FixedOffset};
 use futures_util::TryStreamExt as _;
 use tokio_util::sync::CancellationToken;
 
-use super::account::{Account, Security};
-use super::wire::{self, Stream};
+use super::account::{EmailAccount, MailSecurity};
+use super::wire::{self, MailStream};
 
-/// For one step of the conversation.
+/// Timeout for one step.
 const STEP: Duration = Duration::from_secs(30);
-/// The slowest that a mail may come, beyond that.
+/// Minimum transfer rate of a mail.
 const BYTES_PER_SECOND: u64 = 32 * 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ImapError {
-    /// The server knows us and says no.
+    /// The server refused the login.
     #[error("the server refuses the login of {user}: {answer}")]
     Login { user: String, answer: String },
     #[error("{what}: {error}")]
@@ -30,29 +29,29 @@ pub(super) enum ImapError {
     Silent { what: &'static str, seconds: u64 },
 }
 
-/// What a library or we ourselves say about a failure.
-struct Why(String);
+/// The text of a failure.
+struct ImapErrorText(String);
 
-impl From<&str> for Why {
+impl From<&str> for ImapErrorText {
     fn from(text: &str) -> Self {
         Self(text.to_owned())
     }
 }
 
-impl From<std::io::Error> for Why {
+impl From<std::io::Error> for ImapErrorText {
     fn from(error: std::io::Error) -> Self {
         Self(error.to_string())
     }
 }
 
-impl From<async_imap::error::Error> for Why {
+impl From<async_imap::error::Error> for ImapErrorText {
     fn from(error: async_imap::error::Error) -> Self {
         Self(error.to_string())
     }
 }
 
 impl ImapError {
-    fn broken(what: &'static str, error: impl Into<Why>) -> Self {
+    fn broken(what: &'static str, error: impl Into<ImapErrorText>) -> Self {
         Self::Broken {
             what,
             error: error.into().0,
@@ -60,51 +59,51 @@ impl ImapError {
     }
 }
 
-/// A mailbox that is open.
-pub(super) struct Mail {
-    session: Session<Stream>,
-    /// The server can tell of new mail.
+/// An open mailbox.
+pub(super) struct ImapMailbox {
+    session: Session<MailStream>,
+    /// The server supports IDLE.
     can_idle: bool,
 }
 
-/// What `SELECT` says.
+/// The result of `SELECT`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Selected {
+pub(super) struct SelectedMailbox {
     pub validity: u32,
-    /// The number that the next mail will have, where the server says it.
+    /// The UID of the next mail, if known.
     pub next: Option<u32>,
     pub exists: u32,
 }
 
 /// A mail as the server describes it.
-pub(super) struct Described {
+pub(super) struct MailDescription {
     pub bytes: u32,
     pub arrived: Option<DateTime<FixedOffset>>,
     pub header: Vec<u8>,
 }
 
-pub(super) enum Woken {
+pub(super) enum IdleEnd {
     /// There may be mail.
-    Look,
+    Changed,
     Cancelled,
 }
 
-impl Mail {
-    pub(super) async fn connect(account: &Account) -> Result<Self, ImapError> {
+impl ImapMailbox {
+    pub(super) async fn connect(account: &EmailAccount) -> Result<Self, ImapError> {
         let server = &account.imap;
         let connecting = "connecting to the IMAP server";
         let broken = |error: std::io::Error| ImapError::broken(connecting, error);
         let tcp = wire::connect(server).await.map_err(broken)?;
-        let stream: Stream = match server.security {
-            Security::Implicit => wire::encrypt(account, server, tcp).await.map_err(broken)?,
-            Security::StartTls | Security::Off => Box::new(tcp),
+        let stream: MailStream = match server.security {
+            MailSecurity::Implicit => wire::encrypt(account, server, tcp).await.map_err(broken)?,
+            MailSecurity::StartTls | MailSecurity::Off => Box::new(tcp),
         };
         let mut client = Client::new(stream);
         let greeting = within(connecting, STEP, client.read_response()).await?;
         if greeting.map_err(broken)?.is_none() {
             return Err(ImapError::broken(connecting, "it closed the connection"));
         }
-        if server.security == Security::StartTls {
+        if server.security == MailSecurity::StartTls {
             let asked = within(
                 "STARTTLS",
                 STEP,
@@ -112,7 +111,7 @@ impl Mail {
             )
             .await?;
             asked.map_err(|error| ImapError::broken("STARTTLS", error))?;
-            // What was sent before the encryption is forgotten with the buffer.
+            // Data sent before the encryption is discarded with the buffer.
             let stream = wire::encrypt(account, server, client.into_inner())
                 .await
                 .map_err(broken)?;
@@ -135,7 +134,7 @@ impl Mail {
         let capabilities =
             capabilities.map_err(|error| ImapError::broken("asking for capabilities", error))?;
         if capabilities.has_str("ID") {
-            // Some providers close the connection of a program that does not say its name.
+            // Some providers require an ID command.
             let name = [
                 ("name", Some("hermes")),
                 ("version", Some(env!("CARGO_PKG_VERSION"))),
@@ -147,7 +146,11 @@ impl Mail {
     }
 
     /// Opens the inbox, to change flags or only to read.
-    pub(super) async fn open(&mut self, folder: &str, write: bool) -> Result<Selected, ImapError> {
+    pub(super) async fn open(
+        &mut self,
+        folder: &str,
+        write: bool,
+    ) -> Result<SelectedMailbox, ImapError> {
         let what = "opening the mailbox";
         let opened = if write {
             within(what, STEP, self.session.select(folder)).await?
@@ -161,7 +164,7 @@ impl Mail {
                 "the server has no lasting numbers for mails (UIDVALIDITY)",
             ));
         };
-        Ok(Selected {
+        Ok(SelectedMailbox {
             validity,
             next: mailbox.uid_next,
             exists: mailbox.exists,
@@ -181,17 +184,20 @@ impl Mail {
     }
 
     /// `None`: the mail is gone.
-    pub(super) async fn describe(&mut self, uid: u32) -> Result<Option<Described>, ImapError> {
+    pub(super) async fn describe(
+        &mut self,
+        uid: u32,
+    ) -> Result<Option<MailDescription>, ImapError> {
         let query = "(UID INTERNALDATE RFC822.SIZE BODY.PEEK[HEADER])";
         let fetched = self.fetch(uid, query, STEP).await?;
-        Ok(fetched.map(|fetch| Described {
+        Ok(fetched.map(|fetch| MailDescription {
             bytes: fetch.size.unwrap_or(0),
             arrived: fetch.internal_date(),
             header: fetch.header().unwrap_or_default().to_vec(),
         }))
     }
 
-    /// A mail up to a number of bytes. It stays unread. `None`: it is gone.
+    /// Up to this many bytes of a mail, which stays unread. `None`: it is gone.
     pub(super) async fn read(
         &mut self,
         uid: u32,
@@ -217,7 +223,7 @@ impl Mail {
         let what = "reading a mail";
         let all = async {
             let stream = self.session.uid_fetch(uid.to_string(), query).await?;
-            // The server may tell of other mails meanwhile.
+            // The server may also report other mails.
             stream.try_collect::<Vec<Fetch>>().await
         };
         let fetched = within(what, patience, all).await?;
@@ -225,7 +231,7 @@ impl Mail {
         Ok(fetched.into_iter().find(|fetch| fetch.uid == Some(uid)))
     }
 
-    /// Marks a mail as read. A mailbox that does not let us is left as it is.
+    /// Marks a mail as read, if the mailbox allows it.
     pub(super) async fn mark_seen(&mut self, uid: u32) -> Result<(), ImapError> {
         let what = "marking a mail as read";
         let all = async {
@@ -245,12 +251,12 @@ impl Mail {
         }
     }
 
-    /// Waits until there may be new mail: the server says so, or the time has come to look.
+    /// Waits until there may be new mail: by notification or timeout.
     pub(super) async fn wait(
         self,
-        account: &Account,
+        account: &EmailAccount,
         cancel: &CancellationToken,
-    ) -> Result<(Self, Woken), ImapError> {
+    ) -> Result<(Self, IdleEnd), ImapError> {
         if !self.can_idle {
             return self.pause(account.poll, cancel).await;
         }
@@ -261,19 +267,19 @@ impl Mail {
         let woken = {
             let (news, _stop) = idle.wait_with_timeout(account.idle);
             tokio::select! {
-                () = cancel.cancelled() => Woken::Cancelled,
-                // Signs of life of the server do not count: they must not keep us from looking.
-                () = tokio::time::sleep(account.idle) => Woken::Look,
+                () = cancel.cancelled() => IdleEnd::Cancelled,
+                // Keepalives of the server do not extend the timeout.
+                () = tokio::time::sleep(account.idle) => IdleEnd::Changed,
                 news = news => match news.map_err(|error| ImapError::broken(what, error))? {
                     IdleResponse::ManualInterrupt => {
                         return Err(ImapError::broken(what, "the server closed the connection"));
                     }
-                    IdleResponse::Timeout | IdleResponse::NewData(_) => Woken::Look,
+                    IdleResponse::Timeout | IdleResponse::NewData(_) => IdleEnd::Changed,
                 }
             }
         };
-        if matches!(woken, Woken::Cancelled) {
-            // The connection ends with us.
+        if matches!(woken, IdleEnd::Cancelled) {
+            // The connection is dropped.
             let session = within(what, Duration::from_secs(2), idle.done()).await?;
             let session = session.map_err(|error| ImapError::broken(what, error))?;
             return Ok((
@@ -299,17 +305,17 @@ impl Mail {
         mut self,
         pause: Duration,
         cancel: &CancellationToken,
-    ) -> Result<(Self, Woken), ImapError> {
+    ) -> Result<(Self, IdleEnd), ImapError> {
         tokio::select! {
-            () = cancel.cancelled() => return Ok((self, Woken::Cancelled)),
+            () = cancel.cancelled() => return Ok((self, IdleEnd::Cancelled)),
             () = tokio::time::sleep(pause) => {}
         }
         let noop = within("asking for news", STEP, self.session.noop()).await?;
         noop.map_err(|error| ImapError::broken("asking for news", error))?;
-        Ok((self, Woken::Look))
+        Ok((self, IdleEnd::Changed))
     }
 
-    /// The folder in which the provider keeps what was sent.
+    /// The provider's folder of sent mail.
     pub(super) async fn sent_folder(&mut self) -> Result<Option<String>, ImapError> {
         let what = "listing folders";
         let all = async {
@@ -343,7 +349,7 @@ impl Mail {
     }
 }
 
-/// Refusals that say nothing about the password (RFC 5530).
+/// Refusals that do not concern the password (RFC 5530).
 fn is_passing(answer: &str) -> bool {
     let answer = answer.to_ascii_uppercase();
     [

@@ -1,4 +1,4 @@
-//! Mail comes in.
+//! Receives mail.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use chrono::{DateTime, Utc};
 use hermes_core::BoxFuture;
 use hermes_core::clock::{Clock, Rng};
 
-use super::account::Account;
-use super::imap::{ImapError, Mail, Selected, Woken};
-use super::letter::{self, Ignored, Place};
-use super::state::{Cursor, State};
-use crate::platform::{Hopeless, Inbound, Link, LinkState};
+use super::account::EmailAccount;
+use super::imap::{IdleEnd, ImapError, ImapMailbox, SelectedMailbox};
+use super::message::{self, IgnoreReason, MailPosition};
+use super::state::{EmailState, MailboxCursor};
+use crate::platform::{AdapterLink, FatalPlatformError, InboundAdapter, PlatformState};
 
 /// The first pause after a broken connection; it doubles.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -21,34 +21,34 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Refused logins in a row after which the password is wrong, if no login ever worked.
 const REFUSALS: u32 = 2;
-/// More mails than this of one sender within [`LOOP_WINDOW`] are two machines talking.
+/// More mails of one sender within [`LOOP_WINDOW`] indicate a mail loop.
 const LOOP: usize = 30;
 const LOOP_WINDOW: f64 = 600.0;
 /// Senders that are counted.
 const SENDERS: usize = 1_000;
-/// The numbers of mails began anew: this much before our last look may be mail that we know; it is
-/// recognised by its ids.
+/// After a change of UIDVALIDITY, mail from this long before our last check is read again; known
+/// mail is recognised by its id.
 const OVERLAP: f64 = 3_600.0;
 
-pub(super) struct Inbox {
-    account: Arc<Account>,
-    state: State,
+pub(super) struct EmailInbox {
+    account: Arc<EmailAccount>,
+    state: EmailState,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
-    /// When the last mails of each sender came.
+    /// Times of the latest mails by sender.
     senders: HashMap<String, VecDeque<f64>>,
 }
 
-/// Why a connection is no more.
-enum End {
+/// Why a connection ended.
+enum MailConnectionEnd {
     Cancelled,
     Broken(String),
     Refused(String),
-    /// What we must keep cannot be kept.
+    /// The state cannot be stored.
     NotKept(String),
 }
 
-impl From<ImapError> for End {
+impl From<ImapError> for MailConnectionEnd {
     fn from(error: ImapError) -> Self {
         match error {
             ImapError::Login { .. } => Self::Refused(error.to_string()),
@@ -57,16 +57,19 @@ impl From<ImapError> for End {
     }
 }
 
-impl Inbound for Inbox {
-    fn run(self: Box<Self>, link: Link) -> BoxFuture<'static, Result<(), Hopeless>> {
+impl InboundAdapter for EmailInbox {
+    fn run(
+        self: Box<Self>,
+        link: AdapterLink,
+    ) -> BoxFuture<'static, Result<(), FatalPlatformError>> {
         Box::pin(async move { self.supervise(link).await })
     }
 }
 
-impl Inbox {
+impl EmailInbox {
     pub(super) fn new(
-        account: Arc<Account>,
-        state: State,
+        account: Arc<EmailAccount>,
+        state: EmailState,
         clock: Arc<dyn Clock>,
         rng: Arc<dyn Rng>,
     ) -> Self {
@@ -79,8 +82,8 @@ impl Inbox {
         }
     }
 
-    /// One connection after the other, until cancelled.
-    async fn supervise(mut self, link: Link) -> Result<(), Hopeless> {
+    /// Runs and reconnects until cancelled.
+    async fn supervise(mut self, link: AdapterLink) -> Result<(), FatalPlatformError> {
         if let Some(caution) = self.account.caution() {
             tracing::warn!("email: {caution}");
         }
@@ -95,12 +98,12 @@ impl Inbox {
                 failures.saturating_add(1)
             };
             let error = match ended {
-                End::Cancelled => return Ok(()),
-                End::Broken(error) | End::NotKept(error) => error,
-                End::Refused(error) => {
+                MailConnectionEnd::Cancelled => return Ok(()),
+                MailConnectionEnd::Broken(error) | MailConnectionEnd::NotKept(error) => error,
+                MailConnectionEnd::Refused(error) => {
                     refusals += 1;
                     if !was_in && refusals >= REFUSALS {
-                        return Err(Hopeless(format!(
+                        return Err(FatalPlatformError(format!(
                             "{error}. Check EMAIL_ADDRESS and EMAIL_PASSWORD"
                         )));
                     }
@@ -108,7 +111,7 @@ impl Inbox {
                 }
             };
             tracing::warn!("email: {error}");
-            link.health.is(LinkState::Retrying, Some(error));
+            link.health.is(PlatformState::Retrying, Some(error));
             let doubled = PAUSE
                 .saturating_mul(1 << failures.saturating_sub(1).min(12))
                 .min(LONGEST_PAUSE);
@@ -119,9 +122,9 @@ impl Inbox {
         }
     }
 
-    /// From logging in to the end of the connection. Whoever stops us does not wait for a server that
-    /// says nothing: whatever is cut is done again by the next life.
-    async fn connection(&mut self, link: &Link, connected: &mut bool) -> End {
+    /// One connection, from login to end. Cancellation does not wait for the server: interrupted
+    /// work is repeated by the next process.
+    async fn connection(&mut self, link: &AdapterLink, connected: &mut bool) -> MailConnectionEnd {
         let cancel = link.cancel.clone();
         let cut = async {
             cancel.cancelled().await;
@@ -129,18 +132,22 @@ impl Inbox {
         };
         tokio::select! {
             ended = self.converse(link, connected) => match ended {
-                Ok(()) => End::Cancelled,
+                Ok(()) => MailConnectionEnd::Cancelled,
                 Err(end) => end,
             },
-            () = cut => End::Cancelled,
+            () = cut => MailConnectionEnd::Cancelled,
         }
     }
 
-    async fn converse(&mut self, link: &Link, connected: &mut bool) -> Result<(), End> {
+    async fn converse(
+        &mut self,
+        link: &AdapterLink,
+        connected: &mut bool,
+    ) -> Result<(), MailConnectionEnd> {
         let account = Arc::clone(&self.account);
         let mut mail = tokio::select! {
             () = link.cancel.cancelled() => return Ok(()),
-            mail = Mail::connect(&account) => mail?,
+            mail = ImapMailbox::connect(&account) => mail?,
         };
         let selected = mail.open("INBOX", account.mark_seen).await?;
         let mut cursor = self.start(&mut mail, selected).await?;
@@ -150,15 +157,19 @@ impl Inbox {
             self.catch_up(&mut mail, &mut cursor, link).await?;
             let (open, woken) = mail.wait(&account, &link.cancel).await?;
             mail = open;
-            if matches!(woken, Woken::Cancelled) {
+            if matches!(woken, IdleEnd::Cancelled) {
                 mail.close().await;
                 return Ok(());
             }
         }
     }
 
-    /// Where to begin.
-    async fn start(&self, mail: &mut Mail, selected: Selected) -> Result<Cursor, End> {
+    /// The initial position.
+    async fn start(
+        &self,
+        mail: &mut ImapMailbox,
+        selected: SelectedMailbox,
+    ) -> Result<MailboxCursor, MailConnectionEnd> {
         let now = self.clock.epoch_seconds();
         let cursor = match self.state.cursor() {
             Some(known) if known.validity == selected.validity => return Ok(known),
@@ -166,7 +177,7 @@ impl Inbox {
                 tracing::warn!(
                     "email: the mailbox renumbered its mails; mail since the last check is read"
                 );
-                Cursor {
+                MailboxCursor {
                     validity: selected.validity,
                     uid: 0,
                     not_before: known.not_before.max(known.looked_at - OVERLAP),
@@ -179,7 +190,7 @@ impl Inbox {
                     None if selected.exists == 0 => 0,
                     None => mail.search("ALL").await?.last().copied().unwrap_or(0),
                 };
-                Cursor {
+                MailboxCursor {
                     validity: selected.validity,
                     uid: newest,
                     not_before: 0.0,
@@ -191,16 +202,16 @@ impl Inbox {
         Ok(cursor)
     }
 
-    /// Deals with every mail that we have not dealt with.
+    /// Handles all new mails.
     async fn catch_up(
         &mut self,
-        mail: &mut Mail,
-        cursor: &mut Cursor,
-        link: &Link,
-    ) -> Result<(), End> {
+        mail: &mut ImapMailbox,
+        cursor: &mut MailboxCursor,
+        link: &AdapterLink,
+    ) -> Result<(), MailConnectionEnd> {
         let looked_at = self.clock.epoch_seconds();
         let query = if cursor.uid == 0 && cursor.not_before > 0.0 {
-            // Days are days of the server; one more than needed.
+            // Dates are in the server's time zone, so one extra day is read.
             let day = DateTime::<Utc>::from_timestamp(cursor.not_before as i64 - 86_400, 0)
                 .unwrap_or_default();
             format!("SINCE {}", day.format("%-d-%b-%Y"))
@@ -208,7 +219,7 @@ impl Inbox {
             format!("UID {}:*", cursor.uid.saturating_add(1))
         };
         for uid in mail.search(&query).await? {
-            // `*` is the last mail, also when that is an old one.
+            // `*` is the last mail, even if it is old.
             if uid <= cursor.uid {
                 continue;
             }
@@ -220,7 +231,8 @@ impl Inbox {
             self.keep(*cursor).await?;
             link.health.received(self.clock.epoch_seconds());
         }
-        // Kept now and then only: it matters for a mailbox that numbers anew, and there hours do.
+        // Stored occasionally only: needed when UIDVALIDITY changes, where hours are precise
+        // enough.
         if looked_at - cursor.looked_at > OVERLAP / 4.0 {
             cursor.looked_at = looked_at;
             self.keep(*cursor).await?;
@@ -228,18 +240,21 @@ impl Inbox {
         Ok(())
     }
 
-    async fn keep(&self, cursor: Cursor) -> Result<(), End> {
-        self.state.set_cursor(cursor).await.map_err(End::NotKept)
+    async fn keep(&self, cursor: MailboxCursor) -> Result<(), MailConnectionEnd> {
+        self.state
+            .set_cursor(cursor)
+            .await
+            .map_err(MailConnectionEnd::NotKept)
     }
 
-    /// Takes a mail in or leaves it. When this returns well, it need never be looked at again.
+    /// Handles or ignores a mail. After `Ok`, it is never read again.
     async fn deal_with(
         &mut self,
-        mail: &mut Mail,
-        cursor: Cursor,
+        mail: &mut ImapMailbox,
+        cursor: MailboxCursor,
         uid: u32,
-        link: &Link,
-    ) -> Result<(), End> {
+        link: &AdapterLink,
+    ) -> Result<(), MailConnectionEnd> {
         let account = Arc::clone(&self.account);
         let Some(described) = mail.describe(uid).await? else {
             return Ok(());
@@ -248,9 +263,9 @@ impl Inbox {
         if arrived.is_some_and(|at| at < cursor.not_before) {
             return Ok(());
         }
-        let from = match letter::sender(&account, &described.header) {
+        let from = match message::sender(&account, &described.header) {
             Ok(from) => from,
-            Err(why @ Ignored::Unproven(_)) => {
+            Err(why @ IgnoreReason::Unproven(_)) => {
                 tracing::warn!(uid, "email: a mail is left alone: {why}");
                 return Ok(());
             }
@@ -263,11 +278,11 @@ impl Inbox {
             return Ok(());
         };
         let whole = described.bytes <= account.max_bytes;
-        let place = Place {
+        let place = MailPosition {
             validity: cursor.validity,
             uid,
         };
-        let Some((mut message, thread)) = letter::read(&account, place, &from, &raw, whole) else {
+        let Some((mut message, thread)) = message::read(&account, place, &from, &raw, whole) else {
             tracing::warn!(uid, from, "email: a mail is left alone: it cannot be read");
             return Ok(());
         };
@@ -285,12 +300,12 @@ impl Inbox {
         self.state
             .set_thread(&from, thread)
             .await
-            .map_err(End::NotKept)?;
+            .map_err(MailConnectionEnd::NotKept)?;
         if !link.deliver(message).await {
             if link.cancel.is_cancelled() {
-                return Err(End::Cancelled);
+                return Err(MailConnectionEnd::Cancelled);
             }
-            return Err(End::NotKept(
+            return Err(MailConnectionEnd::NotKept(
                 "a mail could not be stored; it comes again".to_owned(),
             ));
         }
@@ -300,7 +315,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Counts by when mails came to the mailbox, so that a backlog is not taken for a loop.
+    /// Counts by arrival in the mailbox, so that a backlog is not mistaken for a loop.
     fn is_loop(&mut self, from: &str, arrived: f64) -> bool {
         if self.senders.len() >= SENDERS && !self.senders.contains_key(from) {
             let newest = |times: &VecDeque<f64>| times.back().copied().unwrap_or(0.0);

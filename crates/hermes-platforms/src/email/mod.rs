@@ -1,4 +1,4 @@
-//! Email: a mailbox is read by IMAP, answers leave by SMTP.
+//! Email: receives by IMAP, sends by SMTP.
 //!
 //! - A mail is dealt with once, in the order of the mailbox. How far we are is kept in the home
 //!   (`gateway/email.json`) and moves on only after a mail is stored; what came while we were away
@@ -13,7 +13,7 @@ mod compose;
 mod definition;
 mod imap;
 mod inbound;
-mod letter;
+mod message;
 mod outbound;
 mod proof;
 mod quote;
@@ -29,35 +29,35 @@ use hermes_core::clock::{Clock, Rng};
 use crate::platform::Platform;
 use crate::settings::PlatformSettings;
 
-pub use account::{Account, Proof, Security, Server};
+pub use account::{EmailAccount, MailHost, MailSecurity, SenderProof};
 pub(crate) use definition::DEFINITION;
 
 /// The name in sessions, settings and files.
 pub(crate) const NAME: &str = "email";
-/// How the ids of our own mails begin.
+/// Prefix of the ids of our own mails.
 const OWN_ID: &str = "hermes.";
 
-/// The account that the settings name. `Err`: what is wrong, for the person who set it up.
+/// The configured account. `Err`: what is wrong, for display.
 pub fn platform(
     settings: &PlatformSettings,
     home: &Path,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
 ) -> Result<Platform, String> {
-    let account = Account::new(settings)?;
-    let state = state::State::open(home.join("gateway/email.json"), &account.key())?;
+    let account = EmailAccount::new(settings)?;
+    let state = state::EmailState::open(home.join("gateway/email.json"), &account.key())?;
     let exclusive = Some(account.key());
     let account = Arc::new(account);
     Ok(Platform {
         name: NAME,
         account: String::new(),
         exclusive,
-        inbound: Box::new(inbound::Inbox::new(
+        inbound: Box::new(inbound::EmailInbox::new(
             Arc::clone(&account),
             state.clone(),
             Arc::clone(&clock),
             rng,
         )),
-        outbound: Arc::new(outbound::Post::new(account, state, clock)),
+        outbound: Arc::new(outbound::EmailSender::new(account, state, clock)),
     })
 }

@@ -10,26 +10,31 @@ use hermes_store::db::delivery::Target;
 use mail_parser::MimeHeaders as _;
 use sha2::{Digest as _, Sha256};
 
-use super::account::Account;
-use super::imap::{ImapError, Mail};
-use super::state::State;
-use super::{OWN_ID, compose, letter, smtp};
+use super::account::EmailAccount;
+use super::imap::{ImapError, ImapMailbox};
+use super::state::EmailState;
+use super::{OWN_ID, compose, message, smtp};
 use crate::platform::{
-    Capabilities, Found, Limits, Markup, MediaRef, Outbound, Outgoing, Recourse, SendError, Unit,
+    Capabilities, DeliveryLookup, Markup, MediaRef, OutboundAdapter, OutgoingMessage,
+    PlatformLimits, Recourse, SendError, TextUnit,
 };
 
-/// What large providers take, after the third that encoding adds.
+/// Maximum file size of large providers, minus the encoding overhead of a third.
 const FILE: u64 = 18 * 1024 * 1024;
 
-pub(super) struct Post {
-    account: Arc<Account>,
-    state: State,
+pub(super) struct EmailSender {
+    account: Arc<EmailAccount>,
+    state: EmailState,
     clock: Arc<dyn Clock>,
     capabilities: Capabilities,
 }
 
-impl Post {
-    pub(super) fn new(account: Arc<Account>, state: State, clock: Arc<dyn Clock>) -> Self {
+impl EmailSender {
+    pub(super) fn new(
+        account: Arc<EmailAccount>,
+        state: EmailState,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let capabilities = Capabilities {
             edit: false,
             typing: false,
@@ -37,11 +42,11 @@ impl Post {
             buttons: false,
             reactions: false,
             drafts: false,
-            // As it is: both parts of a mail are made from it.
+            // Unchanged: both parts of a mail are generated from it.
             markup: Markup::Discord,
-            limits: Limits {
+            limits: PlatformLimits {
                 text: 50_000,
-                unit: Unit::Chars,
+                unit: TextUnit::Chars,
                 file_bytes: FILE,
             },
             recourse: Recourse::History {
@@ -56,7 +61,7 @@ impl Post {
         }
     }
 
-    async fn post(&self, message: &Outgoing) -> Result<Option<String>, SendError> {
+    async fn post(&self, message: &OutgoingMessage) -> Result<Option<String>, SendError> {
         if let Some(media) = &message.media {
             let bytes = tokio::fs::metadata(&media.path)
                 .await
@@ -93,29 +98,28 @@ impl Post {
         Ok(Some(compose::message_id(&self.account, &message.key)))
     }
 
-    /// The provider's own copies of what was sent say whether a mail was. A provider that keeps none
-    /// knows nothing.
-    async fn find(&self, message: &Outgoing) -> Result<Found, ImapError> {
+    /// The provider's copies of sent mail tell whether a mail was sent, if it stores any.
+    async fn find(&self, message: &OutgoingMessage) -> Result<DeliveryLookup, ImapError> {
         let id = compose::message_id(&self.account, &message.key);
-        let mut mail = Mail::connect(&self.account).await?;
+        let mut mail = ImapMailbox::connect(&self.account).await?;
         let Some(folder) = mail.sent_folder().await? else {
             mail.close().await;
-            return Ok(Found::Unknown);
+            return Ok(DeliveryLookup::Unknown);
         };
         mail.open(&folder, false).await?;
         let here = mail.search(&format!("HEADER Message-ID \"{id}\"")).await?;
         let found = if here.is_empty() {
-            // It keeps what we send if it has kept another mail of ours.
+            // The provider stores sent mail if another mail of ours is there.
             let others = mail
                 .search(&format!("HEADER Message-ID \"<{OWN_ID}\""))
                 .await?;
             if others.is_empty() {
-                Found::Unknown
+                DeliveryLookup::Unknown
             } else {
-                Found::No
+                DeliveryLookup::No
             }
         } else {
-            Found::Yes(Some(id))
+            DeliveryLookup::Yes(Some(id))
         };
         mail.close().await;
         Ok(found)
@@ -143,14 +147,14 @@ impl Post {
         let Some(raw) = raw else {
             return Err(refused("the mail is no longer in the inbox"));
         };
-        let parsed = letter::parse(&raw);
+        let parsed = message::parse(&raw);
         let Some(part) = parsed.as_ref().and_then(|message| message.attachment(at)) else {
             return Err(refused("the mail has no such part"));
         };
         let bytes = part.contents();
         if bytes.len() as u64 > max_bytes {
             return Err(refused(&format!(
-                "{} bytes are more than the {max_bytes} that are taken",
+                "{} bytes exceed the limit of {max_bytes}",
                 bytes.len()
             )));
         }
@@ -171,7 +175,7 @@ impl Post {
         uid: u32,
         message_id: &str,
     ) -> Result<Option<Vec<u8>>, ImapError> {
-        let mut mail = Mail::connect(&self.account).await?;
+        let mut mail = ImapMailbox::connect(&self.account).await?;
         let selected = mail.open("INBOX", false).await?;
         let uid = if selected.validity == validity {
             Some(uid)
@@ -227,19 +231,23 @@ fn file_name(id: &str, name: Option<&str>) -> String {
     )
 }
 
-impl Outbound for Post {
+impl OutboundAdapter for EmailSender {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
     fn send<'a>(
         &'a self,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
         Box::pin(self.post(message))
     }
 
-    fn edit<'a>(&'a self, _: &'a str, _: &'a Outgoing) -> BoxFuture<'a, Result<(), SendError>> {
+    fn edit<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a OutgoingMessage,
+    ) -> BoxFuture<'a, Result<(), SendError>> {
         let never = SendError::Refused("a mail that is sent cannot be changed".to_owned());
         Box::pin(std::future::ready(Err(never)))
     }
@@ -257,7 +265,10 @@ impl Outbound for Post {
         Box::pin(self.fetch(media, into, max_bytes))
     }
 
-    fn look_up<'a>(&'a self, message: &'a Outgoing) -> BoxFuture<'a, Result<Found, SendError>> {
+    fn look_up<'a>(
+        &'a self,
+        message: &'a OutgoingMessage,
+    ) -> BoxFuture<'a, Result<DeliveryLookup, SendError>> {
         Box::pin(async move {
             self.find(message)
                 .await

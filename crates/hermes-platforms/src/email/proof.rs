@@ -1,15 +1,15 @@
-//! Whether a mail is from whom it says it is from.
+//! Authentication of senders.
 //!
-//! `From` is what the sender wrote. The one witness is our own mail server, which writes what it
-//! found out (SPF, DKIM, DMARC) into `Authentication-Results` (RFC 8601) above everything that
-//! came from outside, under its own name. A header of any other name, on top or not, may have come
-//! with the mail. The header is parsed, not searched: parts of it are the sender's words.
+//! `From` is chosen by the sender. The only trusted source is our own mail server, which writes its
+//! results (SPF, DKIM, DMARC) to `Authentication-Results` (RFC 8601) above everything from outside,
+//! with its own name. Headers with any other name may have arrived with the mail. The header is
+//! parsed, not searched, because parts of it are controlled by the sender.
 
-use super::account::Proof;
+use super::account::SenderProof;
 
-/// Whether `from` (one address) is proven. `headers`: the values of all `Authentication-Results`,
-/// topmost first. `Err`: why not.
-pub(super) fn check(wanted: &Proof, from: &str, headers: &[String]) -> Result<(), String> {
+/// Whether `from` (one address) is authenticated. `headers`: the values of all
+/// `Authentication-Results`, topmost first. `Err`: why not.
+pub(super) fn check(wanted: &SenderProof, from: &str, headers: &[String]) -> Result<(), String> {
     let from = domain_of(from);
     if from.is_empty() {
         return Err("the sender has no domain".to_owned());
@@ -31,7 +31,7 @@ pub(super) fn check(wanted: &Proof, from: &str, headers: &[String]) -> Result<()
             .iter()
             .filter(move |result| result.method == method && result.result == "pass")
     };
-    let aligned = |result: &Finding, names: &[&str]| {
+    let aligned = |result: &AuthenticationResult, names: &[&str]| {
         names.iter().any(|name| {
             result
                 .property(name)
@@ -39,7 +39,7 @@ pub(super) fn check(wanted: &Proof, from: &str, headers: &[String]) -> Result<()
         })
     };
     let dmarc = pass("dmarc").any(|result| match result.property("header.from") {
-        // DMARC speaks of the domain in From; a server that names it must name this one.
+        // DMARC applies to the From domain; if the server names one, it must be this one.
         Some(domain) => domain_of(domain) == from,
         None => true,
     });
@@ -61,19 +61,19 @@ pub(super) fn check(wanted: &Proof, from: &str, headers: &[String]) -> Result<()
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Results {
+struct AuthenticationResults {
     server: String,
-    results: Vec<Finding>,
+    results: Vec<AuthenticationResult>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Finding {
+struct AuthenticationResult {
     method: String,
     result: String,
     properties: Vec<(String, String)>,
 }
 
-impl Finding {
+impl AuthenticationResult {
     fn property(&self, name: &str) -> Option<&str> {
         let found = self.properties.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
@@ -81,7 +81,7 @@ impl Finding {
 }
 
 /// `None`: not readable, and then nothing in it counts.
-fn parse(header: &str) -> Option<Results> {
+fn parse(header: &str) -> Option<AuthenticationResults> {
     let mut parts = split(header)?.into_iter();
     let server = parts.next()?.first()?.clone();
     if server.contains('=') {
@@ -103,16 +103,17 @@ fn parse(header: &str) -> Option<Results> {
             .filter_map(|word| word.split_once('='))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
-        results.push(Finding {
+        results.push(AuthenticationResult {
             method: method.to_owned(),
             result: result.to_owned(),
             properties,
         });
     }
-    Some(Results { server, results })
+    Some(AuthenticationResults { server, results })
 }
 
-/// The words of each part between semicolons, in lower case, without comments, `=` closed up.
+/// The tokens of each part between semicolons, in lower case, without comments or spaces around
+/// `=`.
 fn split(header: &str) -> Option<Vec<Vec<String>>> {
     let mut parts = vec![vec![]];
     let mut word = String::new();
@@ -150,7 +151,7 @@ fn split(header: &str) -> Option<Vec<Vec<String>>> {
     (depth == 0).then_some(parts)
 }
 
-/// What is quoted cannot pass for the grammar around it.
+/// Quoted text cannot imitate the surrounding grammar.
 fn plain(ch: char) -> char {
     if matches!(ch, '=' | ';') || ch.is_whitespace() {
         return '_';
@@ -171,7 +172,7 @@ fn domain_of(address: &str) -> &str {
     domain.trim_end_matches('.')
 }
 
-/// Relaxed alignment: one domain is the other or below it. A top-level domain vouches for nobody.
+/// Relaxed alignment: one domain equals the other or is below it. Top-level domains do not count.
 fn are_aligned(a: &str, b: &str) -> bool {
     let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
     let upper = if a.len() < b.len() { &a } else { &b };
@@ -189,8 +190,8 @@ fn is_under(domain: &str, upper: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn ours(id: &str) -> Proof {
-        Proof {
+    fn ours(id: &str) -> SenderProof {
+        SenderProof {
             authserv_id: Some(id.to_owned()),
         }
     }
@@ -222,7 +223,7 @@ mod tests {
         for headers in [
             &[][..],
             &[ours],
-            // Below ours: it came with the mail.
+            // Below our own header: it arrived with the mail.
             &[ours, forged],
             &["mx.test; none", forged],
             &["mx.test; spf=pass smtp.mailfrom=a@evil.org"],
@@ -235,7 +236,7 @@ mod tests {
             &["mx.test; dkim=pass header.d=notexample.com"],
             &["mx.test; dkim=pass (unclosed header.d=example.com"],
             &["dmarc=pass header.from=example.com"],
-            // Our server writes none, and the sender does.
+            // Our server writes none, but the sender does.
             &["mx.evil.org; dmarc=pass header.from=example.com"],
             &["mx.test.evil.org; dmarc=pass header.from=example.com"],
             &[""],
@@ -243,7 +244,7 @@ mod tests {
             assert!(!proven("ann@example.com", headers), "{headers:?}");
         }
         assert!(!proven("ann", &[forged]));
-        let nobody = Proof { authserv_id: None };
+        let nobody = SenderProof { authserv_id: None };
         assert!(check(&nobody, "ann@example.com", &[forged.to_owned()]).is_err());
     }
 
@@ -254,7 +255,7 @@ mod tests {
             ..proptest::prelude::ProptestConfig::default()
         })]
 
-        /// Whatever a sender can put into values, quotes and comments proves nothing.
+        /// Nothing in sender-controlled values, quotes and comments authenticates a sender.
         #[test]
         fn words_of_the_sender_never_prove(
             quoted in "[ -~&&[^\"\\\\]]{0,40}", commented in "[ -~&&[^()\\\\]]{0,40}", value in "[a-z=.;@]{0,20}",

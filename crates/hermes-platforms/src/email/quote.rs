@@ -1,13 +1,13 @@
-//! What a person wrote in a mail, apart from what their program put around it.
+//! Separates the person's text from quotations and signatures.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// A mail's text in two.
+/// The text of a mail, split in two.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Said {
-    /// The person's own words.
+pub(super) struct MailText {
+    /// The person's own text.
     pub text: String,
     /// Quotations and signature.
     pub around: String,
@@ -25,7 +25,7 @@ static ATTRIBUTION: LazyLock<Regex> = LazyLock::new(|| {
     .unwrap()
 });
 
-/// Where a program begins the mail that is answered, without a sign on each line.
+/// Markers before an original mail that is not quoted line by line.
 #[expect(clippy::unwrap_used, reason = "a constant; a test compiles it")]
 static DIVIDER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
@@ -43,9 +43,9 @@ static SENT: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?i)^\s*\*?(sent|date|gesendet|datum|envoyé|enviado|inviato|verzonden|to|an|subject|betreff):\*?\s").unwrap()
 });
 
-/// Takes a text apart. Where answers stand between the lines that they answer, both belong
-/// together, and everything is the person's.
-pub(super) fn split(body: &str) -> Said {
+/// Splits a text. If answers are interleaved with the quotation, everything counts as the person's
+/// text.
+pub(super) fn split(body: &str) -> MailText {
     let body = body.replace("\r\n", "\n");
     let lines: Vec<&str> = body.lines().collect();
     let begins = (0..lines.len()).find(|at| is_divider(&lines, *at));
@@ -76,20 +76,20 @@ pub(super) fn split(body: &str) -> Said {
     }
 }
 
-fn said(text: &[&str], around: &[&str]) -> Said {
-    Said {
+fn said(text: &[&str], around: &[&str]) -> MailText {
+    MailText {
         text: text.join("\n").trim().to_owned(),
         around: around.join("\n").trim().to_owned(),
     }
 }
 
-/// A line of two dashes begins the signature.
+/// A line of two dashes starts the signature.
 fn signature<'a, 'b>(lines: &'a [&'b str]) -> (&'a [&'b str], &'a [&'b str]) {
     let begins = lines.iter().rposition(|line| matches!(*line, "-- " | "--"));
     lines.split_at(begins.unwrap_or(lines.len()))
 }
 
-/// The line that introduces a quotation, if there is one before `first`; it may be folded.
+/// The introduction of a quotation before `first`, if any; it may be wrapped.
 fn attribution(lines: &[&str], first: usize) -> usize {
     let written = (0..first).rev().find(|at| !lines[*at].trim().is_empty());
     let Some(last) = written else { return first };
@@ -110,7 +110,7 @@ fn is_divider(lines: &[&str], at: usize) -> bool {
             || next(at + 1).is_some_and(|line| SENDER.is_match(line));
     }
     if ATTRIBUTION.is_match(line) {
-        // Before signs of quotation it is theirs; otherwise everything below is the old mail.
+        // Followed by quoted lines it belongs to them; otherwise everything below is the old mail.
         return next(at + 1).is_some_and(|line| !line.trim_start().starts_with('>'))
             && !lines[at + 1..]
                 .iter()

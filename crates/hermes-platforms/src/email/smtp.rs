@@ -1,4 +1,4 @@
-//! One mail to the mail server, step by step, so that a failure says what became of the mail.
+//! Sends one mail step by step, so that a failure tells whether the mail was accepted.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,16 +14,20 @@ use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter,
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::account::{Account, Security};
-use super::wire::{self, Greeted, Stream};
+use super::account::{EmailAccount, MailSecurity};
+use super::wire::{self, MailStream, PregreetedStream};
 use crate::platform::SendError;
 
-/// Until the mail itself is sent: nothing can have arrived before.
+/// Timeout before the mail itself is sent; nothing can have arrived until then.
 const PREPARE: Duration = Duration::from_secs(25);
-/// For the mail and the server's word that it has it.
+/// Timeout for the mail and its confirmation.
 const DELIVER: Duration = Duration::from_secs(30);
 
-pub(super) async fn send(account: &Account, to: &Address, mail: &[u8]) -> Result<(), SendError> {
+pub(super) async fn send(
+    account: &EmailAccount,
+    to: &Address,
+    mail: &[u8],
+) -> Result<(), SendError> {
     let prepared = tokio::time::timeout(PREPARE, prepare(account, to, mail)).await;
     let mut connection = prepared.unwrap_or_else(|_| {
         Err(not_sent(format!(
@@ -46,14 +50,14 @@ pub(super) async fn send(account: &Account, to: &Address, mail: &[u8]) -> Result
             )));
         }
     }
-    // The mail is there; how the conversation ends is of no consequence.
+    // The mail is accepted; errors after that do not matter.
     let _ = tokio::time::timeout(Duration::from_secs(2), connection.quit()).await;
     Ok(())
 }
 
-/// Up to the point where the server wants the mail.
+/// Up to the point where the server accepts the mail data.
 async fn prepare(
-    account: &Account,
+    account: &EmailAccount,
     to: &Address,
     mail: &[u8],
 ) -> Result<AsyncSmtpConnection, SendError> {
@@ -67,7 +71,7 @@ async fn prepare(
     let credentials = Credentials::new(account.user.clone(), account.password.clone());
     let mechanisms = [Mechanism::Plain, Mechanism::Login];
     if let Err(error) = connection.auth(&mechanisms, &credentials).await {
-        // The password may be put right while the mail waits.
+        // The password may be corrected while the mail waits.
         return Err(not_sent(format!(
             "{} refuses the login: {error}",
             account.smtp.host
@@ -101,7 +105,7 @@ async fn prepare(
     Ok(connection)
 }
 
-/// The server said no: for now, or for good.
+/// A refusal by the server: temporary or permanent.
 fn answered(error: &lettre::transport::smtp::Error) -> SendError {
     if error.is_permanent() {
         return SendError::Refused(error.to_string());
@@ -116,25 +120,25 @@ fn not_sent(error: String) -> SendError {
     }
 }
 
-async fn connect(account: &Account, hello: &ClientId) -> io::Result<Connected> {
+async fn connect(account: &EmailAccount, hello: &ClientId) -> io::Result<SmtpConnection> {
     let server = &account.smtp;
     let mut tcp = wire::connect(server).await?;
     let peer = tcp.peer_addr()?;
-    let stream: Stream = match server.security {
-        Security::Implicit => wire::encrypt(account, server, tcp).await?,
-        Security::Off => Box::new(tcp),
-        Security::StartTls => {
+    let stream: MailStream = match server.security {
+        MailSecurity::Implicit => wire::encrypt(account, server, tcp).await?,
+        MailSecurity::Off => Box::new(tcp),
+        MailSecurity::StartTls => {
             start_tls(&mut tcp, hello).await?;
             let encrypted = wire::encrypt(account, server, tcp).await?;
             // After STARTTLS the server does not greet again, and the rest expects that it does.
-            Box::new(Greeted::new(b"220 encrypted\r\n", encrypted))
+            Box::new(PregreetedStream::new(b"220 encrypted\r\n", encrypted))
         }
     };
-    Ok(Connected { stream, peer })
+    Ok(SmtpConnection { stream, peer })
 }
 
-/// Asks for encryption. Read byte by byte, so that nothing that was sent before it is taken for
-/// something after it.
+/// Requests STARTTLS. Read byte by byte, so that data sent before the encryption is not mistaken
+/// for data after it.
 async fn start_tls(stream: &mut TcpStream, hello: &ClientId) -> io::Result<()> {
     reply(stream, "220").await?;
     stream
@@ -179,20 +183,20 @@ async fn reply(stream: &mut TcpStream, code: &str) -> io::Result<String> {
     Ok(text)
 }
 
-/// A connection of ours in the clothes that the SMTP library wants.
+/// Adapts our connection to the SMTP library.
 #[derive(Debug)]
-struct Connected {
-    stream: Stream,
+struct SmtpConnection {
+    stream: MailStream,
     peer: SocketAddr,
 }
 
-impl AsyncTokioStream for Connected {
+impl AsyncTokioStream for SmtpConnection {
     fn peer_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.peer)
     }
 }
 
-impl AsyncRead for Connected {
+impl AsyncRead for SmtpConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -202,7 +206,7 @@ impl AsyncRead for Connected {
     }
 }
 
-impl AsyncWrite for Connected {
+impl AsyncWrite for SmtpConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,5 +1,5 @@
-//! How far we have read, and what each person last wrote: kept in the home, so that a restart
-//! neither misses nor repeats a mail, and an answer finds its thread.
+//! The read position and the last mail of each person, stored in the home, so that a restart
+//! neither misses nor repeats a mail and replies find their thread.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,22 +12,22 @@ const PEOPLE: usize = 500;
 /// Message ids of a thread that an answer refers to.
 pub(super) const REFERENCES: usize = 20;
 
-/// Where we are in a mailbox.
+/// The read position in a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Cursor {
+pub(super) struct MailboxCursor {
     /// As long as this stays, the numbers of mails do.
     pub validity: u32,
     /// The last mail that is dealt with.
     pub uid: u32,
-    /// Mails that came to the mailbox before this are not for us (seconds since the epoch).
+    /// Mails that arrived before this are ignored (seconds since the epoch).
     pub not_before: f64,
-    /// When the mailbox was last looked into.
+    /// When the mailbox was last checked.
     pub looked_at: f64,
 }
 
-/// A mail that may be answered.
+/// A mail to reply to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Thread {
+pub(super) struct MailThread {
     pub message_id: String,
     pub subject: String,
     /// Earlier mails of the thread, oldest first.
@@ -39,29 +39,29 @@ pub(super) struct Thread {
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Mailbox {
+struct MailboxState {
     #[serde(default)]
-    cursor: Option<Cursor>,
+    cursor: Option<MailboxCursor>,
     #[serde(default)]
-    threads: BTreeMap<String, Thread>,
+    threads: BTreeMap<String, MailThread>,
 }
 
 /// Shared between receiving and sending.
 #[derive(Clone, Debug)]
-pub(super) struct State {
-    inner: Arc<Inner>,
+pub(super) struct EmailState {
+    inner: Arc<EmailStateInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct EmailStateInner {
     path: PathBuf,
     account: String,
     /// All accounts that were ever used in this home.
-    accounts: Mutex<BTreeMap<String, Mailbox>>,
+    accounts: Mutex<BTreeMap<String, MailboxState>>,
 }
 
-impl State {
-    /// Reads what is kept. A file that cannot be read is an error: beginning anew would lose mail.
+impl EmailState {
+    /// Loads the state. An unreadable file is an error: starting over would lose mail.
     pub(super) fn open(path: PathBuf, account: &str) -> Result<Self, String> {
         let accounts = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
@@ -74,7 +74,7 @@ impl State {
             Err(error) => return Err(format!("{}: {error}", path.display())),
         };
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(EmailStateInner {
                 path,
                 account: account.to_owned(),
                 accounts: Mutex::new(accounts),
@@ -82,16 +82,16 @@ impl State {
         })
     }
 
-    pub(super) fn cursor(&self) -> Option<Cursor> {
+    pub(super) fn cursor(&self) -> Option<MailboxCursor> {
         self.accounts().get(&self.inner.account)?.cursor
     }
 
-    pub(super) async fn set_cursor(&self, cursor: Cursor) -> Result<(), String> {
+    pub(super) async fn set_cursor(&self, cursor: MailboxCursor) -> Result<(), String> {
         self.change(|mailbox| mailbox.cursor = Some(cursor)).await
     }
 
     /// The last mail of a person.
-    pub(super) fn thread(&self, person: &str) -> Option<Thread> {
+    pub(super) fn thread(&self, person: &str) -> Option<MailThread> {
         let person = person.to_lowercase();
         self.accounts()
             .get(&self.inner.account)?
@@ -100,7 +100,11 @@ impl State {
             .cloned()
     }
 
-    pub(super) async fn set_thread(&self, person: &str, mut thread: Thread) -> Result<(), String> {
+    pub(super) async fn set_thread(
+        &self,
+        person: &str,
+        mut thread: MailThread,
+    ) -> Result<(), String> {
         let person = person.to_lowercase();
         self.change(|mailbox| {
             let threads = &mut mailbox.threads;
@@ -122,8 +126,8 @@ impl State {
         .await
     }
 
-    /// Changes and writes. Receiving is one task, so that writes do not overtake each other.
-    async fn change(&self, change: impl FnOnce(&mut Mailbox)) -> Result<(), String> {
+    /// Changes and writes the state. Receiving is one task, so writes do not overtake each other.
+    async fn change(&self, change: impl FnOnce(&mut MailboxState)) -> Result<(), String> {
         let text = {
             let mut accounts = self.accounts();
             change(accounts.entry(self.inner.account.clone()).or_default());
@@ -139,7 +143,7 @@ impl State {
         }
     }
 
-    fn accounts(&self) -> MutexGuard<'_, BTreeMap<String, Mailbox>> {
+    fn accounts(&self) -> MutexGuard<'_, BTreeMap<String, MailboxState>> {
         // A panic while holding this lock cannot leave the map half changed.
         self.inner
             .accounts
@@ -163,40 +167,46 @@ mod tests {
     async fn it_outlives_the_process_and_stays_small() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("gateway/email.json");
-        let cursor = Cursor {
+        let cursor = MailboxCursor {
             validity: 7,
             uid: 9,
             not_before: 0.0,
             looked_at: 5.5,
         };
-        let state = State::open(path.clone(), "a@h").unwrap();
+        let state = EmailState::open(path.clone(), "a@h").unwrap();
         assert_eq!(state.cursor(), None);
         state.set_cursor(cursor).await.unwrap();
         for number in 0..PEOPLE + 2 {
-            let thread = Thread {
+            let thread = MailThread {
                 message_id: number.to_string(),
-                ..Thread::default()
+                ..MailThread::default()
             };
             state.accounts().get_mut("a@h").unwrap().threads.insert(
                 format!("{number}@x"),
-                Thread {
+                MailThread {
                     order: number as u64,
                     ..thread
                 },
             );
         }
-        state.set_thread("Last@X", Thread::default()).await.unwrap();
-        let again = State::open(path.clone(), "a@h").unwrap();
+        state
+            .set_thread("Last@X", MailThread::default())
+            .await
+            .unwrap();
+        let again = EmailState::open(path.clone(), "a@h").unwrap();
         assert_eq!(again.cursor(), Some(cursor));
         assert_eq!(again.accounts()["a@h"].threads.len(), PEOPLE);
         assert_eq!(
             (again.thread("0@x"), again.thread("last@x").is_some()),
             (None, true)
         );
-        assert_eq!(State::open(path.clone(), "b@h").unwrap().cursor(), None);
+        assert_eq!(
+            EmailState::open(path.clone(), "b@h").unwrap().cursor(),
+            None
+        );
         std::fs::write(&path, "{").unwrap();
         assert!(
-            State::open(path, "a@h")
+            EmailState::open(path, "a@h")
                 .unwrap_err()
                 .contains("move it away")
         );

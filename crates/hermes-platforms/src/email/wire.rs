@@ -1,4 +1,4 @@
-//! Connections to mail servers: TLS from the first byte, TLS after a word, or none to this machine.
+//! Connections to mail servers: implicit TLS, STARTTLS, or none (only to this machine).
 
 use std::fmt::Debug;
 use std::io;
@@ -13,17 +13,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::account::{Account, Server};
+use super::account::{EmailAccount, MailHost};
 
 const CONNECT: Duration = Duration::from_secs(20);
 
-pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Sync + Unpin + Debug {}
-impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin + Debug> Wire for T {}
+pub(super) trait MailIo: AsyncRead + AsyncWrite + Send + Sync + Unpin + Debug {}
+impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin + Debug> MailIo for T {}
 
-/// A connection, whatever is below it.
-pub(super) type Stream = Box<dyn Wire>;
+/// A connection, independent of its transport.
+pub(super) type MailStream = Box<dyn MailIo>;
 
-pub(super) async fn connect(server: &Server) -> io::Result<TcpStream> {
+pub(super) async fn connect(server: &MailHost) -> io::Result<TcpStream> {
     let what = || format!("{}:{}", server.host, server.port);
     let connected = tokio::time::timeout(
         CONNECT,
@@ -38,10 +38,10 @@ pub(super) async fn connect(server: &Server) -> io::Result<TcpStream> {
 }
 
 pub(super) async fn encrypt(
-    account: &Account,
-    server: &Server,
+    account: &EmailAccount,
+    server: &MailHost,
     stream: impl AsyncRead + AsyncWrite + Send + Sync + Unpin + Debug + 'static,
-) -> io::Result<Stream> {
+) -> io::Result<MailStream> {
     let name = ServerName::try_from(server.host.clone()).map_err(io::Error::other)?;
     let connector = TlsConnector::from(Arc::new(config(account).map_err(io::Error::other)?));
     let stream = tokio::time::timeout(CONNECT, connector.connect(name, stream))
@@ -53,7 +53,7 @@ pub(super) async fn encrypt(
     Ok(Box::new(stream))
 }
 
-fn config(account: &Account) -> Result<rustls::ClientConfig, String> {
+fn config(account: &EmailAccount) -> Result<rustls::ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = match &account.ca_file {
         None => rustls_platform_verifier::Verifier::new(Arc::clone(&provider)),
@@ -74,20 +74,20 @@ fn config(account: &Account) -> Result<rustls::ClientConfig, String> {
     Ok(config)
 }
 
-/// A connection whose other side seems to have said something already.
+/// A connection with a greeting that was read already.
 #[derive(Debug)]
-pub(super) struct Greeted<S> {
+pub(super) struct PregreetedStream<S> {
     greeting: &'static [u8],
     stream: S,
 }
 
-impl<S> Greeted<S> {
+impl<S> PregreetedStream<S> {
     pub(super) fn new(greeting: &'static [u8], stream: S) -> Self {
         Self { greeting, stream }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Greeted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for PregreetedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -105,7 +105,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Greeted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Greeted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PregreetedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! Calls of the Web API, and what their failures mean.
+//! Calls of the Web API and the classification of their failures.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use serde_json::Value;
 
-use crate::http::{Http, HttpError};
+use crate::http::{HttpError, PlatformHttp};
 use crate::platform::SendError;
 
 /// Answers larger than this are not Slack's.
@@ -14,22 +14,22 @@ const MAX_ANSWER: usize = 16 << 20;
 
 /// A call failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(super) enum CallError {
+pub(super) enum SlackCallError {
     /// It certainly was not done, and may be later.
     #[error("{error}")]
     NotDone {
         error: String,
         retry_after: Option<Duration>,
     },
-    /// Perhaps it was done.
+    /// The outcome is unknown.
     #[error("{0}")]
     Unclear(String),
-    /// Slack says no, in its word for it.
+    /// Slack refused it, with its error code.
     #[error("Slack says {0}")]
     Refused(String),
 }
 
-impl CallError {
+impl SlackCallError {
     /// The token is of no use any more.
     pub(super) fn is_hopeless(&self) -> bool {
         const WORDS: [&str; 9] = [
@@ -46,13 +46,13 @@ impl CallError {
         matches!(self, Self::Refused(word) if WORDS.contains(&word.as_str()))
     }
 
-    /// What it means for a message that was to be sent.
+    /// The meaning for a message to send.
     pub(super) fn into_send_error(self) -> SendError {
         let auth = self.is_hopeless();
         match self {
             Self::NotDone { error, retry_after } => SendError::NotSent { error, retry_after },
             Self::Unclear(error) => SendError::Unclear(error),
-            // Another token may come; the message waits for it.
+            // The token may be replaced; the message waits for that.
             Self::Refused(word) if auth && word != "missing_scope" => SendError::NotSent {
                 error: format!("Slack says {word}: check SLACK_BOT_TOKEN"),
                 retry_after: Some(Duration::from_mins(5)),
@@ -70,15 +70,19 @@ impl CallError {
     }
 }
 
-pub(super) struct Api {
+pub(super) struct SlackApi {
     base: String,
     deadline: Duration,
-    http: Http,
+    http: PlatformHttp,
     client: Mutex<reqwest::Client>,
 }
 
-impl Api {
-    pub(super) fn new(base: &str, http: Http, deadline: Duration) -> Result<Self, HttpError> {
+impl SlackApi {
+    pub(super) fn new(
+        base: &str,
+        http: PlatformHttp,
+        deadline: Duration,
+    ) -> Result<Self, HttpError> {
         Ok(Self {
             base: base.to_owned(),
             deadline,
@@ -96,7 +100,7 @@ impl Api {
         client.clone()
     }
 
-    /// Forgets every connection: one of them may be dead without knowing it.
+    /// Drops all connections: one of them may be dead without being detected.
     pub(super) fn renew(&self) {
         match self.http.client() {
             Ok(client) => *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client,
@@ -110,9 +114,9 @@ impl Api {
         token: &str,
         method: &str,
         args: &Value,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Value, SlackCallError> {
         let request = self.client().post(format!("{}{method}", self.base));
-        // Methods that read take forms only.
+        // Reading methods accept forms only.
         let request = if is_reading(method) {
             request
                 .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
@@ -129,7 +133,7 @@ impl Api {
             Ok(answer) => answer,
             Err(error) => {
                 let failed = failure(&error);
-                if matches!(failed, CallError::Unclear(_)) {
+                if matches!(failed, SlackCallError::Unclear(_)) {
                     self.renew();
                 }
                 return Err(failed);
@@ -138,16 +142,18 @@ impl Api {
         self.read(method, answer).await
     }
 
-    async fn read(&self, method: &str, answer: reqwest::Response) -> Result<Value, CallError> {
+    async fn read(&self, method: &str, answer: reqwest::Response) -> Result<Value, SlackCallError> {
         let status = answer.status();
         if status == reqwest::StatusCode::TOO_MANY_REQUESTS {
-            return Err(CallError::NotDone {
+            return Err(SlackCallError::NotDone {
                 error: format!("{method}: too many requests"),
                 retry_after: Some(retry_after(&answer)),
             });
         }
         if !status.is_success() {
-            return Err(CallError::Unclear(format!("{method}: status {status}")));
+            return Err(SlackCallError::Unclear(format!(
+                "{method}: status {status}"
+            )));
         }
         let mut body = Vec::new();
         let mut answer = answer;
@@ -157,17 +163,22 @@ impl Api {
                     body.extend_from_slice(&piece);
                 }
                 Ok(Some(_)) => {
-                    return Err(CallError::Unclear(format!("{method}: an endless answer")));
+                    return Err(SlackCallError::Unclear(format!(
+                        "{method}: an endless answer"
+                    )));
                 }
                 Ok(None) => break,
                 Err(error) => {
                     self.renew();
-                    return Err(CallError::Unclear(format!("{method}: {}", plain(&error))));
+                    return Err(SlackCallError::Unclear(format!(
+                        "{method}: {}",
+                        plain(&error)
+                    )));
                 }
             }
         }
         let fields: Value = serde_json::from_slice(&body)
-            .map_err(|_| CallError::Unclear(format!("{method}: the answer is not JSON")))?;
+            .map_err(|_| SlackCallError::Unclear(format!("{method}: the answer is not JSON")))?;
         if fields["ok"] == true {
             return Ok(fields);
         }
@@ -175,23 +186,23 @@ impl Api {
     }
 }
 
-/// Slack's word for what went wrong, as far as it leaves open what happened.
-fn refusal(word: &str) -> CallError {
+/// Error codes with an uncertain outcome.
+fn refusal(word: &str) -> SlackCallError {
     match word {
         // Documented: something may have been done before it failed.
         "fatal_error" | "internal_error" | "unknown_error" => {
-            CallError::Unclear(format!("Slack says {word}"))
+            SlackCallError::Unclear(format!("Slack says {word}"))
         }
         "ratelimited"
         | "rate_limited"
         | "message_limit_exceeded"
         | "service_unavailable"
         | "request_timeout"
-        | "team_added_to_org" => CallError::NotDone {
+        | "team_added_to_org" => SlackCallError::NotDone {
             error: format!("Slack says {word}"),
             retry_after: None,
         },
-        word => CallError::Refused(word.to_owned()),
+        word => SlackCallError::Refused(word.to_owned()),
     }
 }
 
@@ -220,19 +231,19 @@ fn form(args: &Value) -> String {
     form.finish()
 }
 
-/// Only what could not connect certainly did nothing.
-pub(super) fn failure(error: &reqwest::Error) -> CallError {
+/// Only a failed connection certainly had no effect.
+pub(super) fn failure(error: &reqwest::Error) -> SlackCallError {
     let text = plain(error);
     if error.is_connect() || error.is_builder() {
-        return CallError::NotDone {
+        return SlackCallError::NotDone {
             error: text,
             retry_after: None,
         };
     }
-    CallError::Unclear(text)
+    SlackCallError::Unclear(text)
 }
 
-/// What went wrong, without the address, which may hold a ticket.
+/// The error without the address, which may contain a ticket.
 pub(super) fn plain(error: &reqwest::Error) -> String {
     let mut text = if error.is_timeout() {
         "no answer in time".to_owned()

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::platform::{Button, Markup, Tone};
 
-/// How ids of our buttons begin.
+/// Prefix of our button ids.
 pub(super) const BUTTON: &str = "hermes_button_";
 
-/// How ids of blocks with a key begin.
+/// Prefix of ids of blocks with a key.
 pub(super) const KEY: &str = "hermes_key_";
 
 /// The longest text of one section.
@@ -16,7 +16,7 @@ const SECTION: usize = 3000;
 /// The longest label, in characters.
 const LABEL: usize = 75;
 
-/// A text as blocks; the first one carries the key.
+/// A text as blocks; the first one contains the key.
 pub(super) fn sections(text: &str, markup: Markup, key: &str) -> Vec<Value> {
     let kind = match markup {
         Markup::SlackMrkdwn => "mrkdwn",
@@ -89,7 +89,7 @@ fn cut(text: &str, limit: usize) -> Vec<String> {
     parts
 }
 
-/// Slack's names of the signs that we use.
+/// Slack's names of our reactions.
 pub(super) fn emoji_name(emoji: &str) -> Option<&str> {
     let plain = emoji.trim_matches(':').trim_end_matches('\u{fe0f}');
     let name = match plain {

@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio_util::io::ReaderStream;
 
-use super::Shared;
-use super::api::{CallError, failure, retry_after};
+use super::SlackShared;
+use super::api::{SlackCallError, failure, retry_after};
 use super::blocks::{KEY, sections};
-use super::memory::Part;
-use super::team::Desk;
-use crate::platform::{MediaKind, MediaRef, OutMedia, Outgoing, SendError};
+use super::memory::ThreadRole;
+use super::team::ChannelAccess;
+use crate::platform::{MediaKind, MediaRef, OutMedia, OutgoingMessage, SendError};
 
 /// Redirects that are followed, to Slack's own hosts only.
 const HOPS: usize = 3;
 
-/// A file of an event. Its id is the workspace's and the file's: the address is asked for when it
-/// is fetched.
+/// A file of an event. Its id combines workspace and file; the address is requested when it is
+/// fetched.
 pub(super) fn incoming(team: &str, file: &Value) -> MediaRef {
     let field = |name: &str| file[name].as_str().map(str::to_owned);
     let mime = field("mimetype");
@@ -41,15 +41,15 @@ pub(super) fn incoming(team: &str, file: &Value) -> MediaRef {
     }
 }
 
-impl Shared {
-    /// Sends a file: its place, its bytes, and then the message with it. Only the last can be
-    /// seen, so only that can be unclear.
+impl SlackShared {
+    /// Sends a file: upload address, bytes, then the message. Only the last step is visible, so
+    /// only that one can have an uncertain outcome.
     pub(super) async fn share_file(
         &self,
-        message: &Outgoing,
+        message: &OutgoingMessage,
         media: &OutMedia,
-    ) -> Result<Option<String>, CallError> {
-        let Desk { token, channel } = self.desk(&message.target.chat_id).await?;
+    ) -> Result<Option<String>, SlackCallError> {
+        let ChannelAccess { token, channel } = self.desk(&message.target.chat_id).await?;
         let name = file_name(&media.path);
         let file = self.upload(&token, &media.path, &name).await?;
         let mut args = json!({
@@ -64,31 +64,34 @@ impl Shared {
         let done = self.api.call(&token, method, &args).await?;
         let ts = shared_at(&done["files"][0], &channel);
         if let (Some(ts), None) = (&ts, &message.target.thread_id) {
-            self.memory.note_thread(&channel, ts, Part::Begun);
+            self.memory.note_thread(&channel, ts, ThreadRole::Begun);
         }
         Ok(ts)
     }
 
-    async fn upload(&self, token: &str, path: &Path, name: &str) -> Result<String, CallError> {
+    async fn upload(&self, token: &str, path: &Path, name: &str) -> Result<String, SlackCallError> {
         let unreadable = |error: std::io::Error| {
-            CallError::Refused(format!("{} is not readable: {error}", path.display()))
+            SlackCallError::Refused(format!("{} is not readable: {error}", path.display()))
         };
         let file = tokio::fs::File::open(path).await.map_err(unreadable)?;
         let length = file.metadata().await.map_err(unreadable)?.len();
         if length == 0 {
-            return Err(CallError::Refused(format!("{} is empty", path.display())));
+            return Err(SlackCallError::Refused(format!(
+                "{} is empty",
+                path.display()
+            )));
         }
         let args = json!({"filename": name, "length": length});
         let method = "files.getUploadURLExternal";
         let place = self.api.call(token, method, &args).await.map_err(unseen)?;
         let (url, id) = (place["upload_url"].as_str(), place["file_id"].as_str());
         let (Some(url), Some(id)) = (url, id) else {
-            return Err(unseen(CallError::Unclear(
-                "no place for the file".to_owned(),
+            return Err(unseen(SlackCallError::Unclear(
+                "cannot create the file".to_owned(),
             )));
         };
         if !self.is_slack(url) {
-            return Err(CallError::Refused(
+            return Err(SlackCallError::Refused(
                 "an address that is not Slack's".to_owned(),
             ));
         }
@@ -105,7 +108,7 @@ impl Shared {
             .map_err(|error| unseen(failure(&error)))?;
         if !answer.status().is_success() {
             let status = answer.status();
-            let error = CallError::Unclear(format!("the upload: status {status}"));
+            let error = SlackCallError::Unclear(format!("the upload: status {status}"));
             return Err(unseen(error));
         }
         Ok(id.to_owned())
@@ -136,7 +139,7 @@ impl Shared {
             .call(&team.token, "files.info", &json!({"file": id}))
             .await
             .map_err(|error| match error {
-                CallError::Refused(word) if word == "missing_scope" => SendError::Refused(
+                SlackCallError::Refused(word) if word == "missing_scope" => SendError::Refused(
                     "the app may not read files: add the scope files:read and reinstall it"
                         .to_owned(),
                 ),
@@ -166,8 +169,8 @@ impl Shared {
         save(answer, &path, max_bytes)
             .await
             .map_err(|error| match error {
-                Saving::TooLarge(bytes) => too_large(bytes),
-                Saving::Broken(error) => SendError::NotSent {
+                SaveError::TooLarge(bytes) => too_large(bytes),
+                SaveError::Broken(error) => SendError::NotSent {
                     error,
                     retry_after: None,
                 },
@@ -175,7 +178,7 @@ impl Shared {
         Ok(path)
     }
 
-    /// The token goes to Slack's own hosts only.
+    /// The token is sent to Slack's own hosts only.
     async fn get(&self, url: &str, token: &str) -> Result<reqwest::Response, SendError> {
         let mut url = url.to_owned();
         for _ in 0..=HOPS {
@@ -213,14 +216,14 @@ impl Shared {
     }
 }
 
-enum Saving {
+enum SaveError {
     TooLarge(u64),
     Broken(String),
 }
 
 /// Under another name until it is whole.
-async fn save(answer: reqwest::Response, path: &Path, max_bytes: u64) -> Result<(), Saving> {
-    let broken = |error: std::io::Error| Saving::Broken(error.to_string());
+async fn save(answer: reqwest::Response, path: &Path, max_bytes: u64) -> Result<(), SaveError> {
+    let broken = |error: std::io::Error| SaveError::Broken(error.to_string());
     if let Some(parent) = path.parent() {
         tokio::fs::create_dir_all(parent).await.map_err(broken)?;
     }
@@ -230,10 +233,10 @@ async fn save(answer: reqwest::Response, path: &Path, max_bytes: u64) -> Result<
         let mut stream = answer.bytes_stream();
         let mut length = 0;
         while let Some(piece) = stream.next().await {
-            let piece = piece.map_err(|error| Saving::Broken(super::api::plain(&error)))?;
+            let piece = piece.map_err(|error| SaveError::Broken(super::api::plain(&error)))?;
             length += piece.len() as u64;
             if length > max_bytes {
-                return Err(Saving::TooLarge(length));
+                return Err(SaveError::TooLarge(length));
             }
             file.write_all(&piece).await.map_err(broken)?;
         }
@@ -242,16 +245,16 @@ async fn save(answer: reqwest::Response, path: &Path, max_bytes: u64) -> Result<
     };
     let written = written.await;
     if written.is_err() {
-        // What is half there is of no use; if it cannot be removed, it is overwritten next time.
+        // A partial file is useless; if it cannot be removed, it is overwritten next time.
         let _ = tokio::fs::remove_file(&partial).await;
     }
     written
 }
 
-/// Nobody saw anything of it, so it certainly can be done again.
-fn unseen(error: CallError) -> CallError {
+/// Nothing was visible yet, so it can be repeated safely.
+fn unseen(error: SlackCallError) -> SlackCallError {
     match error {
-        CallError::Unclear(error) => CallError::NotDone {
+        SlackCallError::Unclear(error) => SlackCallError::NotDone {
             error,
             retry_after: None,
         },
@@ -260,7 +263,7 @@ fn unseen(error: CallError) -> CallError {
 }
 
 /// The text below a file. Files have no metadata, so the block carries the key.
-fn caption(message: &Outgoing, name: &str) -> Vec<Value> {
+fn caption(message: &OutgoingMessage, name: &str) -> Vec<Value> {
     let blocks = sections(&message.text, message.markup, &message.key);
     if !blocks.is_empty() {
         return blocks;
@@ -271,7 +274,7 @@ fn caption(message: &Outgoing, name: &str) -> Vec<Value> {
     })]
 }
 
-/// Where a file was shared, if Slack knows that already.
+/// Where a file was shared, if known already.
 fn shared_at(file: &Value, channel: &str) -> Option<String> {
     ["public", "private"].iter().find_map(|scope| {
         let shares = &file["shares"][scope][channel];

@@ -6,31 +6,31 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::hear::{Heard, command, hear};
-use super::memory::Part;
-use super::team::Team;
+use super::memory::ThreadRole;
+use super::message::{SlackMessage, command, read_message};
+use super::team::SlackTeam;
 use super::text::{attached, mentioned, readable};
-use super::{Shared, files, rich};
-use crate::platform::{Incoming, Link};
-use crate::source::Source;
+use super::{SlackShared, files, rich};
+use crate::platform::{AdapterLink, IncomingMessage};
+use crate::source::MessageSource;
 
-/// Earlier replies that are told.
+/// Maximum number of earlier replies as context.
 const MAX_CONTEXT: usize = 30;
 
-/// Of one earlier reply.
+/// Maximum length of one earlier reply.
 const MAX_REPLY: usize = 2000;
 
-/// Something that Slack wants acknowledged.
+/// A message that Slack expects to be acknowledged.
 #[derive(Clone, Debug)]
-pub(super) struct Envelope {
+pub(super) struct SlackEnvelope {
     pub id: String,
     /// `events_api`, `interactive`, `slash_commands`.
     pub kind: String,
     pub payload: Value,
 }
 
-impl Envelope {
-    /// What must stay in order has the same.
+impl SlackEnvelope {
+    /// Messages with the same key stay in order.
     pub(super) fn conversation(&self) -> &str {
         let payload = &self.payload;
         let places = [
@@ -45,9 +45,9 @@ impl Envelope {
     }
 }
 
-impl Shared {
-    /// Whether the envelope may be acknowledged: it is stored, or it is none of our business.
-    pub(super) async fn take(&self, envelope: &Envelope, link: &Link) -> bool {
+impl SlackShared {
+    /// Whether the envelope may be acknowledged: it is stored or not for us.
+    pub(super) async fn take(&self, envelope: &SlackEnvelope, link: &AdapterLink) -> bool {
         let message = match envelope.kind.as_str() {
             "events_api" => {
                 let team = self.team_of(&envelope.payload);
@@ -69,9 +69,8 @@ impl Shared {
         }
     }
 
-    /// The workspace that an event came from: for conversations that two share it is the one
-    /// whose token is ours.
-    fn team_of(&self, payload: &Value) -> Option<Arc<Team>> {
+    /// The workspace of an event; for shared conversations the one whose token we have.
+    fn team_of(&self, payload: &Value) -> Option<Arc<SlackTeam>> {
         let authorized = payload["authorizations"].as_array().into_iter().flatten();
         let ids = authorized
             .map(|one| &one["team_id"])
@@ -81,12 +80,17 @@ impl Shared {
     }
 
     /// A message, as an event or from history.
-    pub(super) async fn take_event(&self, event: &Value, team: &Team, link: &Link) -> bool {
+    pub(super) async fn take_event(
+        &self,
+        event: &Value,
+        team: &SlackTeam,
+        link: &AdapterLink,
+    ) -> bool {
         let channel = event["channel"].as_str().unwrap_or_default();
         if let Some(kind) = event["channel_type"].as_str() {
-            self.memory.learn(channel, &team.id, kind);
+            self.memory.remember(channel, &team.id, kind);
         }
-        let heard = match hear(event, team, &self.settings, &self.memory) {
+        let heard = match read_message(event, team, &self.settings, &self.memory) {
             Ok(heard) => heard,
             Err(why) => {
                 tracing::debug!(channel, "slack: passed over: {why}");
@@ -95,19 +99,19 @@ impl Shared {
         };
         let message = self.message(&heard, team).await;
         if let Some(thread) = &heard.session
-            && self.memory.note_thread(channel, thread, Part::Joined)
+            && self.memory.note_thread(channel, thread, ThreadRole::Joined)
         {
-            // Before the acknowledgement: who was spoken to once listens, also in the next life.
+            // Before the acknowledgement: participation in a thread must survive a restart.
             self.memory.save_now().await;
         }
         link.deliver(message).await
     }
 
-    async fn message(&self, heard: &Heard, team: &Team) -> Incoming {
+    async fn message(&self, heard: &SlackMessage, team: &SlackTeam) -> IncomingMessage {
         let details = tokio::time::timeout(self.timing.details, self.details(heard, team)).await;
         let details = details.unwrap_or_else(|_| {
             tracing::warn!("slack: names or earlier replies did not come in time");
-            Details::default()
+            MessageDetails::default()
         });
         let mut text = readable(&heard.text, &details.names);
         if let Some(command) = command(&text, |name| self.knows_command(name)) {
@@ -123,7 +127,7 @@ impl Shared {
         source.user_name = details.names.get(&heard.user).cloned();
         source.thread_id.clone_from(&heard.session);
         source.message_id = Some(heard.ts.clone());
-        Incoming {
+        IncomingMessage {
             account: String::new(),
             message_id: heard.ts.clone(),
             source,
@@ -141,8 +145,8 @@ impl Shared {
         }
     }
 
-    /// What is worth asking about a message.
-    async fn details(&self, heard: &Heard, team: &Team) -> Details {
+    /// Details of a message that are looked up.
+    async fn details(&self, heard: &SlackMessage, team: &SlackTeam) -> MessageDetails {
         let mut users = mentioned(&heard.text);
         users.insert(0, heard.user.clone());
         let names = async {
@@ -165,15 +169,20 @@ impl Shared {
             self.context(heard, thread, team).await
         };
         let (names, channel, context) = tokio::join!(names, channel, context);
-        Details {
+        MessageDetails {
             names,
             channel,
             context,
         }
     }
 
-    /// What was said in a thread before we came.
-    async fn context(&self, heard: &Heard, thread: &str, team: &Team) -> Option<String> {
+    /// The messages of a thread before our first one.
+    async fn context(
+        &self,
+        heard: &SlackMessage,
+        thread: &str,
+        team: &SlackTeam,
+    ) -> Option<String> {
         let args = json!({
             "channel": heard.channel, "ts": thread, "latest": heard.ts,
             "limit": 200, "inclusive": true,
@@ -193,10 +202,10 @@ impl Shared {
         let before: Vec<&Value> = messages
             .iter()
             .filter(|message| message["ts"] != heard.ts.as_str())
-            .filter(|message| !said(message).is_empty())
+            .filter(|message| !message_text(message).is_empty())
             .collect();
         let (first, rest) = before.split_first()?;
-        // The beginning says what it is about, the end what is asked.
+        // The beginning gives the topic, the end the question.
         let skipped = rest.len().saturating_sub(MAX_CONTEXT - 1);
         let mut lines = vec![self.line(first, team).await];
         if skipped > 0 {
@@ -208,7 +217,7 @@ impl Shared {
         Some(format!("Earlier in this thread:\n{}", lines.join("\n")))
     }
 
-    async fn line(&self, message: &Value, team: &Team) -> String {
+    async fn line(&self, message: &Value, team: &SlackTeam) -> String {
         let user = message["user"].as_str().unwrap_or_default();
         let name = if user == team.bot_user {
             Some("you".to_owned())
@@ -218,34 +227,34 @@ impl Shared {
             self.user_name(team, user).await
         };
         let name = name.unwrap_or_else(|| "someone".to_owned());
-        let text = readable(&said(message), &HashMap::new());
+        let text = readable(&message_text(message), &HashMap::new());
         let text: String = text.chars().take(MAX_REPLY).collect();
         format!("{name}: {text}")
     }
 }
 
-/// What a message says, by whomever.
-fn said(message: &Value) -> Cow<'_, str> {
+/// The text of a message.
+fn message_text(message: &Value) -> Cow<'_, str> {
     let program = message["bot_id"].as_str().is_some_and(|id| !id.is_empty());
-    rich::said(message, program)
+    rich::message_text(message, program)
 }
 
-/// Where something was said.
-pub(super) fn source(team: &Team, channel: &str, user: &str, dm: bool) -> Source {
-    let mut source = Source {
+/// The source of a message.
+pub(super) fn source(team: &SlackTeam, channel: &str, user: &str, dm: bool) -> MessageSource {
+    let mut source = MessageSource {
         platform: super::NAME.to_owned(),
         chat_id: channel.to_owned(),
         chat_type: if dm { "dm" } else { "group" }.to_owned(),
         user_id: Some(user.to_owned()).filter(|user| !user.is_empty()),
         scope_id: Some(team.id.clone()),
-        ..Source::default()
+        ..MessageSource::default()
     };
     source.mirror_scope();
     source
 }
 
 #[derive(Default)]
-struct Details {
+struct MessageDetails {
     names: HashMap<String, String>,
     channel: Option<String>,
     context: Option<String>,

@@ -4,15 +4,15 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::Shared;
+use super::SlackShared;
 use super::blocks::BUTTON;
 use super::intake::source;
 use super::text::readable;
-use crate::platform::{Incoming, Pressed};
+use crate::platform::{ButtonPress, IncomingMessage};
 
-impl Shared {
+impl SlackShared {
     /// `/name rest`, or `/hermes rest` where rest is a command or a question.
-    pub(super) fn slash(&self, payload: &Value) -> Option<Incoming> {
+    pub(super) fn slash(&self, payload: &Value) -> Option<IncomingMessage> {
         let field = |name: &str| payload[name].as_str().unwrap_or_default().trim();
         let team = self.teams.get(field("team_id"))?;
         let (channel, user) = (field("channel_id"), field("user_id"));
@@ -33,7 +33,7 @@ impl Shared {
         let mut source = source(&team, channel, user, channel.starts_with('D'));
         source.user_name = Some(field("user_name").to_owned()).filter(|name| !name.is_empty());
         source.chat_name = Some(field("channel_name").to_owned()).filter(|name| !name.is_empty());
-        self.memory.learn(
+        self.memory.remember(
             channel,
             &team.id,
             if channel.starts_with('D') {
@@ -43,7 +43,7 @@ impl Shared {
             },
         );
         self.offer_response(channel, field("response_url"));
-        Some(Incoming {
+        Some(IncomingMessage {
             account: String::new(),
             message_id: format!("slash:{}", field("trigger_id")),
             source,
@@ -57,8 +57,8 @@ impl Shared {
         })
     }
 
-    /// A button of ours.
-    pub(super) fn press(&self, payload: &Value) -> Option<Incoming> {
+    /// One of our buttons.
+    pub(super) fn press(&self, payload: &Value) -> Option<IncomingMessage> {
         if payload["type"] != "block_actions" {
             return None;
         }
@@ -74,7 +74,7 @@ impl Shared {
         })?;
         let channel = payload["channel"]["id"].as_str()?;
         let message = &payload["message"];
-        let kind = self.memory.place(channel).map(|place| place.kind);
+        let kind = self.memory.conversation(channel).map(|place| place.kind);
         let dm = kind.map_or(channel.starts_with('D'), |kind| {
             matches!(kind.as_str(), "im" | "mpim")
         });
@@ -83,7 +83,7 @@ impl Shared {
         source.user_name = payload["user"]["name"].as_str().map(str::to_owned);
         source.thread_id = message["thread_ts"].as_str().map(str::to_owned);
         let action_ts = action["action_ts"].as_str().unwrap_or_default();
-        Some(Incoming {
+        Some(IncomingMessage {
             account: String::new(),
             message_id: format!("press:{action_ts}:{action_id}"),
             source,
@@ -93,7 +93,7 @@ impl Shared {
                 .to_owned(),
             media: Vec::new(),
             reply_to: None,
-            pressed: Some(Pressed {
+            pressed: Some(ButtonPress {
                 data: action["value"].as_str().unwrap_or_default().to_owned(),
                 message_id: message["ts"].as_str().map(str::to_owned),
             }),

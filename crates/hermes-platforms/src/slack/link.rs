@@ -1,8 +1,8 @@
-//! Connections one after the other, for ever.
+//! Maintains the connection and reconnects.
 //!
-//! A connection that says goodbye goes on beside the one that replaces it, until it ends or its
-//! time is up: nothing falls between. What both of them bring is stored once, because a message
-//! has the same id in every envelope.
+//! A connection that is about to close stays open alongside its replacement until it ends or times
+//! out, so that nothing is lost. Duplicates are stored once, because a message has the same id in
+//! every envelope.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -14,76 +14,79 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::Shared;
-use super::api::CallError;
-use super::intake::Envelope;
-use super::socket::{Acks, Said, Socket, acks};
-use super::team::Unknown;
-use crate::platform::{Hopeless, Inbound, Link, LinkState};
+use super::SlackShared;
+use super::api::SlackCallError;
+use super::intake::SlackEnvelope;
+use super::socket::{EnvelopeAcks, SlackSocket, SlackSocketEvent, acks};
+use super::team::TeamsError;
+use crate::platform::{AdapterLink, FatalPlatformError, InboundAdapter, PlatformState};
 
-/// Conversations that are taken in at the same time.
+/// Number of lanes.
 const LANES: usize = 8;
 
-/// Envelopes that wait in one lane.
+/// Capacity of a lane.
 const LANE: usize = 64;
 
-/// How often what is remembered is written, if it changed.
+/// How often changed state is written.
 const SAVE: Duration = Duration::from_secs(5);
 
-pub(super) struct Listener {
-    shared: Arc<Shared>,
+pub(super) struct SlackReceiver {
+    shared: Arc<SlackShared>,
 }
 
-impl Listener {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+impl SlackReceiver {
+    pub(super) fn new(shared: Arc<SlackShared>) -> Self {
         Self { shared }
     }
 }
 
-impl Inbound for Listener {
-    fn run(self: Box<Self>, link: Link) -> BoxFuture<'static, Result<(), Hopeless>> {
+impl InboundAdapter for SlackReceiver {
+    fn run(
+        self: Box<Self>,
+        link: AdapterLink,
+    ) -> BoxFuture<'static, Result<(), FatalPlatformError>> {
         Box::pin(run(self.shared, link))
     }
 }
 
-/// An envelope on its way in, and who hears that it is stored.
-pub(super) struct Job {
-    pub envelope: Envelope,
-    pub then: Then,
+/// An incoming envelope, and what to do once it is stored.
+pub(super) struct EnvelopeJob {
+    pub envelope: SlackEnvelope,
+    pub then: EnvelopeFollowUp,
 }
 
-pub(super) enum Then {
-    Acknowledge(Acks),
-    /// It did not come in an envelope, and nobody would bring it again.
+pub(super) enum EnvelopeFollowUp {
+    Acknowledge(EnvelopeAcks),
+    /// It did not arrive in an envelope, so it would not be sent again.
     Tell(oneshot::Sender<()>),
 }
 
 /// In order for each conversation.
 #[derive(Clone)]
-pub(super) struct Lanes(Arc<Vec<mpsc::Sender<Job>>>);
+pub(super) struct SlackLanes(Arc<Vec<mpsc::Sender<EnvelopeJob>>>);
 
-impl Lanes {
+impl SlackLanes {
     /// Waits while the lane is full: then nothing more is read, and Slack waits too.
-    pub(super) async fn put(&self, job: Job) {
+    pub(super) async fn enqueue(&self, job: EnvelopeJob) {
         let mut hasher = DefaultHasher::new();
         job.envelope.conversation().hash(&mut hasher);
         let lane = hasher.finish() as usize % self.0.len();
-        // The lanes outlive every connection; when they are gone everything is.
+        // The lanes outlive every connection.
         let _ = self.0[lane].send(job).await;
     }
 }
 
-/// What a connection tells the one who opens the next.
-enum News {
+/// A notice of a connection to its supervisor.
+enum ConnectionNotice {
     Retiring(u64),
     Ended(u64, String),
 }
 
-async fn run(shared: Arc<Shared>, link: Link) -> Result<(), Hopeless> {
-    // Whatever ends this ends the tasks below.
+async fn run(shared: Arc<SlackShared>, link: AdapterLink) -> Result<(), FatalPlatformError> {
+    // Dropping this cancels the tasks below.
     let cancel = link.cancel.child_token();
     let _end = cancel.clone().drop_guard();
-    let link = Link { cancel, ..link };
+    let link = AdapterLink { cancel, ..link };
     let tasks = TaskTracker::new();
     let lanes = open_lanes(&shared, &link, &tasks);
     let kept = keep(Arc::clone(&shared), link.cancel.clone());
@@ -96,14 +99,14 @@ async fn run(shared: Arc<Shared>, link: Link) -> Result<(), Hopeless> {
     result
 }
 
-fn open_lanes(shared: &Arc<Shared>, link: &Link, tasks: &TaskTracker) -> Lanes {
+fn open_lanes(shared: &Arc<SlackShared>, link: &AdapterLink, tasks: &TaskTracker) -> SlackLanes {
     let mut lanes = Vec::new();
     for _ in 0..LANES {
         let (sender, mut receiver) = mpsc::channel(LANE);
         lanes.push(sender);
         let (shared, link) = (Arc::clone(shared), link.clone());
         let work = async move {
-            // A panic over one message must not silence a lane for ever.
+            // A panic over one message must not block a lane forever.
             while !link.cancel.is_cancelled() {
                 let lane = lane(&shared, &link, &mut receiver);
                 if task::catch("slack-lane", lane).await.is_ok() {
@@ -113,41 +116,41 @@ fn open_lanes(shared: &Arc<Shared>, link: &Link, tasks: &TaskTracker) -> Lanes {
         };
         drop(task::spawn("slack-lane", tasks.track_future(work)));
     }
-    Lanes(Arc::new(lanes))
+    SlackLanes(Arc::new(lanes))
 }
 
-async fn lane(shared: &Shared, link: &Link, jobs: &mut mpsc::Receiver<Job>) {
+async fn lane(shared: &SlackShared, link: &AdapterLink, jobs: &mut mpsc::Receiver<EnvelopeJob>) {
     loop {
         let job = tokio::select! {
             () = link.cancel.cancelled() => return,
             job = jobs.recv() => job,
         };
-        let Some(Job { envelope, then }) = job else {
+        let Some(EnvelopeJob { envelope, then }) = job else {
             return;
         };
         match then {
-            Then::Acknowledge(acks) => {
+            EnvelopeFollowUp::Acknowledge(acks) => {
                 if shared.take(&envelope, link).await {
-                    // Its connection may be gone; Slack sends it again by another, and it is
-                    // recognised.
+                    // Its connection may be gone; Slack sends it again over another one, and the
+                    // duplicate is recognised.
                     let _ = acks.send(envelope.id).await;
                 }
             }
-            Then::Tell(done) => {
+            EnvelopeFollowUp::Tell(done) => {
                 let mut failures = 0;
                 while !link.cancel.is_cancelled() && !shared.take(&envelope, link).await {
                     wait(shared.pause(failures), &link.cancel).await;
                     failures += 1;
                 }
-                // Whoever asked may be gone.
+                // The receiver may be gone.
                 let _ = done.send(());
             }
         }
     }
 }
 
-/// Writes what is remembered now and then.
-async fn keep(shared: Arc<Shared>, cancel: CancellationToken) {
+/// Writes changed state periodically.
+async fn keep(shared: Arc<SlackShared>, cancel: CancellationToken) {
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
@@ -156,14 +159,14 @@ async fn keep(shared: Arc<Shared>, cancel: CancellationToken) {
     }
 }
 
-/// Keeps one connection open. Returns when cancelled, or when that is pointless.
+/// Keeps one connection open. Returns when cancelled, or when retrying is pointless.
 async fn supervise(
-    shared: &Arc<Shared>,
-    link: &Link,
-    lanes: &Lanes,
+    shared: &Arc<SlackShared>,
+    link: &AdapterLink,
+    lanes: &SlackLanes,
     tasks: &TaskTracker,
-) -> Result<(), Hopeless> {
-    let (news, mut hear) = mpsc::channel::<News>(16);
+) -> Result<(), FatalPlatformError> {
+    let (news, mut hear) = mpsc::channel::<ConnectionNotice>(16);
     let mut failures = 0;
     let mut number = 0;
     while !link.cancel.is_cancelled() {
@@ -173,13 +176,14 @@ async fn supervise(
         };
         let socket = match opened {
             Ok(socket) => socket,
-            Err(Unknown::Never(hopeless)) => {
-                link.health.is(LinkState::Fatal, Some(hopeless.to_string()));
+            Err(TeamsError::Never(hopeless)) => {
+                link.health
+                    .is(PlatformState::Fatal, Some(hopeless.to_string()));
                 return Err(hopeless);
             }
-            Err(Unknown::Later(error)) => {
+            Err(TeamsError::Later(error)) => {
                 tracing::warn!(failures, "slack: no connection: {error}");
-                link.health.is(LinkState::Retrying, Some(error));
+                link.health.is(PlatformState::Retrying, Some(error));
                 let pause = shared.pause(failures);
                 failures += 1;
                 // A connection in retirement may still bring something.
@@ -191,7 +195,7 @@ async fn supervise(
         number += 1;
         let begun = Instant::now();
         shared.fill_gap(link, lanes, tasks);
-        let connection = Connection {
+        let connection = SlackConnection {
             number,
             shared: Arc::clone(shared),
             link: link.clone(),
@@ -206,8 +210,8 @@ async fn supervise(
         };
         if let Some(error) = ended {
             tracing::warn!("slack: the connection ended: {error}");
-            link.health.is(LinkState::Retrying, Some(error));
-            // A server that lets us in and throws us out is left alone a little, too.
+            link.health.is(PlatformState::Retrying, Some(error));
+            // A server that disconnects immediately also gets a pause.
             let lived = begun.elapsed() > shared.timing.silence;
             failures = if lived { 0 } else { failures + 1 };
             if failures > 1 {
@@ -221,14 +225,14 @@ async fn supervise(
     Ok(())
 }
 
-/// Waits until a connection ends or says that it will. `Some`: how it ended.
-async fn current_ended(hear: &mut mpsc::Receiver<News>, number: u64) -> Option<String> {
+/// Waits until a connection ends or announces its end. `Some`: how it ended.
+async fn current_ended(hear: &mut mpsc::Receiver<ConnectionNotice>, number: u64) -> Option<String> {
     loop {
         match hear.recv().await {
-            Some(News::Retiring(one)) if one == number => return None,
-            Some(News::Ended(one, error)) if one == number => return Some(error),
+            Some(ConnectionNotice::Retiring(one)) if one == number => return None,
+            Some(ConnectionNotice::Ended(one, error)) if one == number => return Some(error),
             Some(_) => {}
-            // We hold a sender ourselves, so this does not come.
+            // We hold a sender ourselves, so this cannot happen.
             None => return std::future::pending().await,
         }
     }
@@ -241,38 +245,41 @@ async fn wait(pause: Duration, cancel: &CancellationToken) {
     }
 }
 
-async fn open(shared: &Shared) -> Result<Socket, Unknown> {
+async fn open(shared: &SlackShared) -> Result<SlackSocket, TeamsError> {
     shared.teams.identify(&shared.api).await?;
     shared.connect().await.map_err(|error| match error {
-        error if error.is_hopeless() => Unknown::Never(Hopeless(format!(
+        error if error.is_hopeless() => TeamsError::Never(FatalPlatformError(format!(
             "{error} to the app token: check SLACK_APP_TOKEN (xapp-…, with connections:write), and that Socket Mode is on"
         ))),
-        CallError::NotDone { error, .. } | CallError::Unclear(error) => Unknown::Later(error),
-        CallError::Refused(word) => Unknown::Later(format!("Slack says {word}")),
+        SlackCallError::NotDone { error, .. } | SlackCallError::Unclear(error) => TeamsError::Later(error),
+        SlackCallError::Refused(word) => TeamsError::Later(format!("Slack says {word}")),
     })
 }
 
-struct Connection {
+struct SlackConnection {
     number: u64,
-    shared: Arc<Shared>,
-    link: Link,
-    lanes: Lanes,
-    news: mpsc::Sender<News>,
+    shared: Arc<SlackShared>,
+    link: AdapterLink,
+    lanes: SlackLanes,
+    news: mpsc::Sender<ConnectionNotice>,
 }
 
-impl Connection {
-    async fn run(self, mut socket: Socket) {
+impl SlackConnection {
+    async fn run(self, mut socket: SlackSocket) {
         let ended = match task::catch("slack-socket", self.read(&mut socket)).await {
             Ok(ended) => ended,
             Err(panicked) => panicked.to_string(),
         };
         socket.close(Duration::from_secs(1)).await;
-        // Nobody listens any more when everything ends.
-        let _ = self.news.send(News::Ended(self.number, ended)).await;
+        // The receiver is gone during shutdown.
+        let _ = self
+            .news
+            .send(ConnectionNotice::Ended(self.number, ended))
+            .await;
     }
 
     /// Reads until it ends; returns why.
-    async fn read(&self, socket: &mut Socket) -> String {
+    async fn read(&self, socket: &mut SlackSocket) -> String {
         let timing = self.shared.timing;
         let (sender, mut waiting) = acks();
         let mut ping = tokio::time::interval_at(Instant::now() + timing.ping, timing.ping);
@@ -289,23 +296,26 @@ impl Connection {
             let now = self.shared.clock.epoch_seconds();
             match said {
                 Err(error) => return error,
-                Ok(Said::Sign) => self.alive(now),
-                Ok(Said::Goodbye(reason)) => {
+                Ok(SlackSocketEvent::Sign) => self.alive(now),
+                Ok(SlackSocketEvent::Goodbye(reason)) => {
                     tracing::info!("slack: the connection will end: {reason}");
                     if until.is_none() {
                         until = Some(Instant::now() + timing.retire);
-                        let _ = self.news.send(News::Retiring(self.number)).await;
+                        let _ = self
+                            .news
+                            .send(ConnectionNotice::Retiring(self.number))
+                            .await;
                     }
                 }
-                Ok(Said::Envelope(envelope)) => {
+                Ok(SlackSocketEvent::Envelope(envelope)) => {
                     self.alive(now);
-                    let job = Job {
+                    let job = EnvelopeJob {
                         envelope,
-                        then: Then::Acknowledge(sender.clone()),
+                        then: EnvelopeFollowUp::Acknowledge(sender.clone()),
                     };
                     tokio::select! {
                         () = self.link.cancel.cancelled() => return "cancelled".to_owned(),
-                        () = self.lanes.put(job) => {}
+                        () = self.lanes.enqueue(job) => {}
                     }
                 }
             }

@@ -1,5 +1,5 @@
-//! What must survive a restart: threads that we are in, which workspace a conversation belongs
-//! to, and when the connection last lived. Everything bounded.
+//! State that survives a restart: our threads, the workspaces of conversations, and when the
+//! connection was last alive. All bounded.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,38 +11,38 @@ use serde::{Deserialize, Serialize};
 const MAX_THREADS: usize = 5000;
 const MAX_PLACES: usize = 5000;
 
-/// Signs of life come every few seconds; this often (in seconds) one is worth a write.
+/// How often the time of the last sign of life is stored, in seconds.
 const SIGN: f64 = 60.0;
 
 /// A conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct SlackConversation {
     pub team: String,
     /// `im`, `mpim`, `channel` or `group`.
     pub kind: String,
 }
 
-/// What we have to do with a thread.
+/// Our participation in a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Part {
-    /// A message of ours began it; nobody answered yet.
+pub(super) enum ThreadRole {
+    /// Started by our message, without replies.
     Begun,
-    /// Somebody spoke to us in it.
+    /// We were addressed in it.
     Joined,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Kept {
+struct StoredSlackState {
     /// By conversation and ts of the first message; the number is for age.
     #[serde(default)]
-    threads: HashMap<String, (u64, Part)>,
+    threads: HashMap<String, (u64, ThreadRole)>,
     #[serde(default)]
-    places: HashMap<String, Place>,
+    places: HashMap<String, SlackConversation>,
     /// Seconds since the epoch.
     #[serde(default)]
     alive_at: Option<f64>,
-    /// Since when messages may have been missed that were not asked for yet.
+    /// Since when messages may have been missed that were not caught up with yet.
     #[serde(default)]
     missing_since: Option<f64>,
     #[serde(default)]
@@ -51,32 +51,32 @@ struct Kept {
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Memory(Arc<Inner>);
+pub(super) struct SlackMemory(Arc<SlackMemoryInner>);
 
-struct Inner {
+struct SlackMemoryInner {
     path: PathBuf,
-    kept: Mutex<Kept>,
+    kept: Mutex<StoredSlackState>,
     dirty: AtomicBool,
-    /// Held while the file is written, so that an older state never replaces a newer one.
+    /// Locked while the file is written, so that an older state never replaces a newer one.
     writing: Mutex<()>,
 }
 
-impl Memory {
-    /// What cannot be read begins anew: the worst of it is that a mention is needed once more.
+impl SlackMemory {
+    /// Unreadable state starts empty: at worst, another mention is needed.
     pub(super) fn open(path: PathBuf) -> Self {
         let kept = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
                 tracing::warn!("slack: {} is not readable: {error}", path.display());
-                Kept::default()
+                StoredSlackState::default()
             }),
             Err(error) => {
                 if error.kind() != std::io::ErrorKind::NotFound {
                     tracing::warn!("slack: {}: {error}", path.display());
                 }
-                Kept::default()
+                StoredSlackState::default()
             }
         };
-        Self(Arc::new(Inner {
+        Self(Arc::new(SlackMemoryInner {
             path,
             kept: Mutex::new(kept),
             dirty: AtomicBool::new(false),
@@ -84,7 +84,7 @@ impl Memory {
         }))
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, StoredSlackState> {
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -92,20 +92,20 @@ impl Memory {
         self.0.dirty.store(true, Ordering::SeqCst);
     }
 
-    pub(super) fn thread(&self, channel: &str, ts: &str) -> Option<Part> {
+    pub(super) fn thread(&self, channel: &str, ts: &str) -> Option<ThreadRole> {
         let kept = self.kept();
         kept.threads.get(&key(channel, ts)).map(|(_, part)| *part)
     }
 
-    /// `true`: this is new, and worth saving before anything is promised.
-    pub(super) fn note_thread(&self, channel: &str, ts: &str, part: Part) -> bool {
+    /// `true`: this is new and must be saved before the acknowledgement.
+    pub(super) fn note_thread(&self, channel: &str, ts: &str, part: ThreadRole) -> bool {
         let mut kept = self.kept();
         kept.count += 1;
         let (now, key) = (kept.count, key(channel, ts));
         let before = kept.threads.get(&key).map(|(_, part)| *part);
-        // Once somebody spoke to us there, our own messages change nothing.
-        let part = if before == Some(Part::Joined) {
-            Part::Joined
+        // Once we were addressed there, our own messages change nothing.
+        let part = if before == Some(ThreadRole::Joined) {
+            ThreadRole::Joined
         } else {
             part
         };
@@ -118,12 +118,12 @@ impl Memory {
         before != Some(part)
     }
 
-    pub(super) fn place(&self, channel: &str) -> Option<Place> {
+    pub(super) fn conversation(&self, channel: &str) -> Option<SlackConversation> {
         self.kept().places.get(channel).cloned()
     }
 
-    pub(super) fn learn(&self, channel: &str, team: &str, kind: &str) {
-        let place = Place {
+    pub(super) fn remember(&self, channel: &str, team: &str, kind: &str) {
+        let place = SlackConversation {
             team: team.to_owned(),
             kind: kind.to_owned(),
         };
@@ -139,7 +139,7 @@ impl Memory {
         self.changed();
     }
 
-    /// A connection begins. `Some`: messages since then may have been missed.
+    /// A connection starts. `Some`: messages since then may have been missed.
     pub(super) fn gap(&self, now: f64, longest: f64) -> Option<f64> {
         let mut kept = self.kept();
         let before = kept.alive_at.replace(now);
@@ -151,7 +151,7 @@ impl Memory {
         since
     }
 
-    /// What was missed before `until` was asked for and stored.
+    /// Messages missed before `until` were caught up with.
     pub(super) fn filled(&self, until: f64) {
         let mut kept = self.kept();
         kept.missing_since = kept.missing_since.filter(|since| *since > until);
@@ -196,8 +196,8 @@ impl Memory {
         }
     }
 
-    /// Returns when everything known so far is on disk. Failure is reported in the log; what is
-    /// in memory goes on.
+    /// Returns when the current state is on disk. Failures are logged; the state in memory stays in
+    /// use.
     pub(super) async fn save_now(&self) {
         self.0.dirty.store(false, Ordering::SeqCst);
         let this = self.clone();
@@ -227,7 +227,7 @@ fn key(channel: &str, ts: &str) -> String {
 }
 
 /// Drops the older half.
-fn forget_oldest(threads: &mut HashMap<String, (u64, Part)>) {
+fn forget_oldest(threads: &mut HashMap<String, (u64, ThreadRole)>) {
     let mut ages: Vec<u64> = threads.values().map(|(at, _)| *at).collect();
     ages.sort_unstable();
     let middle = ages.get(ages.len() / 2).copied().unwrap_or(0);
@@ -242,20 +242,20 @@ mod tests {
     async fn threads_outlive_the_process_and_stay_few() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("state/slack.json");
-        let memory = Memory::open(path.clone());
-        assert!(memory.note_thread("C1", "0.1", Part::Begun));
-        assert!(memory.note_thread("C1", "0.1", Part::Joined));
+        let memory = SlackMemory::open(path.clone());
+        assert!(memory.note_thread("C1", "0.1", ThreadRole::Begun));
+        assert!(memory.note_thread("C1", "0.1", ThreadRole::Joined));
         assert!(
-            !memory.note_thread("C1", "0.1", Part::Begun),
+            !memory.note_thread("C1", "0.1", ThreadRole::Begun),
             "joined stays"
         );
-        memory.learn("C1", "T1", "channel");
+        memory.remember("C1", "T1", "channel");
         assert_eq!(memory.gap(5.0, 60.0), None, "the first connection ever");
         memory.save().await;
-        let memory = Memory::open(path.clone());
-        assert_eq!(memory.thread("C1", "0.1"), Some(Part::Joined));
+        let memory = SlackMemory::open(path.clone());
+        assert_eq!(memory.thread("C1", "0.1"), Some(ThreadRole::Joined));
         assert_eq!(memory.thread("C2", "0.1"), None);
-        assert_eq!(memory.place("C1").unwrap().team, "T1");
+        assert_eq!(memory.conversation("C1").unwrap().team, "T1");
         assert_eq!(memory.gap(50.0, 60.0), None, "a short one");
         memory.alive(115.0);
         assert_eq!(memory.gap(180.0, 60.0), Some(115.0));
@@ -263,13 +263,13 @@ mod tests {
         memory.filled(180.0);
         assert_eq!(memory.gap(182.0, 60.0), None);
         for number in 0..=MAX_THREADS {
-            memory.note_thread("C1", &number.to_string(), Part::Joined);
+            memory.note_thread("C1", &number.to_string(), ThreadRole::Joined);
         }
         assert!(memory.kept().threads.len() <= MAX_THREADS);
         let newest = MAX_THREADS.to_string();
-        assert_eq!(memory.thread("C1", &newest), Some(Part::Joined));
+        assert_eq!(memory.thread("C1", &newest), Some(ThreadRole::Joined));
         assert_eq!(memory.recent_threads(1), [("C1".to_owned(), newest)]);
         std::fs::write(&path, "{").unwrap();
-        assert_eq!(Memory::open(path).thread("C1", "0.1"), None);
+        assert_eq!(SlackMemory::open(path).thread("C1", "0.1"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What was said while nobody listened for longer than Slack tries: asked from history.
+//! Catches up from history after an outage longer than Slack's retries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,31 +8,35 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
-use super::Shared;
-use super::api::CallError;
-use super::intake::Envelope;
-use super::link::{Job, Lanes, Then};
-use super::team::{Team, kind_of};
-use crate::platform::Link;
+use super::SlackShared;
+use super::api::SlackCallError;
+use super::intake::SlackEnvelope;
+use super::link::{EnvelopeFollowUp, EnvelopeJob, SlackLanes};
+use super::team::{SlackTeam, kind_of};
+use crate::platform::AdapterLink;
 
-/// Older than this is no longer news.
+/// Older messages are ignored.
 const OLDEST: f64 = 24.0 * 3600.0;
 
-/// Conversations and threads that are looked into, per workspace.
+/// Maximum number of conversations and threads checked per workspace.
 const CONVERSATIONS: usize = 200;
 const THREADS: usize = 50;
 
-/// Messages of one conversation or thread, and how many of them one request brings.
+/// Maximum number of messages per conversation or thread, and per request.
 const MESSAGES: usize = 5000;
 const PAGE: usize = 200;
 
-/// The clocks of Slack and of this machine may differ, and what came twice is stored once.
+/// Margin for clock differences; duplicates are stored once.
 const OVERLAP: f64 = 120.0;
 
-impl Shared {
-    /// Starts to ask history, if nobody listened for long, or if asking did not come to its end
-    /// before.
-    pub(super) fn fill_gap(self: &Arc<Self>, link: &Link, lanes: &Lanes, tasks: &TaskTracker) {
+impl SlackShared {
+    /// Starts reading history after a long outage, or if an earlier attempt was not completed.
+    pub(super) fn fill_gap(
+        self: &Arc<Self>,
+        link: &AdapterLink,
+        lanes: &SlackLanes,
+        tasks: &TaskTracker,
+    ) {
         let now = self.clock.epoch_seconds();
         let Some(since) = self.memory.gap(now, self.timing.gap.as_secs_f64()) else {
             return;
@@ -45,7 +49,7 @@ impl Shared {
                 for team in shared.teams.all() {
                     whole &= shared.ask_team(&team, since, &lanes).await;
                 }
-                // Or else the next connection asks again; what is known already is stored once.
+                // Otherwise the next connection tries again; duplicates are stored once.
                 if whole {
                     shared.memory.filled(now);
                 }
@@ -58,23 +62,23 @@ impl Shared {
         drop(task::spawn("slack-missed", tasks.track_future(asked)));
     }
 
-    /// Whether everything was asked for that there is to ask.
-    async fn ask_team(&self, team: &Team, since: f64, lanes: &Lanes) -> bool {
+    /// Whether everything was read.
+    async fn ask_team(&self, team: &SlackTeam, since: f64, lanes: &SlackLanes) -> bool {
         let oldest = format!("{since:.6}");
         let (conversations, mut whole) = self.conversations(team).await;
         for (channel, kind) in conversations {
-            self.memory.learn(&channel, &team.id, kind);
+            self.memory.remember(&channel, &team.id, kind);
             let args = json!({"channel": channel, "oldest": oldest, "limit": PAGE});
             let method = "conversations.history";
             let (messages, all) = self.pages(team, method, args, "messages", MESSAGES).await;
             whole &= all;
-            // Newest first; they are told in order.
+            // Returned newest first, processed in order.
             for message in messages.into_iter().rev() {
-                tell(team, &channel, kind, message, lanes).await;
+                enqueue(team, &channel, kind, message, lanes).await;
             }
         }
         for (channel, thread) in self.memory.recent_threads(THREADS) {
-            let Some(place) = self.memory.place(&channel) else {
+            let Some(place) = self.memory.conversation(&channel) else {
                 continue;
             };
             if place.team != team.id {
@@ -86,16 +90,16 @@ impl Shared {
             whole &= all;
             for message in messages {
                 let fresh = message["ts"].as_str().and_then(|ts| ts.parse().ok());
-                // The first message of a thread comes whatever was asked for.
+                // The first message of a thread is always included.
                 if fresh.is_some_and(|ts: f64| ts > since) {
-                    tell(team, &channel, &place.kind, message, lanes).await;
+                    enqueue(team, &channel, &place.kind, message, lanes).await;
                 }
             }
         }
         whole
     }
 
-    async fn conversations(&self, team: &Team) -> (Vec<(String, &'static str)>, bool) {
+    async fn conversations(&self, team: &SlackTeam) -> (Vec<(String, &'static str)>, bool) {
         let args = json!({
             "types": "im,mpim,public_channel,private_channel", "exclude_archived": true,
             "limit": CONVERSATIONS,
@@ -111,11 +115,10 @@ impl Shared {
         (known.collect(), whole)
     }
 
-    /// What the pages of an answer list under a name, up to a number, and whether Slack answered
-    /// for all of them.
+    /// The items of all pages under a key, up to a limit, and whether all pages were read.
     async fn pages(
         &self,
-        team: &Team,
+        team: &SlackTeam,
         method: &str,
         mut args: Value,
         name: &str,
@@ -143,21 +146,21 @@ impl Shared {
         (found, true)
     }
 
-    /// As often as it takes, within reason. `None`: no answer came. What Slack refuses is left
-    /// out, and said in the log: it would refuse again.
-    async fn patiently(&self, team: &Team, method: &str, args: &Value) -> Option<Value> {
+    /// Retries a limited number of times. `None`: no answer. Refused requests are skipped and
+    /// logged, because they would be refused again.
+    async fn patiently(&self, team: &SlackTeam, method: &str, args: &Value) -> Option<Value> {
         for attempt in 0..5 {
             let error = match self.api.call(&team.token, method, args).await {
                 Ok(fields) => return Some(fields),
                 Err(error) => error,
             };
             let pause = match &error {
-                CallError::Refused(_) => {
+                SlackCallError::Refused(_) => {
                     tracing::warn!("slack: what was missed cannot be asked: {method}: {error}");
                     return Some(Value::Null);
                 }
-                CallError::NotDone { retry_after, .. } => *retry_after,
-                CallError::Unclear(_) => None,
+                SlackCallError::NotDone { retry_after, .. } => *retry_after,
+                SlackCallError::Unclear(_) => None,
             };
             let pause: Duration = pause.unwrap_or_else(|| self.pause(attempt));
             tokio::time::sleep(pause).await;
@@ -168,18 +171,18 @@ impl Shared {
 }
 
 /// As if it were an event.
-async fn tell(team: &Team, channel: &str, kind: &str, message: Value, lanes: &Lanes) {
+async fn enqueue(team: &SlackTeam, channel: &str, kind: &str, message: Value, lanes: &SlackLanes) {
     let mut event = message;
     event["channel"] = json!(channel);
     event["channel_type"] = json!(kind);
-    let envelope = Envelope {
+    let envelope = SlackEnvelope {
         id: String::new(),
         kind: "events_api".to_owned(),
         payload: json!({"team_id": team.id, "event": event}),
     };
     let (done, stored) = oneshot::channel();
-    let then = Then::Tell(done);
-    lanes.put(Job { envelope, then }).await;
+    let then = EnvelopeFollowUp::Tell(done);
+    lanes.enqueue(EnvelopeJob { envelope, then }).await;
     // Dropped only when everything ends.
     let _ = stored.await;
 }

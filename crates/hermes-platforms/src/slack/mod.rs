@@ -1,35 +1,34 @@
-//! Slack, by Socket Mode and the Web API.
+//! Slack, over Socket Mode and the Web API.
 //!
-//! One connection brings what is said in every workspace that has the app; what is sent leaves
-//! through the workspace that the conversation belongs to. An envelope is acknowledged after its
-//! message is stored. A message that may or may not have arrived is looked for by the key that
-//! every message of ours carries in its metadata.
+//! One connection receives the messages of all workspaces with the app; messages are sent through
+//! the workspace of the conversation. An envelope is acknowledged after its message is stored. A
+//! message with an uncertain outcome is looked up by the key in its metadata.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`settings`] | what the home says |
-//! | `api` | calls of the Web API, and what their failures mean |
-//! | `team` | workspaces: who we are there, which conversation is whose, names of people |
-//! | `memory` | what must survive a restart: threads that we are in, conversations, the last sign of life |
-//! | `socket`, `link` | one connection; connections one after the other, for ever |
-//! | `hear`, `text`, `intake`, `interact`, `missed` | from events to messages, and what no event told us of |
-//! | `speak`, `files`, `blocks`, `look` | from messages to calls |
+//! | [`settings`] | settings |
+//! | `api` | Web API calls and their failures |
+//! | `team` | workspaces: our identity, conversations, names of people |
+//! | `memory` | state that survives a restart |
+//! | `socket`, `link` | one connection; reconnecting |
+//! | `message`, `text`, `intake`, `interact`, `missed` | from events to messages; missed messages |
+//! | `outbound`, `files`, `blocks`, `lookup` | sending |
 
 mod api;
 mod blocks;
 mod definition;
 mod files;
-mod hear;
 mod intake;
 mod interact;
 mod link;
-mod look;
+mod lookup;
 mod memory;
+mod message;
 mod missed;
+mod outbound;
 mod rich;
 mod settings;
 mod socket;
-mod speak;
 mod team;
 mod text;
 
@@ -43,43 +42,43 @@ use hermes_core::clock::{Clock, Rng};
 pub(crate) use definition::DEFINITION;
 pub use settings::{SlackSettings, SlackSettingsError};
 
-use super::http::Http;
+use super::http::PlatformHttp;
 use crate::platform::Platform;
 use crate::settings::PlatformSettings;
-use api::Api;
-use memory::Memory;
-use team::Teams;
+use api::SlackApi;
+use memory::SlackMemory;
+use team::SlackTeams;
 
 /// The name in sessions, settings and files.
 pub(crate) const NAME: &str = "slack";
 
-/// How patient the adapter is.
+/// Timeouts of the adapter.
 #[derive(Clone, Copy, Debug)]
-pub struct Timing {
+pub struct SlackTiming {
     /// One call of the Web API.
     pub call: Duration,
     /// Sending or fetching a file.
     pub transfer: Duration,
     /// From the beginning of a connection to its hello.
     pub hello: Duration,
-    /// How often a connection is asked whether it lives.
+    /// Ping interval.
     pub ping: Duration,
-    /// A connection that says nothing for this long is dead.
+    /// A connection without data for this long is dead.
     pub silence: Duration,
-    /// How long a connection that will end may go on beside the one that replaces it.
+    /// How long a closing connection may stay open alongside its replacement.
     pub retire: Duration,
     /// The first pause after a failure; it doubles up to the second.
     pub pause: Duration,
     pub longest_pause: Duration,
-    /// What may be asked about a message before it is stored: names, earlier replies.
+    /// Timeout for looking up details of a message before it is stored.
     pub details: Duration,
-    /// After an ambiguous send, before history is asked.
+    /// Pause between an uncertain send and the lookup in history.
     pub grace: Duration,
-    /// Slack tries an event for about six minutes; after a longer silence history is asked.
+    /// Slack retries an event for about six minutes; after a longer outage history is read.
     pub gap: Duration,
 }
 
-impl Default for Timing {
+impl Default for SlackTiming {
     fn default() -> Self {
         Self {
             call: Duration::from_secs(20),
@@ -97,23 +96,23 @@ impl Default for Timing {
     }
 }
 
-/// What both directions share.
-struct Shared {
+/// State shared by both directions.
+struct SlackShared {
     settings: SlackSettings,
-    timing: Timing,
-    http: Http,
-    api: Api,
-    teams: Teams,
-    memory: Memory,
+    timing: SlackTiming,
+    http: PlatformHttp,
+    api: SlackApi,
+    teams: SlackTeams,
+    memory: SlackMemory,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
     /// Names of commands, for `!name`.
     commands: Mutex<Vec<String>>,
-    /// Where the answer to a slash command can go, by conversation, and until when.
+    /// Response addresses of slash commands by conversation, with their expiry.
     responses: Mutex<HashMap<String, (String, f64)>>,
 }
 
-impl Shared {
+impl SlackShared {
     fn responses(&self) -> MutexGuard<'_, HashMap<String, (String, f64)>> {
         self.responses
             .lock()
@@ -129,7 +128,7 @@ impl Shared {
     }
 }
 
-/// Slack as the home has it; `None` where there is no token for it.
+/// The configured adapter; `None`: no token.
 pub fn platform(
     settings: &PlatformSettings,
     home: &Path,
@@ -139,7 +138,7 @@ pub fn platform(
     let Some(settings) = SlackSettings::read(settings, home)? else {
         return Ok(None);
     };
-    platform_with(settings, home, clock, rng, Timing::default()).map(Some)
+    platform_with(settings, home, clock, rng, SlackTiming::default()).map(Some)
 }
 
 /// The same from settings that were read, in other timing.
@@ -148,14 +147,14 @@ pub fn platform_with(
     home: &Path,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
-    timing: Timing,
+    timing: SlackTiming,
 ) -> Result<Platform, SlackSettingsError> {
-    let http = Http::new(&settings.env, None);
-    let api = Api::new(&settings.base_url, http.clone(), timing.call)?;
+    let http = PlatformHttp::new(&settings.env, None);
+    let api = SlackApi::new(&settings.base_url, http.clone(), timing.call)?;
     let exclusive = Some(settings.app_token.clone());
-    let shared = Arc::new(Shared {
-        teams: Teams::new(&settings.bot_tokens),
-        memory: Memory::open(home.join("state/slack.json")),
+    let shared = Arc::new(SlackShared {
+        teams: SlackTeams::new(&settings.bot_tokens),
+        memory: SlackMemory::open(home.join("state/slack.json")),
         http,
         api,
         settings,
@@ -169,7 +168,7 @@ pub fn platform_with(
         name: NAME,
         account: String::new(),
         exclusive,
-        inbound: Box::new(link::Listener::new(Arc::clone(&shared))),
-        outbound: Arc::new(speak::Speaker::new(shared)),
+        inbound: Box::new(link::SlackReceiver::new(Arc::clone(&shared))),
+        outbound: Arc::new(outbound::SlackSender::new(shared)),
     })
 }

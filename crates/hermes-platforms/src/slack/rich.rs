@@ -1,20 +1,20 @@
-//! The words of Block Kit blocks, for messages whose text leaves them out.
+//! The text of Block Kit blocks, for messages whose text omits it.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// What Slack writes where it shows blocks only.
+/// Slack's placeholder text for block-only messages.
 const NOT_SHOWN: &str = "This content can't be displayed.";
-/// Blocks nest; what a client makes of it may go deeper.
+/// Maximum nesting depth of blocks.
 const DEPTH: usize = 8;
-/// Characters that are taken from blocks.
+/// Maximum number of characters taken from blocks.
 const LONGEST: usize = 12_000;
 
-/// What a message says, in Slack's notation: its text, or the words of its blocks where the text
-/// is only a stopgap. Programs put a summary there, people nothing.
-pub(super) fn said(event: &Value, program: bool) -> Cow<'_, str> {
+/// The text of a message in Slack's notation, or that of its blocks if the text is only a
+/// placeholder. Programs put a summary there, people nothing.
+pub(super) fn message_text(event: &Value, program: bool) -> Cow<'_, str> {
     let text = event["text"].as_str().unwrap_or_default();
     let bare = text.trim().is_empty() || text.trim() == NOT_SHOWN;
     if !bare && !program {
@@ -27,7 +27,7 @@ pub(super) fn said(event: &Value, program: bool) -> Cow<'_, str> {
     Cow::Owned(words)
 }
 
-/// All words of blocks, one block below the other.
+/// The text of all blocks, one below the other.
 fn words(blocks: &Value) -> String {
     let mut lines = Vec::new();
     for block in blocks.as_array().into_iter().flatten() {
@@ -188,16 +188,20 @@ mod tests {
                      1. one\n2. two\n&gt; so\n```\nx=1\n```";
         for text in ["", "  ", NOT_SHOWN] {
             let event = json!({"text": text, "blocks": blocks});
-            assert_eq!(said(&event, false), words, "{text:?}");
+            assert_eq!(message_text(&event, false), words, "{text:?}");
         }
         let event = json!({"text": "Build 7 failed", "blocks": blocks});
         assert_eq!(
-            said(&event, false),
+            message_text(&event, false),
             "Build 7 failed",
             "a person's text is whole"
         );
-        assert_eq!(said(&event, true), words, "a program's is a summary");
-        assert_eq!(said(&json!({"text": "hi"}), true), "hi");
+        assert_eq!(
+            message_text(&event, true),
+            words,
+            "a program's is a summary"
+        );
+        assert_eq!(message_text(&json!({"text": "hi"}), true), "hi");
     }
 
     #[test]
@@ -207,6 +211,6 @@ mod tests {
             element = json!({"type": "rich_text_section", "elements": [element]});
         }
         let event = json!({"text": "", "blocks": [{"type": "rich_text", "elements": [element]}]});
-        assert_eq!(said(&event, false), "");
+        assert_eq!(message_text(&event, false), "");
     }
 }

@@ -1,4 +1,4 @@
-//! What the home says about Slack.
+//! Settings for Slack.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::settings::PlatformSettings;
 /// Where the Web API is.
 const BASE_URL: &str = "https://slack.com/api/";
 
-/// The settings do not do.
+/// Invalid settings.
 #[derive(Debug, thiserror::Error)]
 pub enum SlackSettingsError {
     #[error(
@@ -39,9 +39,9 @@ pub enum SlackSettingsError {
     Http(#[from] HttpError),
 }
 
-/// Which messages of other programs are taken.
+/// Which messages of other programs are accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bots {
+pub enum SlackBots {
     #[default]
     None,
     /// Those that mention us.
@@ -61,14 +61,14 @@ pub struct SlackSettings {
     /// Where no mention is needed.
     pub free_channels: HashSet<String>,
     pub require_mention: bool,
-    /// Also in threads where we were mentioned before.
+    /// Also in threads in which we were mentioned before.
     pub strict_mention: bool,
     pub mention_patterns: Vec<Regex>,
-    pub bots: Bots,
+    pub bots: SlackBots,
     pub reactions: bool,
-    /// Answers go into a thread of the message; else only if it is in one.
+    /// Answers start a thread; otherwise only existing threads are used.
     pub reply_in_thread: bool,
-    /// Each message of a direct conversation begins a session of its own.
+    /// Each message of a direct conversation starts its own session.
     pub dm_threads: bool,
     /// Answers in threads appear in the conversation too.
     pub broadcast: bool,
@@ -79,7 +79,7 @@ pub struct SlackSettings {
 }
 
 impl SlackSettings {
-    /// `None`: nobody wants Slack.
+    /// `None`: not configured.
     pub fn read(
         settings: &PlatformSettings,
         home: &Path,
@@ -117,14 +117,14 @@ impl SlackSettings {
                 .list("free_response_channels")
                 .into_iter()
                 .collect(),
-            // What cannot be read keeps the gate closed.
+            // Unreadable values deny access.
             require_mention: settings.flag("require_mention") != Some(false),
             strict_mention: settings.flag("strict_mention") == Some(true),
             mention_patterns: patterns(settings)?,
             bots: match settings.text("allow_bots").as_deref() {
-                Some("mentions") => Bots::Mentions,
-                Some("all") => Bots::All,
-                _ => Bots::None,
+                Some("mentions") => SlackBots::Mentions,
+                Some("all") => SlackBots::All,
+                _ => SlackBots::None,
             },
             reactions: settings.flag("reactions") != Some(false),
             reply_in_thread: settings.flag("reply_in_thread") != Some(false),

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_websockets::{ClientBuilder, Limits, Message, WebSocketStream};
 
-use super::Shared;
-use super::api::{CallError, plain};
-use super::intake::Envelope;
+use super::SlackShared;
+use super::api::{SlackCallError, plain};
+use super::intake::SlackEnvelope;
 
 /// No envelope is larger.
 const MAX_ENVELOPE: usize = 4 << 20;
@@ -22,29 +22,29 @@ const MAX_ENVELOPE: usize = 4 << 20;
 /// Acknowledgements that wait to be written.
 const ACKS: usize = 256;
 
-pub(super) struct Socket {
+pub(super) struct SlackSocket {
     stream: WebSocketStream<reqwest::Upgraded>,
 }
 
-/// What a connection said.
-pub(super) enum Said {
-    Envelope(Envelope),
+/// An event of a connection.
+pub(super) enum SlackSocketEvent {
+    Envelope(SlackEnvelope),
     /// It will end soon.
     Goodbye(String),
-    /// It lives.
+    /// A sign of life.
     Sign,
 }
 
 /// Ids of envelopes that may be acknowledged.
-pub(super) type Acks = mpsc::Sender<String>;
+pub(super) type EnvelopeAcks = mpsc::Sender<String>;
 
-pub(super) fn acks() -> (Acks, mpsc::Receiver<String>) {
+pub(super) fn acks() -> (EnvelopeAcks, mpsc::Receiver<String>) {
     mpsc::channel(ACKS)
 }
 
-impl Shared {
+impl SlackShared {
     /// Opens a connection and waits for its hello.
-    pub(super) async fn connect(&self) -> Result<Socket, CallError> {
+    pub(super) async fn connect(&self) -> Result<SlackSocket, SlackCallError> {
         let opened = self
             .api
             .call(
@@ -54,11 +54,11 @@ impl Shared {
             )
             .await?;
         let url = opened["url"].as_str().unwrap_or_default();
-        let greeted = tokio::time::timeout(self.timing.hello, self.greet(url)).await;
+        let greeted = tokio::time::timeout(self.timing.hello, self.connect_once(url)).await;
         greeted.unwrap_or_else(|_| Err(later("the connection said no hello".to_owned())))
     }
 
-    async fn greet(&self, url: &str) -> Result<Socket, CallError> {
+    async fn connect_once(&self, url: &str) -> Result<SlackSocket, SlackCallError> {
         let mut stream = self.upgrade(url).await?;
         loop {
             match stream.next().await {
@@ -68,7 +68,7 @@ impl Shared {
                     };
                     let hello: Value = serde_json::from_str(text).unwrap_or_default();
                     if hello["type"] == "hello" {
-                        return Ok(Socket { stream });
+                        return Ok(SlackSocket { stream });
                     }
                     return Err(later(
                         "the connection did not begin with a hello".to_owned(),
@@ -82,10 +82,13 @@ impl Shared {
 
     /// By the HTTP client, so that proxies and trusted roots are the same everywhere. A client of
     /// its own: nothing of an earlier connection is used again.
-    async fn upgrade(&self, url: &str) -> Result<WebSocketStream<reqwest::Upgraded>, CallError> {
+    async fn upgrade(
+        &self,
+        url: &str,
+    ) -> Result<WebSocketStream<reqwest::Upgraded>, SlackCallError> {
         let address = match url.split_once("://") {
             Some(("wss", rest)) => format!("https://{rest}"),
-            // In the clear only to a server that is asked in the clear anyway.
+            // Unencrypted only if the API server is unencrypted, too.
             Some(("ws", rest)) if self.api.base().starts_with("http://") => {
                 format!("http://{rest}")
             }
@@ -121,30 +124,29 @@ impl Shared {
     }
 }
 
-/// What a server that understood the request answers (RFC 6455, 4.2.2).
+/// The expected handshake response (RFC 6455, 4.2.2).
 fn proof(key: &str) -> String {
     let text = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
     let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
     STANDARD.encode(digest.as_ref())
 }
 
-fn later(error: String) -> CallError {
-    CallError::NotDone {
+fn later(error: String) -> SlackCallError {
+    SlackCallError::NotDone {
         error,
         retry_after: None,
     }
 }
 
-impl Socket {
-    /// The next thing it says; acknowledgements and pings leave meanwhile. `Err`: it ended, or it
-    /// is dead.
+impl SlackSocket {
+    /// The next event; acknowledgements and pings are sent meanwhile. `Err`: it ended or is dead.
     pub(super) async fn next(
         &mut self,
         acks: &mut mpsc::Receiver<String>,
         ping: &mut tokio::time::Interval,
         silence: Duration,
         heard: &mut tokio::time::Instant,
-    ) -> Result<Said, String> {
+    ) -> Result<SlackSocketEvent, String> {
         loop {
             tokio::select! {
                 message = self.stream.next() => {
@@ -167,7 +169,7 @@ impl Socket {
         }
     }
 
-    /// A dead connection takes nothing, and must not be waited for.
+    /// Writing to a dead connection must not block.
     async fn write(&mut self, message: Message, deadline: Duration) -> Result<(), String> {
         match tokio::time::timeout(deadline, self.stream.send(message)).await {
             Ok(Ok(())) => Ok(()),
@@ -177,28 +179,28 @@ impl Socket {
     }
 
     pub(super) async fn close(&mut self, deadline: Duration) {
-        // The other end may be gone.
+        // The receiver may be gone.
         let _ = tokio::time::timeout(deadline, self.stream.close()).await;
     }
 }
 
-fn understand(message: &Message) -> Said {
+fn understand(message: &Message) -> SlackSocketEvent {
     let Some(text) = message.as_text() else {
-        return Said::Sign;
+        return SlackSocketEvent::Sign;
     };
     let Ok(mut said) = serde_json::from_str::<Value>(text) else {
         tracing::warn!("slack: a frame that is not JSON");
-        return Said::Sign;
+        return SlackSocketEvent::Sign;
     };
     let field = |name: &str| said[name].as_str().unwrap_or_default().to_owned();
     let (kind, id) = (field("type"), field("envelope_id"));
     if kind == "disconnect" {
-        return Said::Goodbye(field("reason"));
+        return SlackSocketEvent::Goodbye(field("reason"));
     }
     if id.is_empty() {
-        return Said::Sign;
+        return SlackSocketEvent::Sign;
     }
-    Said::Envelope(Envelope {
+    SlackSocketEvent::Envelope(SlackEnvelope {
         id,
         kind,
         payload: said["payload"].take(),

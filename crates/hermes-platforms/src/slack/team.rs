@@ -1,4 +1,4 @@
-//! Workspaces: who we are there, which conversation is whose, what people are called.
+//! Workspaces: our identity, the workspaces of conversations, names of people.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Shared;
-use super::api::{Api, CallError};
-use crate::platform::Hopeless;
+use super::SlackShared;
+use super::api::{SlackApi, SlackCallError};
+use crate::platform::FatalPlatformError;
 
-/// Names that are kept; beyond that they are asked for again.
+/// Maximum number of cached names.
 const MAX_NAMES: usize = 4000;
 
-/// A workspace that we know ourselves in.
+/// A workspace with our identity in it.
 #[derive(Clone, Debug)]
-pub(super) struct Team {
+pub(super) struct SlackTeam {
     pub id: String,
     pub name: String,
     pub token: String,
@@ -23,25 +23,25 @@ pub(super) struct Team {
     pub bot_id: String,
 }
 
-pub(super) struct Teams {
-    seats: Mutex<Vec<Seat>>,
+pub(super) struct SlackTeams {
+    seats: Mutex<Vec<TeamSlot>>,
     names: Mutex<HashMap<(String, String), String>>,
 }
 
-struct Seat {
+struct TeamSlot {
     token: String,
-    team: Option<Arc<Team>>,
+    team: Option<Arc<SlackTeam>>,
     /// Why its token is of no use.
     dead: Option<String>,
 }
 
-/// Where something is said, and with which token.
-pub(super) struct Desk {
+/// A channel and the token for it.
+pub(super) struct ChannelAccess {
     pub token: String,
     pub channel: String,
 }
 
-impl Desk {
+impl ChannelAccess {
     fn new(token: &str, channel: &str) -> Self {
         Self {
             token: token.to_owned(),
@@ -50,23 +50,23 @@ impl Desk {
     }
 }
 
-fn not_done(error: String) -> CallError {
-    CallError::NotDone {
+fn not_done(error: String) -> SlackCallError {
+    SlackCallError::NotDone {
         error,
         retry_after: None,
     }
 }
 
-/// Not every workspace could be asked.
-pub(super) enum Unknown {
-    /// Later, perhaps.
+/// Not every workspace could be queried.
+pub(super) enum TeamsError {
+    /// Retry later.
     Later(String),
-    Never(Hopeless),
+    Never(FatalPlatformError),
 }
 
-impl Teams {
+impl SlackTeams {
     pub(super) fn new(tokens: &[String]) -> Self {
-        let seat = |token: &String| Seat {
+        let seat = |token: &String| TeamSlot {
             token: token.clone(),
             team: None,
             dead: None,
@@ -77,7 +77,7 @@ impl Teams {
         }
     }
 
-    fn seats(&self) -> MutexGuard<'_, Vec<Seat>> {
+    fn seats(&self) -> MutexGuard<'_, Vec<TeamSlot>> {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -103,18 +103,18 @@ impl Teams {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<Team>> {
+    pub(super) fn all(&self) -> Vec<Arc<SlackTeam>> {
         let seats = self.seats();
         seats.iter().filter_map(|seat| seat.team.clone()).collect()
     }
 
-    pub(super) fn get(&self, id: &str) -> Option<Arc<Team>> {
+    pub(super) fn get(&self, id: &str) -> Option<Arc<SlackTeam>> {
         self.all().into_iter().find(|team| team.id == id)
     }
 
-    /// Asks every workspace that was not asked yet who we are. One whose token is of no use is
-    /// left out; when all are, there is nothing to do.
-    pub(super) async fn identify(&self, api: &Api) -> Result<(), Unknown> {
+    /// Queries our identity in every new workspace. Invalid tokens are skipped; if all are invalid,
+    /// it fails.
+    pub(super) async fn identify(&self, api: &SlackApi) -> Result<(), TeamsError> {
         let open: Vec<String> = {
             let seats = self.seats();
             let open = seats
@@ -138,7 +138,7 @@ impl Teams {
                     tracing::error!("slack: a bot token is of no use: {error}");
                     seat.dead = Some(error.to_string());
                 }
-                Err(error) => return Err(Unknown::Later(error.to_string())),
+                Err(error) => return Err(TeamsError::Later(error.to_string())),
             }
         }
         let seats = self.seats();
@@ -148,7 +148,7 @@ impl Teams {
             .collect();
         if reasons.len() == seats.len() {
             let why = reasons.join("; ");
-            return Err(Unknown::Never(Hopeless(format!(
+            return Err(TeamsError::Never(FatalPlatformError(format!(
                 "no bot token of Slack is of use ({why}): check SLACK_BOT_TOKEN"
             ))));
         }
@@ -156,9 +156,9 @@ impl Teams {
     }
 }
 
-fn identity(fields: &Value, token: &str) -> Team {
+fn identity(fields: &Value, token: &str) -> SlackTeam {
     let text = |name: &str| fields[name].as_str().unwrap_or_default().to_owned();
-    Team {
+    SlackTeam {
         id: text("team_id"),
         name: text("team"),
         token: token.to_owned(),
@@ -167,22 +167,22 @@ fn identity(fields: &Value, token: &str) -> Team {
     }
 }
 
-impl Shared {
-    /// Where a conversation is, and the token to speak with there. A person's id stands for the
-    /// direct conversation with them.
-    pub(super) async fn desk(&self, chat: &str) -> Result<Desk, CallError> {
+impl SlackShared {
+    /// The channel of a conversation and its token. The id of a person means the direct
+    /// conversation.
+    pub(super) async fn desk(&self, chat: &str) -> Result<ChannelAccess, SlackCallError> {
         let person = chat.starts_with(['U', 'W']);
         if !person && let [token] = self.settings.bot_tokens.as_slice() {
-            return Ok(Desk::new(token, chat));
+            return Ok(ChannelAccess::new(token, chat));
         }
         let teams = self.teams.all();
         let channel = self.teams.direct(chat);
         let channel = channel.as_deref().or((!person).then_some(chat));
         if let Some(channel) = channel
-            && let Some(place) = self.memory.place(channel)
+            && let Some(place) = self.memory.conversation(channel)
             && let Some(team) = teams.iter().find(|team| team.id == place.team)
         {
-            return Ok(Desk::new(&team.token, channel));
+            return Ok(ChannelAccess::new(&team.token, channel));
         }
         if teams.is_empty() {
             return Err(not_done("no workspace is known yet".to_owned()));
@@ -202,20 +202,20 @@ impl Shared {
                     } else {
                         kind_of(&fields["channel"])
                     };
-                    self.memory.learn(channel, &team.id, kind);
-                    return Ok(Desk::new(&team.token, channel));
+                    self.memory.remember(channel, &team.id, kind);
+                    return Ok(ChannelAccess::new(&team.token, channel));
                 }
-                Err(CallError::Refused(_)) => {}
-                // Nobody saw anything of it.
-                Err(CallError::Unclear(error)) => return Err(not_done(error)),
+                Err(SlackCallError::Refused(_)) => {}
+                // Nothing was visible yet.
+                Err(SlackCallError::Unclear(error)) => return Err(not_done(error)),
                 Err(error) => return Err(error),
             }
         }
-        Err(CallError::Refused("channel_not_found".to_owned()))
+        Err(SlackCallError::Refused("channel_not_found".to_owned()))
     }
 
-    /// What a person is called, if that can be found out soon.
-    pub(super) async fn user_name(&self, team: &Team, user: &str) -> Option<String> {
+    /// The name of a person, if it can be found quickly.
+    pub(super) async fn user_name(&self, team: &SlackTeam, user: &str) -> Option<String> {
         let known = (team.id.clone(), user.to_owned());
         if let Some(name) = self.teams.names().get(&known) {
             return Some(name.clone());
@@ -236,8 +236,8 @@ impl Shared {
         Some(name)
     }
 
-    /// What a conversation is called.
-    pub(super) async fn channel_name(&self, team: &Team, channel: &str) -> Option<String> {
+    /// The name of a conversation.
+    pub(super) async fn channel_name(&self, team: &SlackTeam, channel: &str) -> Option<String> {
         let known = (team.id.clone(), channel.to_owned());
         if let Some(name) = self.teams.names().get(&known) {
             return Some(name.clone()).filter(|name| !name.is_empty());
@@ -249,7 +249,7 @@ impl Shared {
         Some(name.to_owned()).filter(|name| !name.is_empty())
     }
 
-    /// What can be done without: the message is worth more than its details.
+    /// Optional details: the message matters more.
     async fn ask(&self, token: &str, method: &str, args: &Value) -> Option<Value> {
         match self.api.call(token, method, args).await {
             Ok(fields) => Some(fields),

@@ -22,8 +22,7 @@ pub(super) fn mentioned(text: &str) -> Vec<String> {
     users
 }
 
-/// The text without Slack's notation: mentions by name where it is known, links as they are, the
-/// three escapes undone.
+/// The text without Slack's notation: known mentions by name, links unchanged, escapes undone.
 pub(super) fn readable(text: &str, names: &HashMap<String, String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -41,7 +40,7 @@ pub(super) fn readable(text: &str, names: &HashMap<String, String>) -> String {
     unescape(&out)
 }
 
-/// What stands between angle brackets.
+/// The content of angle brackets.
 fn reference(inner: &str, names: &HashMap<String, String>) -> String {
     let (target, label) = match inner.split_once('|') {
         Some((target, label)) => (target, Some(label).filter(|label| !label.is_empty())),
@@ -76,7 +75,7 @@ fn unescape(text: &str) -> String {
         .replace("&amp;", "&")
 }
 
-/// For everything that goes to Slack and is not its markup.
+/// Escapes text that is not Slack markup.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

@@ -1,5 +1,5 @@
-//! Calls of the Bot API. Each is one request with a hard deadline, and a failure says what is
-//! certain about it.
+//! Calls of the Bot API. Each is one request with a hard deadline, and a failure tells what is
+//! certain.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use reqwest::header::CONTENT_TYPE;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::wire::{Envelope, Parameters};
-use crate::form::Form;
+use super::wire::{ApiEnvelope, Parameters};
+use crate::form::MultipartForm;
 use crate::platform::SendError;
 
 /// The longest answer that is read: a hundred updates are less.
 const MAX_ANSWER: usize = 32 * 1024 * 1024;
 
-/// Calls in the name of one bot. Holds its connections: a new one has new connections.
+/// The API client of one bot, with its own connections.
 #[derive(Clone)]
-pub(super) struct Api {
+pub(super) struct TelegramApi {
     client: reqwest::Client,
     base: String,
 }
 
-/// What became of a call that failed.
+/// The outcome of a failed call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum CallError {
+pub(super) enum TelegramCallError {
     /// The request did not leave.
     #[error("no connection: {0}")]
     NotConnected(String),
@@ -40,7 +40,7 @@ pub(super) enum CallError {
     },
 }
 
-impl Api {
+impl TelegramApi {
     pub(super) fn new(client: reqwest::Client, base: &str) -> Self {
         Self {
             client,
@@ -53,7 +53,7 @@ impl Api {
         method: &str,
         params: &Value,
         deadline: Duration,
-    ) -> Result<T, CallError> {
+    ) -> Result<T, TelegramCallError> {
         let request = self
             .client
             .post(format!("{}/{method}", self.base))
@@ -65,9 +65,9 @@ impl Api {
     pub(super) async fn upload<T: DeserializeOwned>(
         &self,
         method: &str,
-        form: Form,
+        form: MultipartForm,
         deadline: Duration,
-    ) -> Result<T, CallError> {
+    ) -> Result<T, TelegramCallError> {
         let request = self.client.post(format!("{}/{method}", self.base));
         self.run(method, form.into_request(request), deadline).await
     }
@@ -77,7 +77,7 @@ impl Api {
         method: &str,
         request: reqwest::RequestBuilder,
         deadline: Duration,
-    ) -> Result<T, CallError> {
+    ) -> Result<T, TelegramCallError> {
         let talk = async {
             let response = request.send().await.map_err(|error| failed(&error))?;
             let status = response.status().as_u16();
@@ -87,25 +87,25 @@ impl Api {
         tokio::time::timeout(deadline, talk)
             .await
             .unwrap_or_else(|_| {
-                Err(CallError::Lost(format!(
+                Err(TelegramCallError::Lost(format!(
                     "{method}: no answer within {} s",
                     deadline.as_secs()
                 )))
             })
     }
 
-    /// A file, as it comes.
-    pub(super) async fn get(&self, url: &str) -> Result<reqwest::Response, CallError> {
+    /// A file as a stream.
+    pub(super) async fn get(&self, url: &str) -> Result<reqwest::Response, TelegramCallError> {
         let answer = self.client.get(url).send().await;
         answer.map_err(|error| failed(&error))
     }
 }
 
-async fn read(mut response: reqwest::Response) -> Result<Vec<u8>, CallError> {
+async fn read(mut response: reqwest::Response) -> Result<Vec<u8>, TelegramCallError> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {
         if body.len() + chunk.len() > MAX_ANSWER {
-            return Err(CallError::Lost("an answer without end".to_owned()));
+            return Err(TelegramCallError::Lost("an answer without end".to_owned()));
         }
         body.extend_from_slice(&chunk);
     }
@@ -113,7 +113,7 @@ async fn read(mut response: reqwest::Response) -> Result<Vec<u8>, CallError> {
 }
 
 /// The address has the token in it, and stays out of every text.
-pub(super) fn failed(error: &reqwest::Error) -> CallError {
+pub(super) fn failed(error: &reqwest::Error) -> TelegramCallError {
     let mut text = String::new();
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(inner) = cause {
@@ -121,31 +121,36 @@ pub(super) fn failed(error: &reqwest::Error) -> CallError {
         cause = inner.source();
     }
     if error.is_connect() {
-        return CallError::NotConnected(text);
+        return TelegramCallError::NotConnected(text);
     }
-    CallError::Lost(if text.is_empty() {
+    TelegramCallError::Lost(if text.is_empty() {
         "the connection broke".to_owned()
     } else {
         format!("the connection broke: {text}")
     })
 }
 
-fn understand<T: DeserializeOwned>(method: &str, status: u16, body: &[u8]) -> Result<T, CallError> {
-    let Ok(envelope) = serde_json::from_slice::<Envelope>(body) else {
-        // Somebody between answered.
-        return Err(CallError::Lost(format!(
+fn understand<T: DeserializeOwned>(
+    method: &str,
+    status: u16,
+    body: &[u8],
+) -> Result<T, TelegramCallError> {
+    let Ok(envelope) = serde_json::from_slice::<ApiEnvelope>(body) else {
+        // An intermediary answered.
+        return Err(TelegramCallError::Lost(format!(
             "{method}: an invalid answer (status {status})"
         )));
     };
     if envelope.ok {
-        return T::deserialize(envelope.result)
-            .map_err(|error| CallError::Lost(format!("{method}: an unknown answer: {error}")));
+        return T::deserialize(envelope.result).map_err(|error| {
+            TelegramCallError::Lost(format!("{method}: an unknown answer: {error}"))
+        });
     }
     let Parameters {
         retry_after,
         migrate_to_chat_id,
     } = envelope.parameters.unwrap_or_default();
-    Err(CallError::Refused {
+    Err(TelegramCallError::Refused {
         code: envelope.error_code.unwrap_or(status),
         description: envelope.description.unwrap_or_default(),
         retry_after: retry_after.map(Duration::from_secs),
@@ -153,7 +158,7 @@ fn understand<T: DeserializeOwned>(method: &str, status: u16, body: &[u8]) -> Re
     })
 }
 
-impl CallError {
+impl TelegramCallError {
     pub(super) fn code(&self) -> Option<u16> {
         match self {
             Self::Refused { code, .. } => Some(*code),
@@ -173,7 +178,7 @@ impl CallError {
         }
     }
 
-    /// What it means for a message.
+    /// The meaning for a message.
     pub(super) fn of_send(self) -> SendError {
         let error = self.to_string();
         match self {
@@ -186,13 +191,13 @@ impl CallError {
                 code, retry_after, ..
             } => match code {
                 429 => SendError::NotSent { error, retry_after },
-                // The token is bad, not the message: it waits for a better one.
+                // The token is invalid, not the message, which waits for a new token.
                 401 | 404 => SendError::NotSent {
                     error,
                     retry_after: None,
                 },
                 400 if error.contains("can't parse entities") => SendError::Markup(error),
-                // Nobody says that these were not carried out.
+                // These may have been executed.
                 500.. => SendError::Unclear(error),
                 _ => SendError::Refused(error),
             },
@@ -227,7 +232,7 @@ mod tests {
             let error = format!("{:?}", refused(&body));
             assert!(error.starts_with(wanted), "{code}: {error}");
         }
-        // A proxy's page says nothing about what happened behind it.
+        // An error page of a proxy does not tell whether the request was executed.
         assert!(matches!(refused("<html>"), SendError::Unclear(_)));
     }
 }

@@ -7,18 +7,18 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt as _;
 
-use super::api::{CallError, failed};
-use super::outbound::Sender;
+use super::api::{TelegramCallError, failed};
+use super::outbound::TelegramSender;
 use super::polling::CALL;
 use super::wire::RemoteFile;
 use crate::platform::{MediaRef, SendError};
 
 /// Silence that ends a download.
 const IDLE: Duration = Duration::from_secs(30);
-/// The longest name that is kept of the person's.
+/// Maximum length of the original file name.
 const NAME: usize = 80;
 
-impl Sender {
+impl TelegramSender {
     pub(super) async fn fetch(
         &self,
         media: &MediaRef,
@@ -27,9 +27,7 @@ impl Sender {
     ) -> Result<PathBuf, SendError> {
         let too_large = || {
             let most = max_bytes >> 20;
-            SendError::Refused(format!(
-                "the file is larger than the {most} MB that are taken"
-            ))
+            SendError::Refused(format!("the file is larger than the limit of {most} MB"))
         };
         if media.bytes.is_some_and(|bytes| bytes > max_bytes) {
             return Err(too_large());
@@ -121,7 +119,7 @@ async fn copy(from: &Path, to: &Path, most: u64) -> Result<bool, SendError> {
 }
 
 async fn discard(path: &Path) {
-    // There may be nothing yet.
+    // The file may not exist yet.
     let _ = tokio::fs::remove_file(path).await;
 }
 
@@ -130,8 +128,8 @@ async fn within<T>(work: impl Future<Output = T>) -> Result<T, SendError> {
     waited.map_err(|_| not_sent("the download stalled".to_owned()))
 }
 
-/// Reading changes nothing: whatever happened, it may be tried again.
-fn of_read(error: CallError) -> SendError {
+/// Reading has no side effects, so it can always be retried.
+fn of_read(error: TelegramCallError) -> SendError {
     match error.of_send() {
         SendError::Unclear(error) => not_sent(error),
         other => other,
@@ -149,7 +147,7 @@ fn disk(path: &Path, error: &std::io::Error) -> SendError {
     SendError::Refused(format!("{}: {error}", path.display()))
 }
 
-/// A name of our own, which the same file always gets, with what is harmless of the person's.
+/// A stable name for the file, with the safe part of the original name.
 fn file_name(media: &MediaRef, remote: &str) -> String {
     let digest = Sha256::digest(media.id.as_bytes());
     let id = digest.iter().take(8);

@@ -1,16 +1,16 @@
-//! Which messages of a group are meant for us.
+//! Which messages of a group are addressed to us.
 
-use super::settings::{Bots, GroupRules};
-use super::wire::{Entity, Message, User};
+use super::settings::{GroupRules, TelegramBots};
+use super::wire::{Entity, TelegramMessage, TelegramUser};
 
 /// The number of a forum's general topic, which messages in it do not carry.
 pub(super) const GENERAL: &str = "1";
 
-/// What is done with a message.
+/// The decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meant {
+pub(super) enum GroupDecision {
     ForUs,
-    /// Not for us, but what is said around may be told later.
+    /// Not for us, but may become context later.
     Overheard,
     No,
 }
@@ -31,7 +31,7 @@ pub(super) fn utf16_slice(text: &str, offset: usize, length: usize) -> Option<&s
     (at == offset + length).then(|| begin.map_or("", |begin| &text[begin..]))
 }
 
-impl Message {
+impl TelegramMessage {
     fn texts(&self) -> [(&str, &[Entity]); 2] {
         [
             (self.text.as_deref().unwrap_or_default(), &self.entities),
@@ -42,8 +42,7 @@ impl Message {
         ]
     }
 
-    /// The topic that the message is in. Telegram gives plain replies a thread id as well, which
-    /// is none to write to.
+    /// The topic of the message. Plain replies also have a thread id, which is not a topic.
     pub(super) fn thread(&self) -> Option<String> {
         let forum = self.chat.is_group() && self.chat.is_forum;
         let topic = forum
@@ -75,7 +74,7 @@ impl Message {
         names
     }
 
-    fn mentions(&self, bot: &User) -> bool {
+    fn mentions(&self, bot: &TelegramUser) -> bool {
         let by_entity = self.texts().iter().any(|(_, entities)| {
             entities.iter().any(|entity| {
                 entity.kind == "text_mention"
@@ -91,7 +90,7 @@ impl Message {
 
     /// Whether it is a command with the name of another bot (`/start@other_bot`). Clients mark commands, but not
     /// every one does, and not in every text.
-    fn orders_another(&self, bot: &User) -> bool {
+    fn orders_another(&self, bot: &TelegramUser) -> bool {
         let own = bot.username.as_deref().unwrap_or_default();
         !own.is_empty()
             && self
@@ -101,7 +100,7 @@ impl Message {
                 .any(|name| !name.eq_ignore_ascii_case(own))
     }
 
-    fn names_only_other_bots(&self, bot: &User) -> bool {
+    fn names_only_other_bots(&self, bot: &TelegramUser) -> bool {
         let own = bot.username.as_deref().unwrap_or_default();
         let mut bots = self.addressed();
         bots.retain(|name| is_bot_name(name));
@@ -110,14 +109,14 @@ impl Message {
             && !bots.iter().any(|name| name.eq_ignore_ascii_case(own))
     }
 
-    /// An administrator who stays anonymous looks like a bot, and speaks as the group.
+    /// Anonymous administrators look like bots and write as the group.
     pub(super) fn is_from_bot(&self) -> bool {
         let speaks_as = self.sender_chat.as_ref();
         let anonymous = speaks_as.is_some_and(|chat| chat.id == self.chat.id);
         !anonymous && self.from.as_ref().is_some_and(|from| from.is_bot)
     }
 
-    fn replies_to(&self, bot: &User) -> bool {
+    fn replies_to(&self, bot: &TelegramUser) -> bool {
         let to = self.reply_to_message.as_ref();
         to.and_then(|to| to.from.as_ref())
             .is_some_and(|from| from.id == bot.id)
@@ -166,43 +165,45 @@ fn unmarked(text: &str) -> Vec<String> {
 }
 
 impl GroupRules {
-    /// Private chats and channels are always meant for us; who may talk is decided elsewhere.
-    pub(super) fn meant(&self, message: &Message, bot: &User) -> Meant {
+    /// Private chats and channels are always for us; authorization happens elsewhere.
+    pub(super) fn decide(&self, message: &TelegramMessage, bot: &TelegramUser) -> GroupDecision {
         let from = message.from.as_ref();
         if from.is_some_and(|from| from.id == bot.id) {
-            return Meant::No;
+            return GroupDecision::No;
         }
         if message.orders_another(bot) {
-            return Meant::No;
+            return GroupDecision::No;
         }
         let mentioned = message.mentions(bot);
         if message.is_from_bot() {
             match self.bots {
-                Bots::Ignored => return Meant::No,
-                Bots::Mentions if !mentioned && !message.replies_to(bot) => return Meant::No,
-                Bots::Mentions | Bots::All => {}
+                TelegramBots::Ignored => return GroupDecision::No,
+                TelegramBots::Mentions if !mentioned && !message.replies_to(bot) => {
+                    return GroupDecision::No;
+                }
+                TelegramBots::Mentions | TelegramBots::All => {}
             }
         }
         if !message.chat.is_group() {
-            return Meant::ForUs;
+            return GroupDecision::ForUs;
         }
         let thread = message.thread();
         let topic = thread.as_deref().unwrap_or(GENERAL);
         let chat = message.chat.id.to_string();
         if !self.allowed_topics.is_empty() && !self.allowed_topics.contains(topic) {
-            return Meant::No;
+            return GroupDecision::No;
         }
         if thread.is_some() && self.ignored_threads.contains(topic) {
-            return Meant::No;
+            return GroupDecision::No;
         }
         if self.exclusive && message.names_only_other_bots(bot) {
-            return Meant::No;
+            return GroupDecision::No;
         }
         if !self.allowed_chats.is_empty() && !self.allowed_chats.contains(&chat) {
             return if self.guests && mentioned {
-                Meant::ForUs
+                GroupDecision::ForUs
             } else {
-                Meant::No
+                GroupDecision::No
             };
         }
         let free = self.free_chats.contains(&chat)
@@ -214,15 +215,15 @@ impl GroupRules {
                 .any(|pattern| texts.iter().any(|(text, _)| pattern.is_match(text)))
         };
         if free || !self.require_mention || mentioned || message.replies_to(bot) || called() {
-            Meant::ForUs
+            GroupDecision::ForUs
         } else {
-            Meant::Overheard
+            GroupDecision::Overheard
         }
     }
 }
 
-/// The text without the name by which we were called.
-pub(super) fn without_name(text: &str, bot: &User) -> String {
+/// The text without our name.
+pub(super) fn without_name(text: &str, bot: &TelegramUser) -> String {
     let Some(name) = bot.username.as_deref().filter(|name| !name.is_empty()) else {
         return text.to_owned();
     };
@@ -262,14 +263,14 @@ mod tests {
 
     use super::*;
 
-    fn bot() -> User {
+    fn bot() -> TelegramUser {
         serde_json::from_value(
             json!({"id": 9, "is_bot": true, "first_name": "H", "username": "Hermes_Bot"}),
         )
         .unwrap()
     }
 
-    fn message(more: &Value) -> Message {
+    fn message(more: &Value) -> TelegramMessage {
         let mut message = json!({
             "message_id": 1, "date": 1, "chat": {"id": -5, "type": "supergroup", "title": "G"},
             "from": {"id": 7, "is_bot": false, "first_name": "Ada"},
@@ -305,30 +306,42 @@ mod tests {
         let rules = strict();
         let marked = |text: &str, kind: &str, offset: usize, length: usize| {
             let entity = json!([{"type": kind, "offset": offset, "length": length}]);
-            rules.meant(&message(&json!({"text": text, "entities": entity})), &bot())
+            rules.decide(&message(&json!({"text": text, "entities": entity})), &bot())
         };
-        assert_eq!(marked("😀 @hermes_bot hi", "mention", 3, 11), Meant::ForUs);
+        assert_eq!(
+            marked("😀 @hermes_bot hi", "mention", 3, 11),
+            GroupDecision::ForUs
+        );
         assert_eq!(
             marked("/new@HERMES_BOT", "bot_command", 0, 15),
-            Meant::ForUs
+            GroupDecision::ForUs
         );
-        assert_eq!(marked("/new", "bot_command", 0, 4), Meant::Overheard);
-        assert_eq!(marked("@other_bot hi", "mention", 0, 10), Meant::No);
-        assert_eq!(marked("see x@hermes_bot", "url", 4, 12), Meant::Overheard);
-        let plain = |text: &str| rules.meant(&message(&json!({"text": text})), &bot());
-        assert_eq!(plain("hello @Hermes_bot"), Meant::ForUs);
-        assert_eq!(plain("mail me@hermes_bot"), Meant::Overheard);
-        assert_eq!(plain("/new@hermes_bot now"), Meant::ForUs);
+        assert_eq!(
+            marked("/new", "bot_command", 0, 4),
+            GroupDecision::Overheard
+        );
+        assert_eq!(marked("@other_bot hi", "mention", 0, 10), GroupDecision::No);
+        assert_eq!(
+            marked("see x@hermes_bot", "url", 4, 12),
+            GroupDecision::Overheard
+        );
+        let plain = |text: &str| rules.decide(&message(&json!({"text": text})), &bot());
+        assert_eq!(plain("hello @Hermes_bot"), GroupDecision::ForUs);
+        assert_eq!(plain("mail me@hermes_bot"), GroupDecision::Overheard);
+        assert_eq!(plain("/new@hermes_bot now"), GroupDecision::ForUs);
         let named = json!({"text": "Hermes, hi", "entities": [
             {"type": "text_mention", "offset": 0, "length": 6, "user": {"id": 9}}]});
-        assert_eq!(rules.meant(&message(&named), &bot()), Meant::ForUs);
+        assert_eq!(rules.decide(&message(&named), &bot()), GroupDecision::ForUs);
         let caption = json!({"caption": "@hermes_bot", "caption_entities":
             [{"type": "mention", "offset": 0, "length": 11}]});
-        assert_eq!(rules.meant(&message(&caption), &bot()), Meant::ForUs);
+        assert_eq!(
+            rules.decide(&message(&caption), &bot()),
+            GroupDecision::ForUs
+        );
         let reply = json!({"text": "yes", "reply_to_message":
             {"message_id": 2, "date": 1, "chat": {"id": -5, "type": "supergroup"},
              "from": {"id": 9, "is_bot": true}}});
-        assert_eq!(rules.meant(&message(&reply), &bot()), Meant::ForUs);
+        assert_eq!(rules.decide(&message(&reply), &bot()), GroupDecision::ForUs);
     }
 
     #[test]
@@ -346,11 +359,23 @@ mod tests {
             ];
             for entities in entities {
                 let given = json!({"text": text, "entities": entities});
-                assert_eq!(open.meant(&message(&given), &bot()), Meant::No, "{text}");
+                assert_eq!(
+                    open.decide(&message(&given), &bot()),
+                    GroupDecision::No,
+                    "{text}"
+                );
                 let caption = json!({"caption": text, "caption_entities": entities});
-                assert_eq!(open.meant(&message(&caption), &bot()), Meant::No, "{text}");
+                assert_eq!(
+                    open.decide(&message(&caption), &bot()),
+                    GroupDecision::No,
+                    "{text}"
+                );
                 let alone = json!({"text": text, "chat": {"id": 7, "type": "private"}});
-                assert_eq!(open.meant(&message(&alone), &bot()), Meant::No, "{text}");
+                assert_eq!(
+                    open.decide(&message(&alone), &bot()),
+                    GroupDecision::No,
+                    "{text}"
+                );
             }
         }
         for text in [
@@ -362,7 +387,7 @@ mod tests {
             "see /a@b_bot",
         ] {
             let given = message(&json!({"text": text}));
-            assert_eq!(open.meant(&given, &bot()), Meant::ForUs, "{text}");
+            assert_eq!(open.decide(&given, &bot()), GroupDecision::ForUs, "{text}");
         }
     }
 
@@ -374,17 +399,17 @@ mod tests {
             allowed_chats: set(&["-1"]),
             ..GroupRules::default()
         };
-        assert_eq!(rules.meant(&text, &bot()), Meant::No);
-        assert_eq!(rules.meant(&mention, &bot()), Meant::No);
+        assert_eq!(rules.decide(&text, &bot()), GroupDecision::No);
+        assert_eq!(rules.decide(&mention, &bot()), GroupDecision::No);
         rules.guests = true;
-        assert_eq!(rules.meant(&mention, &bot()), Meant::ForUs);
+        assert_eq!(rules.decide(&mention, &bot()), GroupDecision::ForUs);
         rules.allowed_chats.insert("-5".to_owned());
-        assert_eq!(rules.meant(&text, &bot()), Meant::ForUs);
+        assert_eq!(rules.decide(&text, &bot()), GroupDecision::ForUs);
         let free = GroupRules {
             free_chats: set(&["-5"]),
             ..strict()
         };
-        assert_eq!(free.meant(&text, &bot()), Meant::ForUs);
+        assert_eq!(free.decide(&text, &bot()), GroupDecision::ForUs);
         let topic = |id: i64| {
             message(
                 &json!({"text": "hi", "message_thread_id": id, "is_topic_message": true,
@@ -400,15 +425,15 @@ mod tests {
             ignored_threads: set(&["4"]),
             ..GroupRules::default()
         };
-        assert_eq!(topics.meant(&general, &bot()), Meant::ForUs);
-        assert_eq!(topics.meant(&topic(4), &bot()), Meant::No);
-        assert_eq!(topics.meant(&topic(5), &bot()), Meant::No);
+        assert_eq!(topics.decide(&general, &bot()), GroupDecision::ForUs);
+        assert_eq!(topics.decide(&topic(4), &bot()), GroupDecision::No);
+        assert_eq!(topics.decide(&topic(5), &bot()), GroupDecision::No);
         let free = GroupRules {
             free_topics: set(&["-5:4"]),
             ..strict()
         };
-        assert_eq!(free.meant(&topic(4), &bot()), Meant::ForUs);
-        assert_eq!(free.meant(&general, &bot()), Meant::Overheard);
+        assert_eq!(free.decide(&topic(4), &bot()), GroupDecision::ForUs);
+        assert_eq!(free.decide(&general, &bot()), GroupDecision::Overheard);
     }
 
     #[test]
@@ -422,18 +447,18 @@ mod tests {
         let from_bot = message(&json!({"text": "hi", "from": {"id": 3, "is_bot": true}}));
         let own = message(&json!({"text": "hi", "from": {"id": 9, "is_bot": true}}));
         let mut rules = GroupRules::default();
-        assert_eq!(rules.meant(&from_bot, &bot()), Meant::No);
-        rules.bots = Bots::Mentions;
-        assert_eq!(rules.meant(&from_bot, &bot()), Meant::No);
-        rules.bots = Bots::All;
-        assert_eq!(rules.meant(&from_bot, &bot()), Meant::ForUs);
-        assert_eq!(rules.meant(&own, &bot()), Meant::No);
+        assert_eq!(rules.decide(&from_bot, &bot()), GroupDecision::No);
+        rules.bots = TelegramBots::Mentions;
+        assert_eq!(rules.decide(&from_bot, &bot()), GroupDecision::No);
+        rules.bots = TelegramBots::All;
+        assert_eq!(rules.decide(&from_bot, &bot()), GroupDecision::ForUs);
+        assert_eq!(rules.decide(&own, &bot()), GroupDecision::No);
         let anonymous = message(
             &json!({"text": "hi", "from": {"id": 1_087_968_824, "is_bot": true},
             "sender_chat": {"id": -5, "type": "supergroup"}}),
         );
         let rules = GroupRules::default();
-        assert_eq!(rules.meant(&anonymous, &bot()), Meant::ForUs);
+        assert_eq!(rules.decide(&anonymous, &bot()), GroupDecision::ForUs);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`settings`] | what the home says |
-//! | [`api`] | calls, and what their failures mean |
-//! | [`wire`] | what the Bot API says, as far as it matters here |
-//! | [`groups`] | which messages of a group are meant for us |
-//! | [`read`] | an update becomes a message |
-//! | [`polling`], [`webhook`] | the two ways in |
-//! | [`outbound`], [`upload`], [`download`] | the way out, and files both ways |
+//! | [`settings`] | settings |
+//! | [`api`] | calls and their failures |
+//! | [`wire`] | the Bot API's data structures |
+//! | [`groups`] | which messages of a group are addressed to us |
+//! | [`read`] | converts updates to messages |
+//! | [`polling`], [`webhook`] | receiving |
+//! | [`outbound`], [`upload`], [`download`] | sending, and files in both directions |
 
 mod api;
 mod definition;
@@ -28,25 +28,25 @@ use hermes_core::BoxFuture;
 use hermes_core::clock::{Clock, Rng};
 
 pub(crate) use definition::DEFINITION;
-pub use settings::{Bots, Receive, TelegramSettings, WebhookSettings};
+pub use settings::{ReceiveMode, TelegramBots, TelegramSettings, WebhookSettings};
 
-use super::http::Http;
-use crate::platform::{Hopeless, Inbound, Link, Platform};
+use super::http::PlatformHttp;
+use crate::platform::{AdapterLink, FatalPlatformError, InboundAdapter, Platform};
 use crate::settings::PlatformSettings;
 
 /// The name in sessions, settings and files.
 pub const NAME: &str = "telegram";
 
-/// What both directions share.
-struct Parts {
+/// State shared by both directions.
+struct TelegramShared {
     settings: TelegramSettings,
-    http: Http,
+    http: PlatformHttp,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
-    memory: outbound::Memory,
+    memory: outbound::TelegramMemory,
 }
 
-/// Telegram as the settings want it. `Err`: what is wrong with them, for people.
+/// Builds the adapter from the settings. `Err`: what is wrong with them, for display.
 pub fn platform(
     settings: &PlatformSettings,
     clock: Arc<dyn Clock>,
@@ -56,33 +56,37 @@ pub fn platform(
     for problem in &settings.problems {
         tracing::warn!("{problem}");
     }
-    let http = Http::new(&settings.env, settings.proxy.as_deref());
+    let http = PlatformHttp::new(&settings.env, settings.proxy.as_deref());
     let token = settings.token.clone();
-    let parts = Arc::new(Parts {
+    let parts = Arc::new(TelegramShared {
         settings,
         http,
         clock,
         rng,
-        memory: outbound::Memory::default(),
+        memory: outbound::TelegramMemory::default(),
     });
-    let outbound = outbound::Sender::new(Arc::clone(&parts)).map_err(|error| error.to_string())?;
+    let outbound =
+        outbound::TelegramSender::new(Arc::clone(&parts)).map_err(|error| error.to_string())?;
     Ok(Platform {
         name: NAME,
         account: String::new(),
         exclusive: Some(token),
-        inbound: Box::new(Receiver(parts)),
+        inbound: Box::new(TelegramReceiver(parts)),
         outbound: Arc::new(outbound),
     })
 }
 
-struct Receiver(Arc<Parts>);
+struct TelegramReceiver(Arc<TelegramShared>);
 
-impl Inbound for Receiver {
-    fn run(self: Box<Self>, link: Link) -> BoxFuture<'static, Result<(), Hopeless>> {
+impl InboundAdapter for TelegramReceiver {
+    fn run(
+        self: Box<Self>,
+        link: AdapterLink,
+    ) -> BoxFuture<'static, Result<(), FatalPlatformError>> {
         Box::pin(async move {
             match &self.0.settings.receive {
-                Receive::Polling => polling::run(&self.0, &link).await,
-                Receive::Webhook(hook) => webhook::run(&self.0, hook, &link).await,
+                ReceiveMode::Polling => polling::run(&self.0, &link).await,
+                ReceiveMode::Webhook(hook) => webhook::run(&self.0, hook, &link).await,
             }
         })
     }

@@ -1,4 +1,4 @@
-//! The way out: one request per call.
+//! Sends messages: one request per call.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,16 +9,16 @@ use hermes_store::db::delivery::Target;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::Parts;
-use super::api::{Api, CallError};
+use super::TelegramShared;
+use super::api::{TelegramApi, TelegramCallError};
 use super::groups::GENERAL;
 use super::polling::CALL;
-use super::wire::Sent;
+use super::wire::SentMessage;
 use crate::http::HttpError;
 use crate::markup::render;
 use crate::platform::{
-    Button, Capabilities, Incoming, Limits, Markup, MediaRef, Offer, Outbound, Outgoing, Recourse,
-    SendError, Unit,
+    Button, Capabilities, IncomingMessage, Markup, MediaRef, Offer, OutboundAdapter,
+    OutgoingMessage, PlatformLimits, Recourse, SendError, TextUnit,
 };
 
 /// For a message without a file.
@@ -30,21 +30,21 @@ const TYPING: Duration = Duration::from_secs(5);
 const TEXT: usize = 4096;
 /// The largest data of a button, in bytes.
 const DATA: usize = 64;
-/// What a person who pressed can be told.
+/// Maximum length of a button acknowledgement.
 const NOTE: usize = 200;
-/// The largest file that the public service takes; one of one's own takes more.
+/// Maximum file size of the public service; local servers accept more.
 const FILE: u64 = 50 * 1024 * 1024;
 const LOCAL_FILE: u64 = 2000 * 1024 * 1024;
 
-pub(super) struct Sender {
-    pub(super) parts: Arc<Parts>,
+pub(super) struct TelegramSender {
+    pub(super) parts: Arc<TelegramShared>,
     capabilities: Capabilities,
-    api: Mutex<Api>,
+    api: Mutex<TelegramApi>,
 }
 
-impl Sender {
-    pub(super) fn new(parts: Arc<Parts>) -> Result<Self, HttpError> {
-        let api = Api::new(parts.http.client()?, &parts.settings.base);
+impl TelegramSender {
+    pub(super) fn new(parts: Arc<TelegramShared>) -> Result<Self, HttpError> {
+        let api = TelegramApi::new(parts.http.client()?, &parts.settings.base);
         let local = parts.settings.local;
         Ok(Self {
             capabilities: Capabilities {
@@ -55,12 +55,12 @@ impl Sender {
                 reactions: parts.settings.reactions,
                 drafts: true,
                 markup: Markup::TelegramV2,
-                limits: Limits {
+                limits: PlatformLimits {
                     text: TEXT,
-                    unit: Unit::Utf16,
+                    unit: TextUnit::Utf16,
                     file_bytes: if local { LOCAL_FILE } else { FILE },
                 },
-                // A bot cannot look at what it wrote, and there is no key for attempts.
+                // Bots cannot read their own messages, and there is no idempotency key.
                 recourse: Recourse::Mark,
             },
             api: Mutex::new(api),
@@ -68,20 +68,20 @@ impl Sender {
         })
     }
 
-    pub(super) fn api(&self) -> Api {
+    pub(super) fn api(&self) -> TelegramApi {
         self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Api> {
+    fn lock(&self) -> MutexGuard<'_, TelegramApi> {
         self.api.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// After a connection broke, the others that were open with it are not trusted either.
-    pub(super) fn look_at<T>(&self, result: &Result<T, CallError>) {
-        if let Err(CallError::Lost(_)) = result
+    pub(super) fn look_at<T>(&self, result: &Result<T, TelegramCallError>) {
+        if let Err(TelegramCallError::Lost(_)) = result
             && let Ok(client) = self.parts.http.client()
         {
-            *self.lock() = Api::new(client, &self.parts.settings.base);
+            *self.lock() = TelegramApi::new(client, &self.parts.settings.base);
         }
     }
 
@@ -90,17 +90,17 @@ impl Sender {
         method: &str,
         params: &Value,
         deadline: Duration,
-    ) -> Result<T, CallError> {
+    ) -> Result<T, TelegramCallError> {
         let result = self.api().call(method, params, deadline).await;
         self.look_at(&result);
         result
     }
 
-    /// What every message has: where it goes, what it answers, what can be pressed.
-    pub(super) fn envelope(&self, message: &Outgoing) -> Result<Value, SendError> {
+    /// The common fields of messages: target, reply, buttons.
+    pub(super) fn envelope(&self, message: &OutgoingMessage) -> Result<Value, SendError> {
         let mut params = self.place(&message.target)?;
         if let Some(reply) = message.reply_to.as_deref().and_then(number) {
-            // The message answered may be gone meanwhile: then it is no reply.
+            // If the replied message is gone, it is sent as a normal message.
             params["reply_parameters"] =
                 json!({"message_id": reply, "allow_sending_without_reply": true});
         }
@@ -113,7 +113,7 @@ impl Sender {
     fn place(&self, target: &Target) -> Result<Value, SendError> {
         let mut params = json!({"chat_id": self.chat(target)?});
         let thread = target.thread_id.as_deref();
-        // The general topic is where messages go that name none.
+        // Messages without a topic go to the general topic.
         let thread = thread.filter(|thread| *thread != GENERAL);
         if let Some(thread) = thread
             && let Some(id) = number(thread)
@@ -135,8 +135,12 @@ impl Sender {
         }
     }
 
-    /// What a refusal teaches is remembered, and the message goes another way next time.
-    pub(super) fn learn(&self, error: CallError, message: &Outgoing) -> SendError {
+    /// Refusals are remembered, so that the next attempt is sent differently.
+    pub(super) fn classify_error(
+        &self,
+        error: TelegramCallError,
+        message: &OutgoingMessage,
+    ) -> SendError {
         const UNFIT: [&str; 5] = [
             "image_process_failed",
             "photo_invalid_dimensions",
@@ -146,7 +150,7 @@ impl Sender {
         ];
         let memory = &self.parts.memory;
         let target = &message.target;
-        let again = if let CallError::Refused {
+        let again = if let TelegramCallError::Refused {
             migrate_to: Some(to),
             ..
         } = error
@@ -170,7 +174,7 @@ impl Sender {
         }
     }
 
-    fn text(&self, message: &Outgoing, params: &mut Value) {
+    fn text(&self, message: &OutgoingMessage, params: &mut Value) {
         params["text"] = json!(message.text);
         if let Some(mode) = parse_mode(message.markup) {
             params["parse_mode"] = json!(mode);
@@ -180,16 +184,16 @@ impl Sender {
         }
     }
 
-    async fn send_text(&self, message: &Outgoing) -> Result<Option<String>, SendError> {
+    async fn send_text(&self, message: &OutgoingMessage) -> Result<Option<String>, SendError> {
         let mut params = self.envelope(message)?;
         self.text(message, &mut params);
-        match self.call::<Sent>("sendMessage", &params, SEND).await {
+        match self.call::<SentMessage>("sendMessage", &params, SEND).await {
             Ok(sent) => Ok(Some(sent.message_id.to_string())),
-            Err(error) => Err(self.learn(error, message)),
+            Err(error) => Err(self.classify_error(error, message)),
         }
     }
 
-    async fn edit_text(&self, id: &str, message: &Outgoing) -> Result<(), SendError> {
+    async fn edit_text(&self, id: &str, message: &OutgoingMessage) -> Result<(), SendError> {
         let id = number(id)
             .ok_or_else(|| SendError::Refused(format!("{id:?} is not a message of Telegram")))?;
         let mut params = json!({"chat_id": self.chat(&message.target)?, "message_id": id});
@@ -200,7 +204,7 @@ impl Sender {
         match self.call::<Value>("editMessageText", &params, SEND).await {
             Ok(_) => Ok(()),
             Err(error) if error.says("message is not modified") => Ok(()),
-            Err(error) => Err(self.learn(error, message)),
+            Err(error) => Err(self.classify_error(error, message)),
         }
     }
 
@@ -214,18 +218,18 @@ impl Sender {
         // Any number but zero.
         params["draft_id"] = json!((id & 0x7fff_ffff).max(1));
         let marked = render(Markup::TelegramV2, text);
-        if Unit::Utf16.len(&marked) <= TEXT {
+        if TextUnit::Utf16.len(&marked) <= TEXT {
             params["text"] = json!(marked);
             params["parse_mode"] = json!("MarkdownV2");
         } else {
             params["text"] = json!(tail(text, TEXT));
         }
         let sent = self.call::<Value>("sendMessageDraft", &params, CALL).await;
-        sent.map(drop).map_err(CallError::of_send)
+        sent.map(drop).map_err(TelegramCallError::of_send)
     }
 }
 
-/// The end of a text, in UTF-16: of an answer in the making that is what is new.
+/// The end of a text, measured in UTF-16: the newest part of an unfinished answer.
 fn tail(text: &str, most: usize) -> &str {
     let mut left = most;
     for (at, ch) in text.char_indices().rev() {
@@ -266,14 +270,14 @@ fn keyboard(rows: &[Vec<Button>]) -> Result<Value, SendError> {
     Ok(json!({"inline_keyboard": rows.iter().map(row).collect::<Vec<_>>()}))
 }
 
-impl Outbound for Sender {
+impl OutboundAdapter for TelegramSender {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
     fn send<'a>(
         &'a self,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
         Box::pin(async move {
             match &message.media {
@@ -286,7 +290,7 @@ impl Outbound for Sender {
     fn edit<'a>(
         &'a self,
         id: &'a str,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<(), SendError>> {
         Box::pin(self.edit_text(id, message))
     }
@@ -299,7 +303,7 @@ impl Outbound for Sender {
                 return;
             }
             let mut params = json!({"chat_id": chat, "action": "typing"});
-            // Unlike messages, this one wants the number of the general topic.
+            // Unlike messages, this call needs the number of the general topic.
             if let Some(thread) = target.thread_id.as_deref().and_then(number) {
                 params["message_thread_id"] = json!(thread);
             }
@@ -358,7 +362,11 @@ impl Outbound for Sender {
         Box::pin(self.show_draft(target, draft, text))
     }
 
-    fn pressed<'a>(&'a self, press: &'a Incoming, note: Option<&'a str>) -> BoxFuture<'a, ()> {
+    fn pressed<'a>(
+        &'a self,
+        press: &'a IncomingMessage,
+        note: Option<&'a str>,
+    ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let Some(id) = press.native["callback_query_id"].as_str() else {
                 return;
@@ -377,11 +385,11 @@ impl Outbound for Sender {
     fn offer<'a>(&'a self, commands: &'a [Offer]) -> BoxFuture<'a, Result<(), SendError>> {
         Box::pin(async move {
             let list = menu(commands, self.parts.settings.menu);
-            // A narrower scope hides a wider one, so that each is set.
+            // A narrower scope hides a wider one, so each is set.
             for scope in ["default", "all_private_chats", "all_group_chats"] {
                 let params = json!({"commands": list, "scope": {"type": scope}});
                 let set = self.call::<Value>("setMyCommands", &params, CALL).await;
-                set.map_err(CallError::of_send)?;
+                set.map_err(TelegramCallError::of_send)?;
             }
             Ok(())
         })
@@ -397,8 +405,8 @@ impl Outbound for Sender {
     }
 }
 
-/// A sign as Telegram takes it. Bots have a fixed list there, without the marks of done and failed
-/// of other platforms, and without the selector that makes a sign coloured.
+/// A reaction supported by Telegram, which has a fixed list for bots, without the done and failed
+/// marks of other platforms and without the emoji variation selector.
 fn sign(emoji: &str) -> String {
     match emoji {
         "✅" => "👍".to_owned(),
@@ -407,7 +415,7 @@ fn sign(emoji: &str) -> String {
     }
 }
 
-/// Commands as Telegram takes them: small letters, digits and underscores.
+/// Command names for Telegram: lower-case letters, digits and underscores.
 fn menu(commands: &[Offer], most: usize) -> Vec<Value> {
     let mut names: Vec<String> = Vec::new();
     let mut list = Vec::new();
@@ -431,32 +439,32 @@ fn menu(commands: &[Offer], most: usize) -> Vec<Value> {
     list
 }
 
-/// What refusals taught. Small: what falls out is learnt again.
+/// Knowledge from refusals. Bounded; dropped entries are learned again.
 #[derive(Default)]
-pub(super) struct Memory(Mutex<Learnt>);
+pub(super) struct TelegramMemory(Mutex<RefusalMemory>);
 
 #[derive(Default)]
-struct Learnt {
+struct RefusalMemory {
     /// Groups that became supergroups.
-    moved: Recent<i64, i64>,
+    moved: RecentMap<i64, i64>,
     /// Topics that are no more.
-    gone: Recent<(String, String), ()>,
-    /// Messages whose file goes as a plain document.
-    plain: Recent<String, ()>,
+    gone: RecentMap<(String, String), ()>,
+    /// Messages whose file is sent as a plain document.
+    plain: RecentMap<String, ()>,
     /// Chats in which typing is not shown for a while.
-    resting: Recent<String, Instant>,
+    resting: RecentMap<String, Instant>,
 }
 
-/// The last few things, newest last.
-struct Recent<K, V>(VecDeque<(K, V)>);
+/// A bounded map, newest last.
+struct RecentMap<K, V>(VecDeque<(K, V)>);
 
-impl<K, V> Default for Recent<K, V> {
+impl<K, V> Default for RecentMap<K, V> {
     fn default() -> Self {
         Self(VecDeque::new())
     }
 }
 
-impl<K: PartialEq, V> Recent<K, V> {
+impl<K: PartialEq, V> RecentMap<K, V> {
     const MOST: usize = 128;
 
     fn put(&mut self, key: K, value: V) {
@@ -473,8 +481,8 @@ impl<K: PartialEq, V> Recent<K, V> {
     }
 }
 
-impl Memory {
-    fn learnt(&self) -> MutexGuard<'_, Learnt> {
+impl TelegramMemory {
+    fn learnt(&self) -> MutexGuard<'_, RefusalMemory> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -559,7 +567,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_little() {
-        let mut recent = Recent::default();
+        let mut recent = RecentMap::default();
         for number in 0..200 {
             recent.put(number, ());
         }

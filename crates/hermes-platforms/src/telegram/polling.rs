@@ -1,27 +1,27 @@
-//! Long polling. An update is confirmed by the next poll, and only after it was stored; whatever
-//! breaks in between, it comes again. Every poll has a deadline, so that a connection that is dead
-//! and does not know it is noticed, and what follows it has connections of its own.
+//! Long polling. An update is confirmed by the next poll, after it was stored; after any failure in
+//! between it is delivered again. Every poll has a deadline, so that a dead connection is noticed,
+//! and its successor has new connections.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Parts;
-use super::api::{Api, CallError};
-use super::read::{Read, Reader};
-use super::wire::{User, WebhookInfo};
-use crate::platform::{Hopeless, Link, LinkState};
+use super::TelegramShared;
+use super::api::{TelegramApi, TelegramCallError};
+use super::read::{UpdateContent, UpdateReader};
+use super::wire::{TelegramUser, WebhookInfo};
+use crate::platform::{AdapterLink, FatalPlatformError, PlatformState};
 
-/// How long Telegram may hold a poll that has nothing to say.
+/// How long Telegram may hold a poll without updates.
 const HOLD: Duration = Duration::from_secs(30);
-/// How much later its answer may come.
+/// Additional time for its answer.
 const LATE: Duration = Duration::from_secs(15);
 /// For every other call.
 pub(super) const CALL: Duration = Duration::from_secs(20);
-/// For the last poll, which confirms what was stored.
+/// Timeout of the last poll, which confirms stored updates.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// Polls without news after which it is asked whether there really are none.
+/// Empty polls after which the number of pending updates is checked.
 const QUIET: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
@@ -30,19 +30,19 @@ const CONFLICT_PAUSE: Duration = Duration::from_secs(10);
 /// The token is refused this often in a row before it is believed.
 pub(super) const REFUSALS: u32 = 2;
 
-/// What is asked for.
+/// The requested kinds of updates.
 pub(super) const UPDATES: [&str; 3] = ["message", "channel_post", "callback_query"];
 
 /// Why a connection ended.
-pub(super) enum Trouble {
+pub(super) enum PollError {
     /// The token is bad.
     Refused(String),
     /// For people, and how long to wait at least.
     Other(String, Duration),
 }
 
-impl From<CallError> for Trouble {
-    fn from(error: CallError) -> Self {
+impl From<TelegramCallError> for PollError {
+    fn from(error: TelegramCallError) -> Self {
         match error.code() {
             Some(401 | 404) => Self::Refused(error.to_string()),
             Some(409) if has_webhook(&error) => Self::Other(
@@ -63,18 +63,18 @@ impl From<CallError> for Trouble {
     }
 }
 
-/// While a webhook is set nobody can poll.
-fn has_webhook(error: &CallError) -> bool {
+/// Polling is not possible while a webhook is set.
+fn has_webhook(error: &TelegramCallError) -> bool {
     error.code() == Some(409) && error.says("webhook is active")
 }
 
-/// Tries again for ever, with growing pauses.
-pub(super) struct Patience {
+/// Retry delays, unlimited and increasing.
+pub(super) struct RetryPauses {
     failures: u32,
     refusals: u32,
 }
 
-impl Patience {
+impl RetryPauses {
     pub(super) fn new() -> Self {
         Self {
             failures: 0,
@@ -86,19 +86,19 @@ impl Patience {
         *self = Self::new();
     }
 
-    /// Says how it is, and waits. `Err`: waiting is pointless. `Ok(false)`: cancelled.
+    /// Publishes the condition and waits. `Err`: retrying is pointless. `Ok(false)`: cancelled.
     pub(super) async fn wait(
         &mut self,
-        parts: &Parts,
-        link: &Link,
-        trouble: Trouble,
-    ) -> Result<bool, Hopeless> {
+        parts: &TelegramShared,
+        link: &AdapterLink,
+        trouble: PollError,
+    ) -> Result<bool, FatalPlatformError> {
         let (error, least) = match trouble {
-            Trouble::Other(error, least) => {
+            PollError::Other(error, least) => {
                 self.refusals = 0;
                 (error, least)
             }
-            Trouble::Refused(error) => {
+            PollError::Refused(error) => {
                 self.refusals += 1;
                 if self.refusals >= REFUSALS {
                     return Err(hopeless(parts, &error));
@@ -107,7 +107,7 @@ impl Patience {
             }
         };
         tracing::warn!("telegram: {error}");
-        link.health.is(LinkState::Retrying, Some(error));
+        link.health.is(PlatformState::Retrying, Some(error));
         let doubled = FIRST_PAUSE.saturating_mul(1 << self.failures.min(10));
         self.failures += 1;
         let pause = doubled
@@ -121,21 +121,24 @@ impl Patience {
     }
 }
 
-fn hopeless(parts: &Parts, error: &str) -> Hopeless {
+fn hopeless(parts: &TelegramShared, error: &str) -> FatalPlatformError {
     let own_server = if parts.settings.own_server {
         ", or telegram.base_url is not the address of a Bot API server"
     } else {
         ""
     };
-    Hopeless(format!(
+    FatalPlatformError(format!(
         "Telegram does not accept the token: {error}. Get a new one from @BotFather and set \
          TELEGRAM_BOT_TOKEN{own_server}"
     ))
 }
 
-pub(super) async fn run(parts: &Arc<Parts>, link: &Link) -> Result<(), Hopeless> {
-    let mut patience = Patience::new();
-    // The first update that is not stored, until a poll said so. 0: Telegram knows where we are.
+pub(super) async fn run(
+    parts: &Arc<TelegramShared>,
+    link: &AdapterLink,
+) -> Result<(), FatalPlatformError> {
+    let mut patience = RetryPauses::new();
+    // The first unconfirmed update. 0: everything is confirmed.
     let mut offset = 0;
     loop {
         let ended = tokio::select! {
@@ -152,34 +155,33 @@ pub(super) async fn run(parts: &Arc<Parts>, link: &Link) -> Result<(), Hopeless>
     Ok(())
 }
 
-/// Tells Telegram what is stored, so that nobody gets it again. If this fails, it comes again and
-/// is recognised.
-async fn confirm(parts: &Parts, offset: i64) {
+/// Confirms stored updates. If this fails, they are delivered again and recognised as duplicates.
+async fn confirm(parts: &TelegramShared, offset: i64) {
     let Ok(client) = parts.http.client() else {
         return;
     };
-    let api = Api::new(client, &parts.settings.base);
+    let api = TelegramApi::new(client, &parts.settings.base);
     let params = json!({"offset": offset, "timeout": 0, "limit": 1, "allowed_updates": UPDATES});
     if let Err(error) = api.call::<Value>("getUpdates", &params, FAREWELL).await {
         tracing::debug!("the last updates were not confirmed: {error}");
     }
 }
 
-/// A client of its own for each connection: nothing of a broken one is used again, and polls never
-/// wait behind messages on their way out.
-pub(super) fn fresh(parts: &Parts) -> Result<Api, Trouble> {
+/// A new client per connection: nothing of a broken one is reused, and polls never wait behind
+/// outgoing messages.
+pub(super) fn fresh(parts: &TelegramShared) -> Result<TelegramApi, PollError> {
     let client = parts.http.client();
-    let client = client.map_err(|error| Trouble::Other(error.to_string(), FIRST_PAUSE))?;
-    Ok(Api::new(client, &parts.settings.base))
+    let client = client.map_err(|error| PollError::Other(error.to_string(), FIRST_PAUSE))?;
+    Ok(TelegramApi::new(client, &parts.settings.base))
 }
 
 /// Polls until something breaks.
 async fn connection(
-    parts: &Parts,
-    link: &Link,
+    parts: &TelegramShared,
+    link: &AdapterLink,
     offset: &mut i64,
-    patience: &mut Patience,
-) -> Trouble {
+    patience: &mut RetryPauses,
+) -> PollError {
     match poll_for_ever(parts, link, offset, patience).await {
         Ok(never) => match never {},
         Err(trouble) => trouble,
@@ -189,16 +191,16 @@ async fn connection(
 enum Never {}
 
 async fn poll_for_ever(
-    parts: &Parts,
-    link: &Link,
+    parts: &TelegramShared,
+    link: &AdapterLink,
     offset: &mut i64,
-    patience: &mut Patience,
-) -> Result<Never, Trouble> {
+    patience: &mut RetryPauses,
+) -> Result<Never, PollError> {
     let api = fresh(parts)?;
-    let bot: User = api.call("getMe", &json!({}), CALL).await?;
+    let bot: TelegramUser = api.call("getMe", &json!({}), CALL).await?;
     let mut webhook_removed = false;
-    let mut reader = Reader::new(&parts.settings.groups, bot);
-    // The first one returns at once: it shows that the way in is open.
+    let mut reader = UpdateReader::new(&parts.settings.groups, bot);
+    // The first poll returns immediately and shows that receiving works.
     let mut hold = Duration::ZERO;
     let mut quiet = 0;
     let mut doubts = 0;
@@ -209,7 +211,8 @@ async fn poll_for_ever(
         let polled = api.call("getUpdates", &params, hold + LATE).await;
         let updates: Vec<Value> = match polled {
             Ok(updates) => updates,
-            // Only the answer to a poll says for certain that one is set: nothing else is asked first.
+            // Only the answer to a poll tells for certain whether a webhook is set, so nothing else
+            // is queried first.
             Err(error) if has_webhook(&error) && !webhook_removed => {
                 webhook_removed = true;
                 remove_webhook(&api).await?;
@@ -219,14 +222,14 @@ async fn poll_for_ever(
         };
         link.health.received(parts.clock.epoch_seconds());
         patience.progress();
-        // What it confirmed is confirmed. After a quiet week Telegram numbers updates anew, perhaps
-        // below the old ones, which an old offset would pass over.
+        // The offset is no longer needed. After a week without updates, Telegram restarts the
+        // numbers at random, and an old offset could skip updates.
         *offset = 0;
         hold = HOLD;
         if updates.is_empty() {
             quiet += 1;
             if quiet % QUIET == 0 {
-                // Not being told is no reason to stop listening.
+                // A failure here is no reason to stop receiving.
                 doubts = match pending(&api).await {
                     Ok(count) => doubt(count, doubts)?,
                     Err(error) => {
@@ -247,28 +250,28 @@ async fn poll_for_ever(
     }
 }
 
-/// Hands one update over. `Err`: it was not stored, and must come again.
+/// Delivers one update. `Err`: not stored; it must be delivered again.
 async fn take(
-    parts: &Parts,
-    link: &Link,
-    reader: &mut Reader,
+    parts: &TelegramShared,
+    link: &AdapterLink,
+    reader: &mut UpdateReader,
     update: &Value,
-) -> Result<(), Trouble> {
+) -> Result<(), PollError> {
     match reader.read(update) {
-        Read::Message(message) => {
+        UpdateContent::Message(message) => {
             if !link.deliver(*message).await {
                 let why = "a message was not stored; it will be requested again";
-                return Err(Trouble::Other(why.to_owned(), FIRST_PAUSE));
+                return Err(PollError::Other(why.to_owned(), FIRST_PAUSE));
             }
         }
-        Read::Moved { from, to } => parts.memory.moved(from, to),
-        Read::Nothing => {}
+        UpdateContent::Moved { from, to } => parts.memory.moved(from, to),
+        UpdateContent::Nothing => {}
     }
     Ok(())
 }
 
-/// What waits is kept.
-async fn remove_webhook(api: &Api) -> Result<(), CallError> {
+/// Pending updates are kept.
+async fn remove_webhook(api: &TelegramApi) -> Result<(), TelegramCallError> {
     tracing::warn!(
         "telegram: the bot had a webhook; it is removed, since this gateway polls \
          (TELEGRAM_WEBHOOK_URL is not set)"
@@ -278,21 +281,21 @@ async fn remove_webhook(api: &Api) -> Result<(), CallError> {
     Ok(())
 }
 
-/// How many updates Telegram has for us.
-async fn pending(api: &Api) -> Result<u64, CallError> {
+/// The number of pending updates.
+async fn pending(api: &TelegramApi) -> Result<u64, TelegramCallError> {
     let info: WebhookInfo = api.call("getWebhookInfo", &json!({}), CALL).await?;
     Ok(info.pending_update_count)
 }
 
 /// Twice something, and polls that bring nothing: deaf.
-fn doubt(pending: u64, doubts: u32) -> Result<u32, Trouble> {
+fn doubt(pending: u64, doubts: u32) -> Result<u32, PollError> {
     if pending == 0 {
         return Ok(0);
     }
     if doubts == 0 {
         return Ok(1);
     }
-    Err(Trouble::Other(
+    Err(PollError::Other(
         format!("Telegram has {pending} updates for us and polls return none; reconnecting"),
         FIRST_PAUSE,
     ))

@@ -4,23 +4,23 @@ use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Value, json};
 
-use super::groups::{Meant, without_name};
+use super::groups::{GroupDecision, without_name};
 use super::settings::GroupRules;
-use super::wire::{CallbackQuery, FileInfo, Message, Update, User};
-use crate::platform::{Incoming, MediaKind, MediaRef, Pressed, ReplyTo};
-use crate::source::Source;
+use super::wire::{CallbackQuery, FileInfo, TelegramMessage, TelegramUser, Update};
+use crate::platform::{ButtonPress, IncomingMessage, MediaKind, MediaRef, ReplyTo};
+use crate::source::MessageSource;
 
-/// A text this long was cut by the person's client, and its rest follows in another message.
+/// A text of this length was split by the client, and the rest follows in another message.
 const CUT_BY_CLIENT: usize = 4000;
-/// What is remembered of what others say: lines per chat, chats, characters per line.
+/// Limits of remembered messages of others: lines per chat, chats, characters per line.
 const LINES: usize = 30;
 const CHATS: usize = 64;
 const LINE: usize = 500;
 
-/// What an update is to us.
+/// The content of an update.
 #[derive(Debug)]
-pub(super) enum Read {
-    Message(Box<Incoming>),
+pub(super) enum UpdateContent {
+    Message(Box<IncomingMessage>),
     /// A group became a supergroup.
     Moved {
         from: i64,
@@ -29,66 +29,71 @@ pub(super) enum Read {
     Nothing,
 }
 
-/// Reads updates for one bot.
-pub(super) struct Reader {
+/// Converts updates for one bot.
+pub(super) struct UpdateReader {
     rules: GroupRules,
-    bot: User,
-    overheard: Overheard,
+    bot: TelegramUser,
+    overheard: OverheardMessages,
 }
 
-impl Reader {
-    pub(super) fn new(rules: &GroupRules, bot: User) -> Self {
+impl UpdateReader {
+    pub(super) fn new(rules: &GroupRules, bot: TelegramUser) -> Self {
         Self {
             rules: rules.clone(),
             bot,
-            overheard: Overheard::default(),
+            overheard: OverheardMessages::default(),
         }
     }
 
-    /// An update as it came. One that cannot be read is reported and passed over: it would come
-    /// again for ever, and nothing after it.
-    pub(super) fn read(&mut self, update: &Value) -> Read {
+    /// Converts an update. An unreadable one is logged and skipped; otherwise it would block all
+    /// later ones.
+    pub(super) fn read(&mut self, update: &Value) -> UpdateContent {
         match serde_json::from_value::<Update>(update.clone()) {
             Ok(update) => self.update(update),
             Err(error) => {
                 let id = &update["update_id"];
                 tracing::error!(update = %id, "an update cannot be read and is passed over: {error}");
-                Read::Nothing
+                UpdateContent::Nothing
             }
         }
     }
 
-    fn update(&mut self, update: Update) -> Read {
+    fn update(&mut self, update: Update) -> UpdateContent {
         if let Some(query) = update.callback_query {
             return press(update.update_id, query);
         }
         let Some(message) = update.message.or(update.channel_post) else {
-            return Read::Nothing;
+            return UpdateContent::Nothing;
         };
         if let Some(to) = message.migrate_to_chat_id {
-            return Read::Moved {
+            return UpdateContent::Moved {
                 from: message.chat.id,
                 to,
             };
         }
         let Some(content) = content(&message) else {
-            return Read::Nothing;
+            return UpdateContent::Nothing;
         };
-        match self.rules.meant(&message, &self.bot) {
-            Meant::No => Read::Nothing,
-            Meant::Overheard => {
+        match self.rules.decide(&message, &self.bot) {
+            GroupDecision::No => UpdateContent::Nothing,
+            GroupDecision::Overheard => {
                 if self.rules.observe {
-                    self.overheard.hear(&message, &content.text);
+                    self.overheard.remember(&message, &content.text);
                 }
-                Read::Nothing
+                UpdateContent::Nothing
             }
-            Meant::ForUs => {
-                Read::Message(Box::new(self.message(update.update_id, &message, content)))
+            GroupDecision::ForUs => {
+                UpdateContent::Message(Box::new(self.message(update.update_id, &message, content)))
             }
         }
     }
 
-    fn message(&mut self, update_id: i64, message: &Message, content: Content) -> Incoming {
+    fn message(
+        &mut self,
+        update_id: i64,
+        message: &TelegramMessage,
+        content: MessageContent,
+    ) -> IncomingMessage {
         let source = source(message, message.from.as_ref());
         let text = without_name(&content.text, &self.bot);
         let mut native = json!({"update_id": update_id});
@@ -101,10 +106,10 @@ impl Reader {
         if message.is_from_bot() {
             native["is_bot"] = json!(true);
         }
-        Incoming {
+        IncomingMessage {
             account: String::new(),
             message_id: message.message_id.to_string(),
-            context: self.overheard.tell(&source),
+            context: self.overheard.take_context(&source),
             source,
             text,
             media: content.media,
@@ -115,9 +120,9 @@ impl Reader {
         }
     }
 
-    fn reply(&self, message: &Message) -> Option<ReplyTo> {
+    fn reply(&self, message: &TelegramMessage) -> Option<ReplyTo> {
         let to = message.reply_to_message.as_ref()?;
-        // Every message in a topic "replies" to the one that made it.
+        // Every message in a topic "replies" to the message that created it.
         if to.forum_topic_created.is_some() {
             return None;
         }
@@ -131,9 +136,9 @@ impl Reader {
     }
 }
 
-fn press(update_id: i64, query: CallbackQuery) -> Read {
+fn press(update_id: i64, query: CallbackQuery) -> UpdateContent {
     let (Some(data), Some(message)) = (query.data, query.message) else {
-        return Read::Nothing;
+        return UpdateContent::Nothing;
     };
     let keys = message.reply_markup.iter();
     let label = keys
@@ -142,14 +147,14 @@ fn press(update_id: i64, query: CallbackQuery) -> Read {
         .map_or_else(|| data.clone(), |key| key.text.clone());
     let mut source = source(&message, Some(&query.from));
     source.message_id = Some(message.message_id.to_string());
-    Read::Message(Box::new(Incoming {
+    UpdateContent::Message(Box::new(IncomingMessage {
         account: String::new(),
         message_id: format!("press:{}", query.id),
         source,
         text: label,
         media: Vec::new(),
         reply_to: None,
-        pressed: Some(Pressed {
+        pressed: Some(ButtonPress {
             data,
             message_id: Some(message.message_id.to_string()),
         }),
@@ -160,7 +165,7 @@ fn press(update_id: i64, query: CallbackQuery) -> Read {
     }))
 }
 
-fn source(message: &Message, from: Option<&User>) -> Source {
+fn source(message: &TelegramMessage, from: Option<&TelegramUser>) -> MessageSource {
     let chat = &message.chat;
     let kind = match chat.kind.as_str() {
         "group" | "supergroup" => "group",
@@ -170,7 +175,7 @@ fn source(message: &Message, from: Option<&User>) -> Source {
     let own_chat = kind != "group";
     let topic = message.reply_to_message.as_ref();
     let topic = topic.and_then(|to| to.forum_topic_created.as_ref());
-    Source {
+    MessageSource {
         platform: super::NAME.to_owned(),
         chat_id: chat.id.to_string(),
         chat_name: chat.name(),
@@ -179,35 +184,35 @@ fn source(message: &Message, from: Option<&User>) -> Source {
             .map(|from| from.id.to_string())
             .or_else(|| own_chat.then(|| chat.id.to_string())),
         user_name: from
-            .map(User::full_name)
+            .map(TelegramUser::full_name)
             .or_else(|| chat.name().filter(|_| own_chat)),
         thread_id: message.thread(),
         chat_topic: topic.map(|topic| topic.name.clone()),
         message_id: Some(message.message_id.to_string()),
-        ..Source::default()
+        ..MessageSource::default()
     }
 }
 
-struct Content {
+struct MessageContent {
     text: String,
     media: Vec<MediaRef>,
 }
 
-/// `None`: nothing that a person said (somebody joined, a title changed).
-fn content(message: &Message) -> Option<Content> {
+/// `None`: a service message (someone joined, a title changed).
+fn content(message: &TelegramMessage) -> Option<MessageContent> {
     let media = media(message);
     let said = message.text.clone().or_else(|| message.caption.clone());
     let text = said.or_else(|| described(message));
     if text.is_none() && media.is_empty() {
         return None;
     }
-    Some(Content {
+    Some(MessageContent {
         text: text.unwrap_or_default(),
         media,
     })
 }
 
-fn media(message: &Message) -> Vec<MediaRef> {
+fn media(message: &TelegramMessage) -> Vec<MediaRef> {
     let mut media = Vec::new();
     let mut put = |kind: MediaKind, file: &FileInfo, mime: Option<&str>| {
         media.push(MediaRef {
@@ -239,7 +244,7 @@ fn media(message: &Message) -> Vec<MediaRef> {
         };
         put(MediaKind::Sticker, sticker, Some(mime));
     }
-    // An animation is also there as a document.
+    // Animations are also included as documents.
     if let Some(animation) = &message.animation {
         put(MediaKind::Video, animation, Some("video/mp4"));
     } else if let Some(document) = &message.document {
@@ -249,8 +254,8 @@ fn media(message: &Message) -> Vec<MediaRef> {
     media
 }
 
-/// Words for what is said without any.
-fn described(message: &Message) -> Option<String> {
+/// Text descriptions of non-text content.
+fn described(message: &TelegramMessage) -> Option<String> {
     if let Some(venue) = &message.venue {
         return Some(format!(
             "[Place: {}, {} ({}, {})]",
@@ -287,16 +292,16 @@ fn described(message: &Message) -> Option<String> {
         .map(|emoji| format!("[Sticker: {emoji}]"))
 }
 
-/// What others said between, by chat and topic, for the next message that is for us.
+/// Messages of others, by chat and topic, as context for the next message to us.
 #[derive(Default)]
-struct Overheard {
+struct OverheardMessages {
     chats: HashMap<(String, Option<String>), VecDeque<String>>,
     /// Oldest first.
     order: VecDeque<(String, Option<String>)>,
 }
 
-impl Overheard {
-    fn hear(&mut self, message: &Message, text: &str) {
+impl OverheardMessages {
+    fn remember(&mut self, message: &TelegramMessage, text: &str) {
         let key = (message.chat.id.to_string(), message.thread());
         if !self.chats.contains_key(&key) {
             if self.order.len() >= CHATS
@@ -310,7 +315,7 @@ impl Overheard {
         if lines.len() >= LINES {
             lines.pop_front();
         }
-        let who = message.from.as_ref().map(User::full_name);
+        let who = message.from.as_ref().map(TelegramUser::full_name);
         let short: String = text.chars().take(LINE).collect();
         lines.push_back(format!(
             "{}: {short}",
@@ -318,7 +323,7 @@ impl Overheard {
         ));
     }
 
-    fn tell(&mut self, source: &Source) -> Option<String> {
+    fn take_context(&mut self, source: &MessageSource) -> Option<String> {
         let key = (source.chat_id.clone(), source.thread_id.clone());
         let lines = self.chats.remove(&key)?;
         self.order.retain(|one| *one != key);

@@ -3,24 +3,24 @@ use serde_json::json;
 
 use super::*;
 
-fn bot() -> User {
+fn bot() -> TelegramUser {
     serde_json::from_value(
         json!({"id": 9, "is_bot": true, "first_name": "H", "username": "hermes_bot"}),
     )
     .unwrap()
 }
 
-fn read_with(rules: &GroupRules, updates: &[Value]) -> Vec<Incoming> {
-    let mut reader = Reader::new(rules, bot());
+fn read_with(rules: &GroupRules, updates: &[Value]) -> Vec<IncomingMessage> {
+    let mut reader = UpdateReader::new(rules, bot());
     let read = updates.iter().map(|update| reader.read(update));
     read.filter_map(|read| match read {
-        Read::Message(message) => Some(*message),
+        UpdateContent::Message(message) => Some(*message),
         _ => None,
     })
     .collect()
 }
 
-fn read(message: &Value) -> Option<Incoming> {
+fn read(message: &Value) -> Option<IncomingMessage> {
     let mut whole = json!({
         "message_id": 5, "date": 1_700_000_000, "chat": {"id": 7, "type": "private", "first_name": "Ada"},
         "from": {"id": 7, "is_bot": false, "first_name": "Ada", "last_name": "L"},
@@ -153,10 +153,10 @@ fn what_cannot_be_read_is_passed_over() {
     let moved = json!({"update_id": 1, "message": {"message_id": 1, "date": 1,
         "chat": {"id": -5, "type": "group"}, "migrate_to_chat_id": -1005}});
     let rules = GroupRules::default();
-    let mut reader = Reader::new(&rules, bot());
+    let mut reader = UpdateReader::new(&rules, bot());
     assert!(matches!(
         reader.read(&moved),
-        Read::Moved {
+        UpdateContent::Moved {
             from: -5,
             to: -1005
         }

@@ -1,4 +1,4 @@
-//! What the home says about Telegram.
+//! Settings for Telegram.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use crate::settings::PlatformSettings;
 
 const API: &str = "https://api.telegram.org/bot";
 
-/// Everything the adapter asks for.
+/// The settings of the adapter.
 #[derive(Clone, Debug)]
 pub struct TelegramSettings {
     pub token: String,
@@ -20,9 +20,9 @@ pub struct TelegramSettings {
     pub files: String,
     /// Not the public service.
     pub own_server: bool,
-    /// A server of one's own on this machine: files are read from its disk.
+    /// A local Bot API server: files are read from its disk.
     pub local: bool,
-    pub receive: Receive,
+    pub receive: ReceiveMode,
     pub proxy: Option<String>,
     pub env: HashMap<String, String>,
     pub groups: GroupRules,
@@ -30,22 +30,22 @@ pub struct TelegramSettings {
     pub link_previews: bool,
     /// Commands in the menu, at most.
     pub menu: usize,
-    /// Words of the settings that have no meaning, for people.
+    /// Invalid settings, for display.
     pub problems: Vec<String>,
 }
 
-/// How updates come.
+/// How updates are received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Receive {
+pub enum ReceiveMode {
     Polling,
     Webhook(WebhookSettings),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookSettings {
-    /// What Telegram calls.
+    /// The public URL.
     pub url: String,
-    /// Where we listen.
+    /// The address to listen on.
     pub host: String,
     pub port: u16,
     pub path: String,
@@ -65,18 +65,18 @@ pub struct GroupRules {
     /// `chat:topic`.
     pub free_topics: HashSet<String>,
     pub patterns: Vec<Regex>,
-    /// Whoever mentions us is heard in chats that are not on the list.
+    /// Mentions are accepted in chats that are not on the list.
     pub guests: bool,
-    /// A message that names only other bots is not for us.
+    /// A message that mentions only other bots is ignored.
     pub exclusive: bool,
-    /// What others say between is told with the next message for us.
+    /// Messages of others become context of the next message to us.
     pub observe: bool,
-    pub bots: Bots,
+    pub bots: TelegramBots,
 }
 
 /// Messages of other bots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bots {
+pub enum TelegramBots {
     #[default]
     Ignored,
     Mentions,
@@ -129,9 +129,9 @@ impl TelegramSettings {
     }
 }
 
-fn receive(from: &PlatformSettings) -> Result<Receive, String> {
+fn receive(from: &PlatformSettings) -> Result<ReceiveMode, String> {
     let Some(url) = from.text("webhook_url") else {
-        return Ok(Receive::Polling);
+        return Ok(ReceiveMode::Polling);
     };
     let parsed =
         Url::parse(&url).map_err(|error| format!("TELEGRAM_WEBHOOK_URL is {url:?}: {error}"))?;
@@ -159,7 +159,7 @@ fn receive(from: &PlatformSettings) -> Result<Receive, String> {
         "" | "/" => "/telegram",
         path => path,
     };
-    Ok(Receive::Webhook(WebhookSettings {
+    Ok(ReceiveMode::Webhook(WebhookSettings {
         host: from
             .text("webhook_host")
             .unwrap_or_else(|| "0.0.0.0".to_owned()),
@@ -187,14 +187,14 @@ fn groups(from: &PlatformSettings, problems: &mut Vec<String>) -> GroupRules {
             .or_else(|| from.flag("ingest_unmentioned_group_messages"))
             .unwrap_or(false),
         bots: match from.text("allow_bots").as_deref() {
-            Some("all") => Bots::All,
-            Some("mentions") => Bots::Mentions,
-            _ => Bots::Ignored,
+            Some("all") => TelegramBots::All,
+            Some("mentions") => TelegramBots::Mentions,
+            _ => TelegramBots::Ignored,
         },
     }
 }
 
-/// Expressions may hold commas: a list of the configuration, or JSON or lines of the variable.
+/// Patterns may contain commas: a list in the configuration, or JSON or lines in the variable.
 fn patterns(from: &PlatformSettings, problems: &mut Vec<String>) -> Vec<Regex> {
     let words = |values: &[Value]| -> Vec<String> {
         let texts = values.iter().filter_map(Value::as_str);
@@ -280,7 +280,7 @@ mod tests {
         assert!(error.contains("TELEGRAM_WEBHOOK_SECRET"), "{error}");
         let secret = ("TELEGRAM_WEBHOOK_SECRET", "s3cret");
         let read = TelegramSettings::from_settings(&settings(&json!({}), &[url, secret])).unwrap();
-        let Receive::Webhook(hook) = read.receive else {
+        let ReceiveMode::Webhook(hook) = read.receive else {
             panic!("a webhook was set");
         };
         assert_eq!((hook.port, hook.path.as_str()), (8443, "/hook"));
@@ -299,7 +299,7 @@ mod tests {
         .unwrap();
         assert!(read.groups.require_mention && read.groups.exclusive && read.reactions);
         assert!(read.groups.allowed_chats.contains("-2"));
-        assert_eq!(read.groups.bots, Bots::Mentions);
+        assert_eq!(read.groups.bots, TelegramBots::Mentions);
         assert!(read.groups.patterns[0].is_match("Hey, Bot!"));
         assert_eq!(read.problems.len(), 1);
         let read = TelegramSettings::from_settings(&settings(

@@ -5,24 +5,26 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::outbound::{Sender, parse_mode};
-use super::wire::Sent;
-use crate::form::Form;
-use crate::platform::{MediaKind, OutMedia, Outbound as _, Outgoing, SendError, Unit};
+use super::outbound::{TelegramSender, parse_mode};
+use super::wire::SentMessage;
+use crate::form::MultipartForm;
+use crate::platform::{
+    MediaKind, OutMedia, OutboundAdapter as _, OutgoingMessage, SendError, TextUnit,
+};
 
 /// The longest caption, in UTF-16.
 const CAPTION: usize = 1024;
-/// The largest photo; larger ones go as documents.
+/// Maximum size of a photo; larger ones are sent as documents.
 const PHOTO: u64 = 10 * 1024 * 1024;
 const UPLOAD: Duration = Duration::from_mins(5);
 
 /// How a file is sent: method, name of its field, MIME type.
-type Way = (&'static str, &'static str, &'static str);
+type UploadMethod = (&'static str, &'static str, &'static str);
 
-const DOCUMENT: Way = ("sendDocument", "document", "application/octet-stream");
+const DOCUMENT: UploadMethod = ("sendDocument", "document", "application/octet-stream");
 
 /// The way that suits the file best.
-fn way(kind: MediaKind, extension: &str, bytes: u64) -> Way {
+fn way(kind: MediaKind, extension: &str, bytes: u64) -> UploadMethod {
     match (kind, extension) {
         (MediaKind::Image, "gif") => ("sendAnimation", "animation", "image/gif"),
         (MediaKind::Image, "png") if bytes <= PHOTO => ("sendPhoto", "photo", "image/png"),
@@ -40,10 +42,10 @@ fn way(kind: MediaKind, extension: &str, bytes: u64) -> Way {
     }
 }
 
-impl Sender {
+impl TelegramSender {
     pub(super) async fn send_file(
         &self,
-        message: &Outgoing,
+        message: &OutgoingMessage,
         media: &OutMedia,
     ) -> Result<Option<String>, SendError> {
         let bytes = self.check(message, media).await?;
@@ -63,23 +65,23 @@ impl Sender {
         }
         let random = u128::from(self.parts.rng.next_u64()) << 64;
         let random = random | u128::from(self.parts.rng.next_u64());
-        let mut form = Form::new(random);
+        let mut form = MultipartForm::new(random);
         for (name, value) in params.as_object().into_iter().flatten() {
             form = form.text(name, plain(value));
         }
         let form = form.file(field, &media.path, mime).await;
         let form = form.map_err(|error| unusable(&media.path, &error.to_string()))?;
-        let sent = self.api().upload::<Sent>(method, form, UPLOAD).await;
+        let sent = self.api().upload::<SentMessage>(method, form, UPLOAD).await;
         self.look_at(&sent);
         match sent {
             Ok(sent) => Ok(Some(sent.message_id.to_string())),
-            Err(error) => Err(self.learn(error, message)),
+            Err(error) => Err(self.classify_error(error, message)),
         }
     }
 
-    /// What would be refused is not sent at all. Gives the size of the file.
-    async fn check(&self, message: &Outgoing, media: &OutMedia) -> Result<u64, SendError> {
-        if Unit::Utf16.len(&message.text) > CAPTION {
+    /// Checks the limits before sending. Returns the size of the file.
+    async fn check(&self, message: &OutgoingMessage, media: &OutMedia) -> Result<u64, SendError> {
+        if TextUnit::Utf16.len(&message.text) > CAPTION {
             return Err(SendError::Refused(format!(
                 "the text with a file may have {CAPTION} characters on Telegram"
             )));

@@ -1,5 +1,5 @@
-//! Updates that Telegram brings. Each is stored before it is answered; whatever is not answered
-//! with 200 comes again.
+//! Receives updates by webhook. Each is stored before the response; anything but 200 is delivered
+//! again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,35 +12,35 @@ use axum::routing::post;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::Parts;
-use super::api::Api;
-use super::polling::{CALL, Patience, Trouble, UPDATES, fresh};
-use super::read::{Read, Reader};
+use super::TelegramShared;
+use super::api::TelegramApi;
+use super::polling::{CALL, PollError, RetryPauses, UPDATES, fresh};
+use super::read::{UpdateContent, UpdateReader};
 use super::settings::WebhookSettings;
-use super::wire::{User, WebhookInfo};
-use crate::platform::{Hopeless, Link, LinkState};
+use super::wire::{TelegramUser, WebhookInfo};
+use crate::platform::{AdapterLink, FatalPlatformError, PlatformState};
 use hermes_core::bytes::same;
 
 const SECRET: &str = "x-telegram-bot-api-secret-token";
 /// An update is far smaller.
 const MAX_BODY: usize = 1024 * 1024;
-/// How often Telegram is asked how it goes.
+/// How often the webhook status is checked.
 const WATCH: Duration = Duration::from_mins(1);
 
 pub(super) async fn run(
-    parts: &Arc<Parts>,
+    parts: &Arc<TelegramShared>,
     hook: &WebhookSettings,
-    link: &Link,
-) -> Result<(), Hopeless> {
-    let mut patience = Patience::new();
+    link: &AdapterLink,
+) -> Result<(), FatalPlatformError> {
+    let mut patience = RetryPauses::new();
     loop {
         let ended = tokio::select! {
             () = link.cancel.cancelled() => return Ok(()),
             ended = serve(parts, hook, link, &mut patience) => ended,
         };
-        let trouble = ended
-            .err()
-            .unwrap_or_else(|| Trouble::Other("the server for the webhook ended".to_owned(), CALL));
+        let trouble = ended.err().unwrap_or_else(|| {
+            PollError::Other("the server for the webhook ended".to_owned(), CALL)
+        });
         if !patience.wait(parts, link, trouble).await? {
             return Ok(());
         }
@@ -48,23 +48,23 @@ pub(super) async fn run(
 }
 
 async fn serve(
-    parts: &Arc<Parts>,
+    parts: &Arc<TelegramShared>,
     hook: &WebhookSettings,
-    link: &Link,
-    patience: &mut Patience,
-) -> Result<(), Trouble> {
+    link: &AdapterLink,
+    patience: &mut RetryPauses,
+) -> Result<(), PollError> {
     let api = fresh(parts)?;
-    let bot: User = api.call("getMe", &json!({}), CALL).await?;
+    let bot: TelegramUser = api.call("getMe", &json!({}), CALL).await?;
     let address = (hook.host.as_str(), hook.port);
     let listener = TcpListener::bind(address).await.map_err(|error| {
         let why = format!("cannot listen on {}:{}: {error}", hook.host, hook.port);
-        Trouble::Other(why, Duration::from_secs(5))
+        PollError::Other(why, Duration::from_secs(5))
     })?;
-    let door = Arc::new(Door {
+    let door = Arc::new(TelegramWebhook {
         parts: Arc::clone(parts),
         link: link.clone(),
         secret: hook.secret.clone(),
-        reader: Mutex::new(Reader::new(&parts.settings.groups, bot)),
+        reader: Mutex::new(UpdateReader::new(&parts.settings.groups, bot)),
     });
     let router = Router::new()
         .route(&hook.path, post(arrived))
@@ -74,23 +74,23 @@ async fn serve(
     let _stop_when_dropped = stop.clone().drop_guard();
     tokio::select! {
         served = crate::serve::serve(listener, router, stop) => {
-            served.map_err(|error| Trouble::Other(error.to_string(), CALL))
+            served.map_err(|error| PollError::Other(error.to_string(), CALL))
         }
         trouble = watch(parts, hook, link, &api, patience) => Err(trouble),
     }
 }
 
-/// Tells Telegram where we are, and asks now and then whether it gets through.
+/// Registers the webhook and checks its status periodically.
 async fn watch(
-    parts: &Parts,
+    parts: &TelegramShared,
     hook: &WebhookSettings,
-    link: &Link,
-    api: &Api,
-    patience: &mut Patience,
-) -> Trouble {
+    link: &AdapterLink,
+    api: &TelegramApi,
+    patience: &mut RetryPauses,
+) -> PollError {
     let params = json!({
         "url": hook.url, "secret_token": hook.secret, "allowed_updates": UPDATES,
-        // One after the other, so that they arrive in order.
+        // Sequentially, to keep the order.
         "max_connections": 1,
         "drop_pending_updates": false,
     });
@@ -104,7 +104,7 @@ async fn watch(
         };
         if info.url != hook.url {
             let why = "another program took the webhook of this bot; it is set again";
-            return Trouble::Other(why.to_owned(), WATCH);
+            return PollError::Other(why.to_owned(), WATCH);
         }
         match info.last_error_message {
             Some(error) if info.pending_update_count > 0 => {
@@ -112,7 +112,7 @@ async fn watch(
                     "Telegram does not reach {}: {error} ({} updates wait)",
                     hook.url, info.pending_update_count
                 );
-                link.health.is(LinkState::Retrying, Some(why));
+                link.health.is(PlatformState::Retrying, Some(why));
             }
             _ => {
                 link.health.received(parts.clock.epoch_seconds());
@@ -123,14 +123,18 @@ async fn watch(
     }
 }
 
-struct Door {
-    parts: Arc<Parts>,
-    link: Link,
+struct TelegramWebhook {
+    parts: Arc<TelegramShared>,
+    link: AdapterLink,
     secret: String,
-    reader: Mutex<Reader>,
+    reader: Mutex<UpdateReader>,
 }
 
-async fn arrived(State(door): State<Arc<Door>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+async fn arrived(
+    State(door): State<Arc<TelegramWebhook>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
     let given = headers
         .get(SECRET)
         .map_or(&[][..], |value| value.as_bytes());
@@ -145,13 +149,13 @@ async fn arrived(State(door): State<Arc<Door>>, headers: HeaderMap, body: Bytes)
         reader.read(&update)
     };
     match read {
-        Read::Message(message) => {
+        UpdateContent::Message(message) => {
             if !door.link.deliver(*message).await {
                 return StatusCode::SERVICE_UNAVAILABLE;
             }
         }
-        Read::Moved { from, to } => door.parts.memory.moved(from, to),
-        Read::Nothing => {}
+        UpdateContent::Moved { from, to } => door.parts.memory.moved(from, to),
+        UpdateContent::Nothing => {}
     }
     let now = door.parts.clock.epoch_seconds();
     door.link.health.received(now);

@@ -1,4 +1,4 @@
-//! What the Bot API says, as far as it matters here. Whatever else it says is passed over.
+//! The Bot API's data structures, as far as needed. Other fields are ignored.
 #![expect(
     clippy::struct_field_names,
     reason = "the names are those of the Bot API"
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Envelope {
+pub(super) struct ApiEnvelope {
     pub ok: bool,
     #[serde(default)]
     pub result: Value,
@@ -26,13 +26,13 @@ pub(super) struct Parameters {
 #[derive(Debug, Deserialize)]
 pub(super) struct Update {
     pub update_id: i64,
-    pub message: Option<Box<Message>>,
-    pub channel_post: Option<Box<Message>>,
+    pub message: Option<Box<TelegramMessage>>,
+    pub channel_post: Option<Box<TelegramMessage>>,
     pub callback_query: Option<CallbackQuery>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct User {
+pub(super) struct TelegramUser {
     pub id: i64,
     #[serde(default)]
     pub is_bot: bool,
@@ -42,7 +42,7 @@ pub(super) struct User {
     pub username: Option<String>,
 }
 
-impl User {
+impl TelegramUser {
     pub(super) fn full_name(&self) -> String {
         match &self.last_name {
             Some(last) => format!("{} {last}", self.first_name),
@@ -52,7 +52,7 @@ impl User {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Chat {
+pub(super) struct TelegramChat {
     pub id: i64,
     #[serde(rename = "type")]
     pub kind: String,
@@ -63,7 +63,7 @@ pub(super) struct Chat {
     pub is_forum: bool,
 }
 
-impl Chat {
+impl TelegramChat {
     pub(super) fn is_group(&self) -> bool {
         matches!(self.kind.as_str(), "group" | "supergroup")
     }
@@ -78,13 +78,13 @@ impl Chat {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Message {
+pub(super) struct TelegramMessage {
     pub message_id: i64,
     pub date: i64,
-    pub chat: Chat,
-    pub from: Option<User>,
-    /// Who speaks, where it is not a person: a channel, or the group itself.
-    pub sender_chat: Option<Chat>,
+    pub chat: TelegramChat,
+    pub from: Option<TelegramUser>,
+    /// The sender if it is not a person: a channel or the group itself.
+    pub sender_chat: Option<TelegramChat>,
     pub message_thread_id: Option<i64>,
     #[serde(default)]
     pub is_topic_message: bool,
@@ -94,7 +94,7 @@ pub(super) struct Message {
     pub caption: Option<String>,
     #[serde(default)]
     pub caption_entities: Vec<Entity>,
-    pub reply_to_message: Option<Box<Message>>,
+    pub reply_to_message: Option<Box<TelegramMessage>>,
     pub quote: Option<Quote>,
     pub media_group_id: Option<String>,
     #[serde(default)]
@@ -110,9 +110,9 @@ pub(super) struct Message {
     pub venue: Option<Venue>,
     pub contact: Option<Contact>,
     pub poll: Option<Poll>,
-    pub forum_topic_created: Option<Topic>,
+    pub forum_topic_created: Option<ForumTopic>,
     pub migrate_to_chat_id: Option<i64>,
-    pub reply_markup: Option<Keyboard>,
+    pub reply_markup: Option<InlineKeyboard>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -122,7 +122,7 @@ pub(super) struct Entity {
     /// In UTF-16.
     pub offset: usize,
     pub length: usize,
-    pub user: Option<User>,
+    pub user: Option<TelegramUser>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -178,18 +178,18 @@ pub(super) struct PollOption {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Topic {
+pub(super) struct ForumTopic {
     pub name: String,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Keyboard {
+pub(super) struct InlineKeyboard {
     #[serde(default)]
-    pub inline_keyboard: Vec<Vec<Key>>,
+    pub inline_keyboard: Vec<Vec<KeyboardButton>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Key {
+pub(super) struct KeyboardButton {
     pub text: String,
     pub callback_data: Option<String>,
 }
@@ -197,13 +197,13 @@ pub(super) struct Key {
 #[derive(Debug, Deserialize)]
 pub(super) struct CallbackQuery {
     pub id: String,
-    pub from: User,
-    pub message: Option<Box<Message>>,
+    pub from: TelegramUser,
+    pub message: Option<Box<TelegramMessage>>,
     pub data: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Sent {
+pub(super) struct SentMessage {
     pub message_id: i64,
 }
 

@@ -1,4 +1,4 @@
-//! Answers that go to no chat: into the log, or as a comment to GitHub.
+//! Answers that do not go to a chat: to the log, or as a comment on GitHub.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,15 +10,16 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use crate::platform::{
-    Capabilities, Limits, Markup, MediaRef, Outbound, Outgoing, Recourse, SendError, Unit,
+    Capabilities, Markup, MediaRef, OutboundAdapter, OutgoingMessage, PlatformLimits, Recourse,
+    SendError, TextUnit,
 };
 
-/// The place of answers that nobody gets.
+/// The target of answers that are only logged.
 pub(super) const LOG: &str = "log";
 const GITHUB: &str = "github:";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where a comment goes, as a chat. `Err`: not a place on GitHub.
+/// The target of a comment, as a chat. `Err`: not a valid GitHub target.
 pub(super) fn github(repository: &str, number: &str) -> Result<String, String> {
     let part = |text: &str| {
         !text.is_empty()
@@ -37,13 +38,13 @@ pub(super) fn github(repository: &str, number: &str) -> Result<String, String> {
     }
 }
 
-pub(super) struct Deliver {
+pub(super) struct WebhookSender {
     capabilities: Capabilities,
-    /// GitHub's own program, which knows who we are.
+    /// GitHub's command line program, which is authenticated.
     program: PathBuf,
 }
 
-impl Default for Deliver {
+impl Default for WebhookSender {
     fn default() -> Self {
         Self {
             capabilities: Capabilities {
@@ -55,9 +56,9 @@ impl Default for Deliver {
                 drafts: false,
                 // GitHub reads markdown.
                 markup: Markup::Discord,
-                limits: Limits {
+                limits: PlatformLimits {
                     text: 60_000,
-                    unit: Unit::Chars,
+                    unit: TextUnit::Chars,
                     file_bytes: 0,
                 },
                 recourse: Recourse::Mark,
@@ -67,8 +68,8 @@ impl Default for Deliver {
     }
 }
 
-impl Deliver {
-    async fn deliver(&self, message: &Outgoing) -> Result<Option<String>, SendError> {
+impl WebhookSender {
+    async fn deliver(&self, message: &OutgoingMessage) -> Result<Option<String>, SendError> {
         let place = &message.target.chat_id;
         if let Some((repository, number)) = place
             .strip_prefix(GITHUB)
@@ -115,7 +116,7 @@ impl Deliver {
         let ended = tokio::time::timeout(PATIENCE, child.wait_with_output()).await;
         match ended {
             Ok(Ok(output)) if output.status.success() => Ok(()),
-            // It may have failed before or after GitHub had the comment; it does not say.
+            // It may have failed before or after the comment was created.
             Ok(Ok(output)) => {
                 let said = String::from_utf8_lossy(&output.stderr);
                 let said: String = said.trim().chars().take(300).collect();
@@ -136,19 +137,23 @@ impl Deliver {
     }
 }
 
-impl Outbound for Deliver {
+impl OutboundAdapter for WebhookSender {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
     fn send<'a>(
         &'a self,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
         Box::pin(self.deliver(message))
     }
 
-    fn edit<'a>(&'a self, _: &'a str, _: &'a Outgoing) -> BoxFuture<'a, Result<(), SendError>> {
+    fn edit<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a OutgoingMessage,
+    ) -> BoxFuture<'a, Result<(), SendError>> {
         let never = SendError::Refused("answers to webhooks are not changed".to_owned());
         Box::pin(std::future::ready(Err(never)))
     }
@@ -174,8 +179,8 @@ mod tests {
 
     use super::*;
 
-    fn outgoing(chat: &str) -> Outgoing {
-        Outgoing {
+    fn outgoing(chat: &str) -> OutgoingMessage {
+        OutgoingMessage {
             key: "k".to_owned(),
             target: Target {
                 platform: "webhook".to_owned(),
@@ -200,9 +205,9 @@ mod tests {
             std::fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
             std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         };
-        let deliver = Deliver {
+        let deliver = WebhookSender {
             program: program.clone(),
-            ..Deliver::default()
+            ..WebhookSender::default()
         };
         let chat = github("own-er/na.me", " 7 ").unwrap();
         write(&format!(

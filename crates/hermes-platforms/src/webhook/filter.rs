@@ -1,5 +1,5 @@
-//! Which calls of a route matter, as the configuration says: `all`, `any`, `not`, and comparisons of a
-//! field of the call, of its event or of its headers.
+//! Configured filters of a route: `all`, `any`, `not`, and comparisons of a field of the call, its
+//! event or its headers.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use regex::RegexBuilder;
 use serde_json::Value;
 
 /// A call as filters see it.
-pub(super) struct Call<'a> {
+pub(super) struct WebhookCall<'a> {
     pub payload: &'a Value,
     pub event: &'a str,
     pub headers: &'a HeaderMap,
@@ -16,8 +16,8 @@ pub(super) struct Call<'a> {
     pub home: &'a Path,
 }
 
-/// Whether a call passes. A filter that cannot be understood lets nothing pass, and says so.
-pub(super) fn passes(filters: &Value, call: &Call<'_>) -> bool {
+/// Whether a call passes. An invalid filter rejects everything and is logged.
+pub(super) fn passes(filters: &Value, call: &WebhookCall<'_>) -> bool {
     match filters {
         Value::Null => true,
         Value::Array(all) => all.iter().all(|one| matches(one, call)),
@@ -30,7 +30,7 @@ pub(super) fn passes(filters: &Value, call: &Call<'_>) -> bool {
     }
 }
 
-fn matches(filter: &Value, call: &Call<'_>) -> bool {
+fn matches(filter: &Value, call: &WebhookCall<'_>) -> bool {
     let each = |list: &Value| list.as_array().cloned();
     if let Some(all) = filter.get("all") {
         return each(all).is_some_and(|all| all.iter().all(|one| matches(one, call)));
@@ -83,7 +83,7 @@ fn matches(filter: &Value, call: &Call<'_>) -> bool {
 }
 
 /// A field by its path: of the call, or of `event`, `headers`, `payload`.
-fn resolve(field: &str, call: &Call<'_>) -> Option<Value> {
+fn resolve(field: &str, call: &WebhookCall<'_>) -> Option<Value> {
     let mut parts = field.split('.').filter(|part| !part.is_empty()).peekable();
     let payload = || call.payload.get("payload").unwrap_or(call.payload);
     let start = match *parts.peek()? {
@@ -119,7 +119,7 @@ fn text(value: &Value) -> String {
 }
 
 fn fits(pattern: &str, text: &str) -> bool {
-    // A pattern of the configuration on words of somebody else: bounded in space, linear in time.
+    // A configured pattern on untrusted text: bounded in space, linear in time.
     match RegexBuilder::new(pattern).size_limit(1 << 20).build() {
         Ok(regex) => regex.is_match(text),
         Err(error) => {
@@ -168,7 +168,7 @@ mod tests {
         let headers = [("x-kind".parse().unwrap(), "push".parse().unwrap())]
             .into_iter()
             .collect();
-        let call = Call {
+        let call = WebhookCall {
             payload: &payload,
             event: "issues",
             headers: &headers,

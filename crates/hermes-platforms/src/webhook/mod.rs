@@ -1,9 +1,9 @@
-//! Webhooks: other services call, and the agent acts on it or a person is told.
+//! Webhooks: calls of other services start a turn or are forwarded to a chat.
 //!
-//! `POST /webhooks/<route>`. Routes stand in config.yaml (`platforms.webhook.extra.routes`) or in
-//! `webhook_subscriptions.json`, which `hermes webhook` writes and which is read again when it
-//! changes. A call is answered with 202 only after it is stored; the same call again is recognised
-//! by its id, also after a restart, before it counts against the rate limit.
+//! `POST /webhooks/<route>`. Routes are defined in config.yaml (`platforms.webhook.extra.routes`)
+//! or in `webhook_subscriptions.json`, which `hermes webhook` writes and which is reloaded when it
+//! changes. A call is answered with 202 only after it is stored; repeated calls are recognised by
+//! their id, also after a restart, before they count against the rate limit.
 
 mod definition;
 mod deliver;
@@ -26,30 +26,30 @@ use hermes_core::store::StoreError;
 use hermes_store::db::delivery::Target;
 use hermes_store::skills::SkillView;
 
-use crate::platform::{Incoming, Platform};
+use crate::platform::{IncomingMessage, Platform};
 use crate::posting::{PostError, Posting};
 use crate::settings::PlatformSettings;
 
 pub(crate) use definition::DEFINITION;
-pub use routes::{Route, SUBSCRIPTIONS, parse_name};
+pub use routes::{SUBSCRIPTIONS, WebhookRoute, parse_name};
 pub use signature::sign_github;
 pub use subscriptions::{Subscriptions, call, new_secret};
 
-/// Where the server listens unless it is told otherwise.
+/// The default port.
 pub const PORT: u16 = 8644;
 /// The name in sessions, settings and files.
 pub const NAME: &str = "webhook";
 
-/// What webhooks need of the gateway.
+/// The services that webhooks need from the gateway.
 pub trait WebhookHost: Send + Sync {
-    /// Whether a call with this id came before, in this life or an earlier one.
+    /// Whether a call with this id was received before, by this or an earlier process.
     fn received<'a>(
         &'a self,
         chat_id: &'a str,
         id: &'a str,
     ) -> BoxFuture<'a, Result<bool, StoreError>>;
 
-    /// What a target means: `telegram`, `telegram:123`.
+    /// Resolves a target: `telegram`, `telegram:123`.
     fn target(&self, text: &str) -> Result<Target, PostError>;
 
     /// Stores a message to a chat, once per id.
@@ -66,7 +66,7 @@ pub trait WebhookHost: Send + Sync {
     }
 }
 
-/// The server that the settings describe. `Err`: what is wrong, for the person who set it up.
+/// The configured server. `Err`: what is wrong, for display.
 pub fn platform(
     home: &Home,
     config: &Config,
@@ -74,18 +74,18 @@ pub fn platform(
     host: Arc<dyn WebhookHost>,
     clock: Arc<dyn Clock>,
 ) -> Result<Platform, String> {
-    let server = server::Server::new(home, config, settings, host, clock)?;
+    let server = server::WebhookServer::new(home, config, settings, host, clock)?;
     Ok(Platform {
         name: NAME,
         account: String::new(),
         exclusive: None,
         inbound: Box::new(server),
-        outbound: Arc::new(deliver::Deliver::default()),
+        outbound: Arc::new(deliver::WebhookSender::default()),
     })
 }
 
-/// Where the answer to a call goes, as its route says: a chat somewhere, a comment, the log.
-pub fn answer_to(incoming: &Incoming) -> Option<Target> {
+/// The target of the answer to a call, by its route: a chat, a comment, the log.
+pub fn answer_to(incoming: &IncomingMessage) -> Option<Target> {
     if incoming.source.platform != NAME {
         return None;
     }

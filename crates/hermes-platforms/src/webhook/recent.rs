@@ -1,5 +1,5 @@
-//! CallStages that came lately, by their ids: one that is repeated while the first is dealt with waits for
-//! what becomes of that. Until it is stored, nobody may be told that it was taken.
+//! Recent calls by id: a repetition waits for the outcome of the first. A call is confirmed only
+//! after it is stored.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
@@ -7,13 +7,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Ids that are remembered; those before are looked up in the store.
+/// Maximum number of ids in memory; older ones are looked up in the store.
 const MOST: usize = 2_048;
 
 #[derive(Default)]
 pub(super) struct RecentCalls {
     calls: Mutex<CallStages>,
-    /// One that was being dealt with has ended.
+    /// Notified when a call was processed.
     settled: Notify,
 }
 
@@ -30,7 +30,7 @@ enum Stage {
 }
 
 impl RecentCalls {
-    /// The right to deal with this call; `None`: it was taken. Waits while another has that right.
+    /// Claims a call; `None`: already accepted. Waits while another task has the claim.
     pub(super) async fn claim(&self, key: &str) -> Option<CallClaim<'_>> {
         loop {
             let mut settled = pin!(self.settled.notified());
@@ -84,8 +84,8 @@ impl CallStages {
     }
 }
 
-/// The right to deal with a call. Dropped without [`CallClaim::keep`], it is given back: whoever was turned
-/// away, or whose call broke, may come again.
+/// The claim of a call. Dropped without [`CallClaim::keep`], it is released, so that a refused or
+/// failed call can be repeated.
 pub(super) struct CallClaim<'a> {
     recent: &'a RecentCalls,
     key: Option<String>,
@@ -125,7 +125,7 @@ mod tests {
         assert!(second.as_mut().now_or_never().is_none());
         assert!(recent.claim_now("a").is_none());
         assert!(recent.claim("b").await.is_some());
-        // It broke: the second deals with it, and a third learns that it was taken.
+        // The first failed: the second processes the call, and a third sees that it was accepted.
         drop(first);
         let second = second.await.unwrap();
         let mut third = Box::pin(recent.claim("a"));

@@ -1,7 +1,7 @@
-//! Calls that were signed and taken, so that whoever saw one cannot send it again under another id.
+//! Accepted signed calls, so that an observer cannot send one again with another id.
 //!
-//! What is remembered is what was signed, time and body: how the signature is written is the sender's choice.
-//! A file in the home keeps it over restarts.
+//! The signed content (time and body) is stored, because the format of the signature is the
+//! sender's choice. A file in the home keeps it across restarts.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::Write as _;
@@ -12,7 +12,8 @@ use sha2::{Digest as _, Sha256};
 use super::signature::{TOLERANCE, hex};
 
 const FILE: &str = "webhook_signatures";
-/// A call may be sent five minutes ahead of our clock, and is good until five minutes after its time.
+/// A call may be up to five minutes ahead of our clock, and is valid until five minutes after its
+/// time.
 const KEPT: i64 = 2 * TOLERANCE;
 /// More than any rate limit admits within that time.
 const MOST: usize = 16_384;
@@ -20,7 +21,7 @@ const MOST: usize = 16_384;
 /// Signatures of the last minutes.
 pub(super) struct Replays {
     path: PathBuf,
-    /// When each came, and what it was; the oldest first.
+    /// Arrival times and digests, the oldest first.
     order: VecDeque<(i64, String)>,
     known: HashSet<String>,
     /// Lines in the file, those that are of no more use included.
@@ -59,7 +60,7 @@ impl Replays {
         replays
     }
 
-    /// What stands for a call of a route.
+    /// The digest of a call of a route.
     pub(super) fn key(route: &str, signed: &[u8]) -> String {
         hex(&Sha256::digest([route.as_bytes(), b"\n", signed].concat()))
     }
@@ -69,7 +70,7 @@ impl Replays {
         self.known.contains(key)
     }
 
-    /// The call was taken. What cannot be written is still known until the end of this process.
+    /// Records an accepted call. If it cannot be written, it is remembered in memory only.
     pub(super) fn remember(&mut self, key: &str, now: i64) -> std::io::Result<()> {
         self.add(now, key.to_owned());
         self.forget(now);
@@ -100,7 +101,7 @@ impl Replays {
         }
     }
 
-    /// Without what is of no more use.
+    /// Without expired entries.
     fn rewrite(&mut self) -> std::io::Result<()> {
         use std::fmt::Write as _;
         let mut text = String::new();

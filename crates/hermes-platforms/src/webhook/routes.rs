@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 
 /// In the home; written by `hermes webhook` and by the original.
 pub const SUBSCRIPTIONS: &str = "webhook_subscriptions.json";
-/// A secret that stands for none. Only where nobody else can call.
+/// The secret value that disables signatures. Only allowed on loopback.
 pub(super) const NO_SECRET: &str = "INSECURE_NO_AUTH";
 
-/// One expected kind of call. What we do not know is kept.
+/// One route. Unknown keys are preserved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Route {
+pub struct WebhookRoute {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Empty: all.
@@ -31,7 +31,7 @@ pub struct Route {
     pub deliver: String,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub deliver_extra: Map<String, Value>,
-    /// No model: what the template makes is the message.
+    /// No model: the filled template is the message.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deliver_only: bool,
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -50,7 +50,7 @@ fn log() -> String {
     "log".to_owned()
 }
 
-/// The name of a route as it stands in addresses. `Err`: why it cannot be one.
+/// Validates the name of a route. `Err`: why it is invalid.
 pub fn parse_name(text: &str) -> Result<String, String> {
     let name = text.trim().to_lowercase().replace(' ', "-");
     let word = |ch: char| ch.is_ascii_lowercase() || ch.is_ascii_digit();
@@ -65,9 +65,9 @@ pub fn parse_name(text: &str) -> Result<String, String> {
 
 /// The routes, with those of the file as it last was.
 #[derive(Debug)]
-pub(super) struct Routes {
-    fixed: BTreeMap<String, Route>,
-    changing: BTreeMap<String, Route>,
+pub(super) struct WebhookRoutes {
+    fixed: BTreeMap<String, WebhookRoute>,
+    changing: BTreeMap<String, WebhookRoute>,
     file: PathBuf,
     seen: Option<(SystemTime, u64)>,
     secret: Option<String>,
@@ -75,8 +75,8 @@ pub(super) struct Routes {
     loopback: bool,
 }
 
-impl Routes {
-    /// `Err`: a route that cannot be meant so.
+impl WebhookRoutes {
+    /// `Err`: an invalid route.
     pub(super) fn new(
         home: &Path,
         routes: Option<&Value>,
@@ -92,8 +92,8 @@ impl Routes {
             loopback,
         };
         for (name, value) in routes.and_then(Value::as_object).into_iter().flatten() {
-            let route: Route =
-                Route::deserialize(value).map_err(|error| format!("route {name}: {error}"))?;
+            let route: WebhookRoute = WebhookRoute::deserialize(value)
+                .map_err(|error| format!("route {name}: {error}"))?;
             made.check(name, &route)?;
             made.fixed.insert(name.clone(), route);
         }
@@ -101,7 +101,7 @@ impl Routes {
         Ok(made)
     }
 
-    fn check(&self, name: &str, route: &Route) -> Result<(), String> {
+    fn check(&self, name: &str, route: &WebhookRoute) -> Result<(), String> {
         match self.secret_of(route) {
             None => {
                 return Err(format!(
@@ -123,12 +123,12 @@ impl Routes {
         Ok(())
     }
 
-    pub(super) fn secret_of<'a>(&'a self, route: &'a Route) -> Option<&'a str> {
+    pub(super) fn secret_of<'a>(&'a self, route: &'a WebhookRoute) -> Option<&'a str> {
         let secret = route.secret.as_deref().or(self.secret.as_deref());
         secret.filter(|secret| !secret.is_empty())
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&Route> {
+    pub(super) fn get(&self, name: &str) -> Option<&WebhookRoute> {
         self.fixed.get(name).or_else(|| self.changing.get(name))
     }
 
@@ -139,7 +139,7 @@ impl Routes {
             .map(String::as_str)
     }
 
-    /// Reads the file again if it changed. One that cannot be read changes nothing.
+    /// Reloads the file if it changed. An unreadable one is ignored.
     pub(super) fn refresh(&mut self) {
         let now = std::fs::metadata(&self.file)
             .ok()
@@ -174,7 +174,7 @@ impl Routes {
                 continue;
             }
             let route =
-                Route::deserialize(&value).map_err(|error| format!("route {name}: {error}"));
+                WebhookRoute::deserialize(&value).map_err(|error| format!("route {name}: {error}"));
             match route.and_then(|route| self.check(&name, &route).map(|()| route)) {
                 Ok(route) => {
                     changing.insert(name, route);
@@ -197,7 +197,7 @@ mod tests {
     fn a_file_that_changes_is_read_again_and_a_broken_one_is_not() {
         let home = tempfile::tempdir().unwrap();
         let fixed = json!({"ci": {"secret": "s", "events": ["push"]}});
-        let mut routes = Routes::new(home.path(), Some(&fixed), None, false).unwrap();
+        let mut routes = WebhookRoutes::new(home.path(), Some(&fixed), None, false).unwrap();
         let file = home.path().join(SUBSCRIPTIONS);
         let write = |text: &str| std::fs::write(&file, text).unwrap();
         write(
@@ -226,18 +226,18 @@ mod tests {
             ),
             (json!({"secret": "s", "events": 3}), "route r"),
         ] {
-            let error =
-                Routes::new(home.path(), Some(&json!({"r": route})), None, false).unwrap_err();
+            let error = WebhookRoutes::new(home.path(), Some(&json!({"r": route})), None, false)
+                .unwrap_err();
             assert!(error.contains(about), "{error}");
         }
-        Routes::new(
+        WebhookRoutes::new(
             home.path(),
             Some(&json!({"r": {"secret": "INSECURE_NO_AUTH"}})),
             None,
             true,
         )
         .unwrap();
-        Routes::new(
+        WebhookRoutes::new(
             home.path(),
             Some(&json!({"r": {}})),
             Some("all".to_owned()),
@@ -254,7 +254,7 @@ mod tests {
     fn what_the_original_wrote_stays() {
         let text = json!({"description": "d", "events": [], "secret": "s", "prompt": "", "skills": [],
             "deliver": "log", "created_at": "2026-01-01T00:00:00Z", "future": {"x": 1}});
-        let route = Route::deserialize(&text).unwrap();
+        let route = WebhookRoute::deserialize(&text).unwrap();
         assert_eq!(serde_json::to_value(route).unwrap(), text);
     }
 }

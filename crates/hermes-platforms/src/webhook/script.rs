@@ -1,4 +1,4 @@
-//! A program of the person that looks at a call: it may drop it or rewrite it.
+//! A user's script that may drop or rewrite a call.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -8,16 +8,16 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
-/// The most that a script may say.
+/// Maximum output of a script.
 const OUTPUT: u64 = 1 << 20;
-/// What is read of its complaints.
+/// Maximum error output read.
 const COMPLAINTS: u64 = 8 << 10;
-/// What it sees of the environment: nothing that is secret.
+/// Its environment variables, without secrets.
 const VARIABLES: [&str; 8] = [
     "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "SHELL",
 ];
 
-/// The call as the script leaves it. `Ok(None)`: it is dropped. `Err`: why the script cannot say.
+/// The rewritten call. `Ok(None)`: dropped. `Err`: why the script failed.
 pub(super) async fn run(
     home: &Path,
     script: &str,
@@ -45,7 +45,7 @@ pub(super) async fn run(
     let talk = async {
         let write = async {
             if let Some(mut stdin) = stdin {
-                // A script need not read what it is given.
+                // A script need not read its input.
                 let _ = stdin.write_all(input.as_bytes()).await;
             }
         };
@@ -86,8 +86,8 @@ pub(super) async fn run(
     Ok(read(String::from_utf8_lossy(&said).trim(), payload))
 }
 
-/// A status other than 0 drops the call, unless it is not the script that says so: it was killed,
-/// a program in it cannot be run, or Python gave it up.
+/// A status other than 0 drops the call, unless it does not come from the script itself: it was
+/// killed, a program in it cannot be run, or Python raised an error.
 fn is_broken(code: Option<i32>, complaints: &str) -> bool {
     matches!(code, None | Some(126 | 127)) || complaints.contains("Traceback (most recent call")
 }
@@ -97,7 +97,7 @@ fn read(said: &str, payload: &Value) -> Option<Value> {
         return None;
     }
     let changed = serde_json::from_str(said).unwrap_or_else(|_| {
-        // Plain words are added to the call.
+        // Plain text is added to the call.
         let mut changed = payload.clone();
         if let Some(object) = changed.as_object_mut() {
             object.insert("script_output".to_owned(), Value::from(said));

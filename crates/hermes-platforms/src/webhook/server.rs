@@ -23,31 +23,33 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use super::deliver::{LOG, github};
-use super::filter::{Call, passes};
+use super::filter::{WebhookCall, passes};
 use super::recent::RecentCalls;
 use super::replay::Replays;
-use super::routes::{NO_SECRET, Route, Routes};
-use super::signature::{Scheme, hex, timed, verify};
+use super::routes::{NO_SECRET, WebhookRoute, WebhookRoutes};
+use super::signature::{SignatureScheme, hex, timed, verify};
 use super::{NAME, PORT, WebhookHost, script, template};
-use crate::platform::{Hopeless, Inbound, Incoming, Link, LinkState};
+use crate::platform::{
+    AdapterLink, FatalPlatformError, InboundAdapter, IncomingMessage, PlatformState,
+};
 use crate::posting::{PostError, Posting};
 use crate::settings::PlatformSettings;
-use crate::source::Source;
+use crate::source::MessageSource;
 
 const WINDOW: Duration = Duration::from_mins(1);
 /// For the body of a call.
 const PATIENCE: Duration = Duration::from_secs(30);
 const TIDYING: Duration = Duration::from_mins(5);
 
-pub(super) struct Server {
-    shared: Arc<Shared>,
+pub(super) struct WebhookServer {
+    shared: Arc<WebhookShared>,
     host: Option<String>,
     port: u16,
 }
 
-struct Shared {
-    routes: Mutex<Routes>,
-    /// When the calls of the last minute came, by route.
+struct WebhookShared {
+    routes: Mutex<WebhookRoutes>,
+    /// Times of the calls of the last minute, by route.
     rates: Mutex<HashMap<String, VecDeque<Instant>>>,
     recent: RecentCalls,
     replays: Mutex<Replays>,
@@ -61,7 +63,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
 }
 
-impl Server {
+impl WebhookServer {
     pub(super) fn new(
         home: &Home,
         config: &Config,
@@ -83,14 +85,14 @@ impl Server {
         let loopback = host.as_deref().is_none_or(is_loopback);
         let root = home.root().to_owned();
         let port = number("port", u64::from(PORT))?;
-        let routes = Routes::new(
+        let routes = WebhookRoutes::new(
             &root,
             settings.extra.get("routes"),
             settings.text("secret"),
             loopback,
         )?;
         Ok(Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(WebhookShared {
                 routes: Mutex::new(routes),
                 rates: Mutex::default(),
                 recent: RecentCalls::default(),
@@ -110,7 +112,7 @@ impl Server {
         })
     }
 
-    /// This machine alone, by both kinds of addresses, where nobody says more.
+    /// Loopback only by default, IPv4 and IPv6.
     async fn listen(&self) -> Result<Vec<TcpListener>, String> {
         let port = self.port;
         if let Some(host) = self.host.as_deref() {
@@ -151,8 +153,11 @@ fn is_loopback(host: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
-impl Inbound for Server {
-    fn run(self: Box<Self>, link: Link) -> BoxFuture<'static, Result<(), Hopeless>> {
+impl InboundAdapter for WebhookServer {
+    fn run(
+        self: Box<Self>,
+        link: AdapterLink,
+    ) -> BoxFuture<'static, Result<(), FatalPlatformError>> {
         Box::pin(async move {
             let mut pause = Duration::from_secs(1);
             loop {
@@ -161,7 +166,7 @@ impl Inbound for Server {
                     Err(error) => {
                         let error = format!("cannot listen: {error}");
                         tracing::error!("webhook: {error}");
-                        link.health.is(LinkState::Retrying, Some(error));
+                        link.health.is(PlatformState::Retrying, Some(error));
                         tokio::select! {
                             () = link.cancel.cancelled() => return Ok(()),
                             () = tokio::time::sleep(pause) => {}
@@ -191,22 +196,22 @@ impl Inbound for Server {
     }
 }
 
-fn app(shared: Arc<Shared>, link: Link) -> Router {
+fn app(shared: Arc<WebhookShared>, link: AdapterLink) -> Router {
     Router::new()
         .route(
             "/health",
             get(|| async { Json(json!({"status": "ok", "platform": NAME})) }),
         )
         .route("/webhooks/{route}", post(called))
-        // One gateway serves one profile; the prefix is understood and makes no difference.
+        // One gateway serves one profile; the prefix is accepted and ignored.
         .route("/p/{profile}/webhooks/{route}", post(called_with_profile))
         .with_state((shared, link))
 }
 
-type Shares = State<(Arc<Shared>, Link)>;
+type WebhookStateExtractor = State<(Arc<WebhookShared>, AdapterLink)>;
 
 async fn called(
-    State((shared, link)): Shares,
+    State((shared, link)): WebhookStateExtractor,
     Path(route): Path<String>,
     headers: HeaderMap,
     body: Body,
@@ -215,7 +220,7 @@ async fn called(
 }
 
 async fn called_with_profile(
-    State((shared, link)): Shares,
+    State((shared, link)): WebhookStateExtractor,
     Path((_, route)): Path<(String, String)>,
     headers: HeaderMap,
     body: Body,
@@ -227,20 +232,20 @@ fn refuse(status: StatusCode, error: &str) -> Response {
     (status, Json(json!({"error": error}))).into_response()
 }
 
-fn say(status: StatusCode, value: Value) -> Response {
+fn json_response(status: StatusCode, value: Value) -> Response {
     (status, Json(value)).into_response()
 }
 
-/// A call that is known to be right.
-struct Known<'a> {
+/// A verified call.
+struct VerifiedCall<'a> {
     name: &'a str,
-    route: Route,
+    route: WebhookRoute,
     payload: Value,
     event: String,
     id: String,
 }
 
-impl Shared {
+impl WebhookShared {
     async fn tidy(&self) -> std::convert::Infallible {
         loop {
             tokio::time::sleep(TIDYING).await;
@@ -250,7 +255,7 @@ impl Shared {
 
     async fn call(
         self: Arc<Self>,
-        link: Link,
+        link: AdapterLink,
         name: String,
         headers: HeaderMap,
         body: Body,
@@ -289,7 +294,7 @@ impl Shared {
         if secret != NO_SECRET {
             match verify(&headers, &body, &secret, self.clock.now().timestamp()) {
                 Ok(scheme) => {
-                    if scheme == Scheme::V1 {
+                    if scheme == SignatureScheme::V1 {
                         self.warn_of_v1(&name);
                     }
                     let timed = timed(scheme, &headers, &body);
@@ -301,8 +306,8 @@ impl Shared {
                 }
             }
         }
-        // Not cut when the client goes away: some wait for less than a script takes, and never
-        // come again.
+        // Not cancelled when the client disconnects: some wait for less time than a script takes,
+        // and never retry.
         let rest = async move {
             let route = (name.as_str(), route);
             self.once(&link, route, signed, &headers, &body).await
@@ -313,25 +318,25 @@ impl Shared {
         }
     }
 
-    /// A call whose sender is known, unless it is known itself.
+    /// Verifies a call, and detects repetitions.
     async fn once(
         self: &Arc<Self>,
-        link: &Link,
-        route: (&str, Route),
+        link: &AdapterLink,
+        route: (&str, WebhookRoute),
         signed: Option<String>,
         headers: &HeaderMap,
         body: &[u8],
     ) -> Response {
         let name = route.0.to_owned();
         let id = delivery_id(headers);
-        let duplicate = say(
+        let duplicate = json_response(
             StatusCode::OK,
             json!({"status": "duplicate", "delivery_id": id}),
         );
         let Some(claim) = self.recent.claim(&format!("{}\n{id}", route.0)).await else {
             return duplicate;
         };
-        // By an earlier life, or longer ago than is remembered here.
+        // Received by an earlier process, or longer ago than remembered here.
         match self.gateway.received(&chat_id(route.0, &id), &id).await {
             Ok(false) => {}
             Ok(true) => {
@@ -343,8 +348,8 @@ impl Shared {
                 return refuse(StatusCode::SERVICE_UNAVAILABLE, "Try again later");
             }
         }
-        // The same signature under another id: somebody saw the call and sends it again. One that is being
-        // dealt with counts, so that two at once are not both taken.
+        // The same signature with another id is a replay. Calls in progress count, so that two
+        // concurrent ones are not both accepted.
         let again = || {
             tracing::warn!(
                 route = name,
@@ -375,8 +380,8 @@ impl Shared {
 
     async fn admitted(
         &self,
-        link: &Link,
-        (name, route): (&str, Route),
+        link: &AdapterLink,
+        (name, route): (&str, WebhookRoute),
         headers: &HeaderMap,
         body: &[u8],
         id: String,
@@ -393,16 +398,16 @@ impl Shared {
         };
         let event = event_type(headers, &payload);
         if !route.events.is_empty() && !route.events.contains(&event) {
-            return say(StatusCode::OK, json!({"status": "ignored", "event": event}));
+            return json_response(StatusCode::OK, json!({"status": "ignored", "event": event}));
         }
-        let call = Call {
+        let call = WebhookCall {
             payload: &payload,
             event: &event,
             headers,
             home: &self.home,
         };
         let ignored = |reason: &str| {
-            say(
+            json_response(
                 StatusCode::OK,
                 json!({"status": "ignored", "reason": reason, "route": name}),
             )
@@ -423,7 +428,7 @@ impl Shared {
                 }
             }
         };
-        let known = Known {
+        let known = VerifiedCall {
             name,
             route,
             payload,
@@ -433,11 +438,11 @@ impl Shared {
         self.act(link, known).await
     }
 
-    /// Stores what is to be done, and only then says yes.
-    async fn act(&self, link: &Link, call: Known<'_>) -> Response {
+    /// Stores the work before confirming the call.
+    async fn act(&self, link: &AdapterLink, call: VerifiedCall<'_>) -> Response {
         let failed = |error: &dyn std::fmt::Display| {
             tracing::error!(route = call.name, "webhook: {error}");
-            say(
+            json_response(
                 StatusCode::BAD_GATEWAY,
                 json!({"status": "error", "error": "Delivery failed", "delivery_id": call.id}),
             )
@@ -459,11 +464,11 @@ impl Shared {
                 mirror: None,
             };
             return match self.gateway.post(posting).await {
-                Ok(_) => say(
+                Ok(_) => json_response(
                     StatusCode::ACCEPTED,
                     json!({"status": "accepted", "route": call.name, "target": call.route.deliver, "delivery_id": call.id}),
                 ),
-                Err(PostError::Store(hermes_core::store::StoreError::Ended(_))) => say(
+                Err(PostError::Store(hermes_core::store::StoreError::Ended(_))) => json_response(
                     StatusCode::OK,
                     json!({"status": "duplicate", "delivery_id": call.id}),
                 ),
@@ -476,30 +481,30 @@ impl Shared {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "Try again later");
         }
         link.health.received(self.clock.epoch_seconds());
-        say(
+        json_response(
             StatusCode::ACCEPTED,
             json!({"status": "accepted", "route": call.name, "event": call.event, "delivery_id": call.id}),
         )
     }
 
-    fn message(&self, call: &Known<'_>, target: &Target, text: String) -> Incoming {
-        // Words of somebody else are never a command of ours.
+    fn message(&self, call: &VerifiedCall<'_>, target: &Target, text: String) -> IncomingMessage {
+        // Untrusted text is never a command.
         let text = if text.trim_start().starts_with(['/', '!']) {
             format!("[webhook {}]\n{text}", call.name)
         } else {
             text
         };
-        Incoming {
+        IncomingMessage {
             account: String::new(),
             message_id: call.id.clone(),
-            source: Source {
+            source: MessageSource {
                 platform: NAME.to_owned(),
                 chat_id: chat_id(call.name, &call.id),
                 chat_name: Some(format!("webhook/{}", call.name)),
                 chat_type: NAME.to_owned(),
                 user_id: Some(format!("webhook:{}", call.name)),
                 user_name: Some(call.name.to_owned()),
-                ..Source::default()
+                ..MessageSource::default()
             },
             text,
             media: Vec::new(),
@@ -520,7 +525,7 @@ impl Shared {
         }
     }
 
-    /// The first of the skills that is there.
+    /// The first of the skills that exists.
     async fn with_skill(&self, skills: &[String], text: String) -> String {
         for name in skills {
             match self.library.view(name, None, None) {
@@ -536,8 +541,8 @@ impl Shared {
         text
     }
 
-    /// Where the answer goes, by the route.
-    fn target(&self, call: &Known<'_>) -> Result<Target, String> {
+    /// The target of the answer, by the route.
+    fn target(&self, call: &VerifiedCall<'_>) -> Result<Target, String> {
         let extra = template::fill_all(&call.route.deliver_extra, &call.payload);
         let text = |name: &str| {
             let value = extra.get(name)?;
@@ -576,7 +581,7 @@ impl Shared {
         }
     }
 
-    /// Before the caller hears that its call is taken.
+    /// Before the call is confirmed.
     async fn keep_signature(self: &Arc<Self>, key: String) {
         let (this, now) = (Arc::clone(self), self.clock.now().timestamp());
         let kept = tokio::task::spawn_blocking(move || lock(&this.replays).remember(&key, now));
@@ -614,8 +619,8 @@ impl Shared {
     }
 }
 
-/// Why a call without a signature is none of a program on this machine. A page in a browser here can post
-/// to any address, and a name of its own can lead to this one; neither is meant by "this machine alone".
+/// Why an unsigned call is not from a program on this machine. A page in a local browser can post
+/// to any address, and a domain can resolve to this machine; neither may use an unsigned route.
 fn stranger(headers: &HeaderMap) -> Option<&'static str> {
     let text = |name: &str| {
         headers
@@ -649,7 +654,7 @@ fn chat_id(route: &str, id: &str) -> String {
     format!("webhook:{route}:{id}")
 }
 
-/// The sender's id of the call. Without one every call is another.
+/// The sender's id of the call. Without one, every call is different.
 fn delivery_id(headers: &HeaderMap) -> String {
     let names = [
         "x-github-delivery",
@@ -694,6 +699,6 @@ fn parse(body: &[u8]) -> Option<Value> {
     let pairs: serde_json::Map<String, Value> = url::form_urlencoded::parse(text.as_bytes())
         .map(|(name, value)| (name.into_owned(), Value::String(value.into_owned())))
         .collect();
-    // Words without any structure are no form.
+    // Plain text is not a form.
     text.contains('=').then_some(Value::Object(pairs))
 }

@@ -1,5 +1,5 @@
-//! Whether a call is from the service that it says: five ways to sign, tried in a fixed order. The
-//! first whose header is there decides; a call cannot choose a weaker one by leaving parts out.
+//! Verifies signatures: five schemes in a fixed order. The first whose header exists decides, so
+//! that a call cannot choose a weaker scheme by omitting parts.
 
 use axum::http::{HeaderMap, HeaderValue};
 use base64::Engine as _;
@@ -9,28 +9,28 @@ use ring::hmac;
 pub(super) use hermes_core::bytes::hex;
 use hermes_core::bytes::{same, unhex};
 
-/// How far the clock of a sender may be from ours.
+/// Tolerated clock difference of a sender.
 pub(super) const TOLERANCE: i64 = 300;
 
 /// How a call was signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scheme {
+pub(super) enum SignatureScheme {
     Svix,
     GitHub,
     GitLab,
     /// With a time.
     V2,
-    /// Without: who saw a call can repeat it for ever.
+    /// Without a time a call could be replayed forever.
     V1,
 }
 
-/// `now`: seconds since the epoch. `Err`: why not, for the log; the caller learns nothing.
+/// `now`: seconds since the epoch. `Err`: why not, for the log only.
 pub(super) fn verify(
     headers: &HeaderMap,
     body: &[u8],
     secret: &str,
     now: i64,
-) -> Result<Scheme, &'static str> {
+) -> Result<SignatureScheme, &'static str> {
     let header = |name: &str| {
         let value = headers.get(name)?.to_str().unwrap_or("\u{fffd}");
         Some(value).filter(|value| !value.is_empty())
@@ -50,11 +50,11 @@ pub(super) fn verify(
         let hex = signature
             .strip_prefix("sha256=")
             .ok_or("not a sha256 signature")?;
-        return keyed(secret.as_bytes(), &[body], hex).map(|()| Scheme::GitHub);
+        return keyed(secret.as_bytes(), &[body], hex).map(|()| SignatureScheme::GitHub);
     }
     if let Some(token) = header("x-gitlab-token") {
         return same(token.as_bytes(), secret.as_bytes())
-            .then_some(Scheme::GitLab)
+            .then_some(SignatureScheme::GitLab)
             .ok_or("another token");
     }
     if let Some(signature) = header("x-webhook-signature-v2") {
@@ -66,29 +66,29 @@ pub(super) fn verify(
             &[timestamp.as_bytes(), b".", body],
             signature,
         )
-        .map(|()| Scheme::V2);
+        .map(|()| SignatureScheme::V2);
     }
     if let Some(signature) = header("x-webhook-signature") {
-        return keyed(secret.as_bytes(), &[body], signature).map(|()| Scheme::V1);
+        return keyed(secret.as_bytes(), &[body], signature).map(|()| SignatureScheme::V1);
     }
     Err("no signature")
 }
 
-/// What a signature with a time was made of: the same again is the same call. `None`: the scheme has no
-/// time, and a sender may well send the same twice.
-pub(super) fn timed(scheme: Scheme, headers: &HeaderMap, body: &[u8]) -> Option<Vec<u8>> {
+/// The signed content with its time: identical content is the same call. `None`: the scheme has no
+/// time, and a sender may legitimately send the same content twice.
+pub(super) fn timed(scheme: SignatureScheme, headers: &HeaderMap, body: &[u8]) -> Option<Vec<u8>> {
     let header = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
     match scheme {
-        Scheme::Svix => {
-            // The set that was looked at.
+        SignatureScheme::Svix => {
+            // The headers that were checked.
             let prefix = ["svix", "webhook"]
                 .into_iter()
                 .find(|prefix| headers.contains_key(format!("{prefix}-signature")))?;
             let part = |name: &str| header(&format!("{prefix}-{name}"));
             Some([part("id")?, b".", part("timestamp")?, b".", body].concat())
         }
-        Scheme::V2 => Some([header("x-webhook-timestamp")?, b".", body].concat()),
-        Scheme::GitHub | Scheme::GitLab | Scheme::V1 => None,
+        SignatureScheme::V2 => Some([header("x-webhook-timestamp")?, b".", body].concat()),
+        SignatureScheme::GitHub | SignatureScheme::GitLab | SignatureScheme::V1 => None,
     }
 }
 
@@ -103,7 +103,7 @@ fn svix(
     parts: (&str, &str, &str),
     body: &[u8],
     now: i64,
-) -> Result<Scheme, &'static str> {
+) -> Result<SignatureScheme, &'static str> {
     let (id, timestamp, signatures) = parts;
     fresh(timestamp, now)?;
     let key = match secret.strip_prefix("whsec_") {
@@ -124,7 +124,7 @@ fn svix(
     signatures
         .split_whitespace()
         .find_map(fits)
-        .map(|()| Scheme::Svix)
+        .map(|()| SignatureScheme::Svix)
         .ok_or("another signature")
 }
 
@@ -177,19 +177,22 @@ mod tests {
         };
         assert_eq!(
             verify(&with(SVIX_SIGNATURE), SVIX_BODY, secret, now),
-            Ok(Scheme::Svix)
+            Ok(SignatureScheme::Svix)
         );
         let rotated = format!("v1,AAAA v2,xyz {SVIX_SIGNATURE}");
         assert_eq!(
             verify(&with(&rotated), SVIX_BODY, secret, now + 300),
-            Ok(Scheme::Svix)
+            Ok(SignatureScheme::Svix)
         );
         let white = headers(&[
             ("webhook-id", id),
             ("webhook-timestamp", "1614265330"),
             ("webhook-signature", SVIX_SIGNATURE),
         ]);
-        assert_eq!(verify(&white, SVIX_BODY, secret, now), Ok(Scheme::Svix));
+        assert_eq!(
+            verify(&white, SVIX_BODY, secret, now),
+            Ok(SignatureScheme::Svix)
+        );
         for (body, at, secret) in [
             (&b"{\"test\":2432232314}"[..], now, secret),
             (SVIX_BODY, now + 301, secret),
@@ -211,7 +214,7 @@ mod tests {
         let given = headers(&[("x-hub-signature-256", signature)]);
         assert_eq!(
             verify(&given, b"Hello, World!", secret, 0),
-            Ok(Scheme::GitHub)
+            Ok(SignatureScheme::GitHub)
         );
         assert_eq!(sign_github(secret, b"Hello, World!"), signature);
         assert!(verify(&given, b"Hello, World?", secret, 0).is_err());
@@ -234,7 +237,10 @@ mod tests {
     #[test]
     fn gitlab_sends_the_secret_itself() {
         let given = headers(&[("x-gitlab-token", "s3cret")]);
-        assert_eq!(verify(&given, b"x", "s3cret", 0), Ok(Scheme::GitLab));
+        assert_eq!(
+            verify(&given, b"x", "s3cret", 0),
+            Ok(SignatureScheme::GitLab)
+        );
         assert!(verify(&given, b"x", "s3cre", 0).is_err());
     }
 
@@ -244,7 +250,7 @@ mod tests {
         let (secret, body) = ("Jefe", b"what do ya want for nothing?");
         let v1 = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
         let plain = headers(&[("x-webhook-signature", v1)]);
-        assert_eq!(verify(&plain, body, secret, 0), Ok(Scheme::V1));
+        assert_eq!(verify(&plain, body, secret, 0), Ok(SignatureScheme::V1));
         // printf '1700000000.hello' | openssl dgst -sha256 -hmac topsecret
         let v2 = "30820305c565575343b1d197889906aafe58474fb21ad0ae03d1f7598d81528e";
         let timed = headers(&[
@@ -253,10 +259,10 @@ mod tests {
         ]);
         assert_eq!(
             verify(&timed, b"hello", "topsecret", 1_700_000_010),
-            Ok(Scheme::V2)
+            Ok(SignatureScheme::V2)
         );
         assert!(verify(&timed, b"hello", "topsecret", 1_700_000_301).is_err());
-        // The time left out, the old signature still there.
+        // Without the time, but with the old signature.
         let stripped = headers(&[("x-webhook-signature-v2", v2), ("x-webhook-signature", v1)]);
         assert!(verify(&stripped, body, secret, 0).is_err());
         assert!(verify(&HeaderMap::new(), body, secret, 0).is_err());

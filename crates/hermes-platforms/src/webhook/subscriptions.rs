@@ -1,4 +1,4 @@
-//! The file of routes that people make while the gateway runs.
+//! The file of routes that are created while the gateway runs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,11 +8,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
-use super::routes::{Route, SUBSCRIPTIONS};
+use super::routes::{SUBSCRIPTIONS, WebhookRoute};
 use super::sign_github;
-use crate::http::Http;
+use crate::http::PlatformHttp;
 
-/// `webhook_subscriptions.json` of a home. What cannot be read in it is left as it is.
+/// `webhook_subscriptions.json` of a home. Unreadable entries are preserved.
 #[derive(Debug)]
 pub struct Subscriptions {
     path: PathBuf,
@@ -20,7 +20,7 @@ pub struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// `Err`: the file is there and cannot be read; it is not written over.
+    /// `Err`: the file exists but is unreadable; it is not overwritten.
     pub fn open(home: &Path) -> Result<Self, String> {
         let path = home.join(SUBSCRIPTIONS);
         let entries = match std::fs::read(&path) {
@@ -33,25 +33,27 @@ impl Subscriptions {
     }
 
     /// Those that can be read, in the order of the file.
-    pub fn routes(&self) -> Vec<(&str, Route)> {
+    pub fn routes(&self) -> Vec<(&str, WebhookRoute)> {
         let entries = self.entries.iter();
         entries
-            .filter_map(|(name, value)| Some((name.as_str(), Route::deserialize(value).ok()?)))
+            .filter_map(|(name, value)| {
+                Some((name.as_str(), WebhookRoute::deserialize(value).ok()?))
+            })
             .collect()
     }
 
-    pub fn get(&self, name: &str) -> Option<Route> {
-        Route::deserialize(self.entries.get(name)?).ok()
+    pub fn get(&self, name: &str) -> Option<WebhookRoute> {
+        WebhookRoute::deserialize(self.entries.get(name)?).ok()
     }
 
-    /// Returns whether there was one of that name.
-    pub fn put(&mut self, name: &str, route: &Route) -> Result<bool, String> {
+    /// Returns whether one with that name existed.
+    pub fn put(&mut self, name: &str, route: &WebhookRoute) -> Result<bool, String> {
         let value = serde_json::to_value(route).map_err(|error| error.to_string())?;
         let replaced = self.entries.insert(name.to_owned(), value).is_some();
         self.save().map(|()| replaced)
     }
 
-    /// Returns whether there was one of that name.
+    /// Returns whether one with that name existed.
     pub fn remove(&mut self, name: &str) -> Result<bool, String> {
         let there = self.entries.shift_remove(name).is_some();
         if there {
@@ -60,7 +62,7 @@ impl Subscriptions {
         Ok(there)
     }
 
-    /// Only the owner may read it: it holds secrets.
+    /// Readable by the owner only: it contains secrets.
     fn save(&self) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("{}: {error}", self.path.display());
         let text = serde_json::to_vec_pretty(&self.entries).map_err(|error| error.to_string())?;
@@ -68,14 +70,14 @@ impl Subscriptions {
     }
 }
 
-/// A secret that nobody guesses.
+/// A random secret.
 pub fn new_secret() -> String {
     URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
 }
 
-/// Calls a route as GitHub would. Returns the status and what was answered.
+/// Calls a route like GitHub. Returns status and body.
 pub async fn call(
-    http: &Http,
+    http: &PlatformHttp,
     url: &str,
     secret: &str,
     body: &str,

@@ -1,4 +1,4 @@
-//! What a call means in words.
+//! Text templates for calls.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ const PART: usize = 2_000;
 #[expect(clippy::unwrap_used, reason = "a constant; a test compiles it")]
 static HOLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{([a-zA-Z0-9_.]+)\}").unwrap());
 
-/// Fills `{a.b.c}`, `{event_type}` and `{__raw__}`. What is not there stays as it is written.
+/// Fills `{a.b.c}`, `{event_type}` and `{__raw__}`. Unknown placeholders stay unchanged.
 pub(super) fn fill(template: &str, payload: &Value, event: &str) -> String {
     HOLE.replace_all(template, |hole: &regex::Captures<'_>| {
         let name = &hole[1];
@@ -33,7 +33,7 @@ pub(super) fn whole(route: &str, payload: &Value, event: &str) -> String {
     )
 }
 
-/// The same for every text in what a delivery needs.
+/// The same for every text in the delivery options.
 pub(super) fn fill_all(extra: &Map<String, Value>, payload: &Value) -> Map<String, Value> {
     let fill = |value: &Value| match value {
         Value::String(text) => Value::String(fill(text, payload, "")),

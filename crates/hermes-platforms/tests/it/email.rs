@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::clock::{SystemClock, SystemRng};
-use hermes_gateway::session::{SessionKey, Sharing};
+use hermes_gateway::session::{SessionKey, SessionSharing};
 use hermes_platforms::{
-    Arrival, Condition, Found, Health, Hopeless, Incoming, Link, LinkState, Markup, MediaKind,
-    OutMedia, Outbound, Outgoing, Platform, PlatformSettings, SendError, email,
+    AdapterLink, Arrival, DeliveryLookup, FatalPlatformError, HealthReporter, IncomingMessage,
+    Markup, MediaKind, OutMedia, OutboundAdapter, OutgoingMessage, Platform, PlatformCondition,
+    PlatformSettings, PlatformState, SendError, email,
 };
 use hermes_store::db::delivery::Target;
-use hermes_testkit::mail::{AUTHSERV_ID, Letter, MailServer, PASSWORD, Proxy, RECORDED, Weather};
+use hermes_testkit::mail::{
+    AUTHSERV_ID, MailFault, MailProxy, MailServer, PASSWORD, RECORDED, TestMail,
+};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -22,15 +25,15 @@ const ANN: &str = "ann@example.test";
 /// Longer than any test needs, shorter than a person waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-struct Bed {
+struct EmailHarness {
     server: MailServer,
     home: tempfile::TempDir,
     address: &'static str,
-    /// What differs from the defaults of [`Bed::settings`].
+    /// What differs from the defaults of [`EmailHarness::settings`].
     vars: Vec<(&'static str, String)>,
 }
 
-impl Bed {
+impl EmailHarness {
     fn new(test: &str) -> Option<Self> {
         Some(Self {
             server: MailServer::start(test)?,
@@ -77,16 +80,16 @@ impl Bed {
         made.unwrap()
     }
 
-    fn outbound(&self) -> Arc<dyn Outbound> {
+    fn outbound(&self) -> Arc<dyn OutboundAdapter> {
         self.platform().outbound
     }
 
     /// Starts receiving, and returns once the mailbox was looked into.
-    async fn live(&self) -> Life {
+    async fn live(&self) -> RunningAdapter {
         let (arrivals, inbox) = mpsc::channel(4);
-        let (health, mut condition) = Health::new();
+        let (health, mut condition) = HealthReporter::new();
         let cancel = CancellationToken::new();
-        let link = Link {
+        let link = AdapterLink {
             arrivals,
             health,
             cancel: cancel.clone(),
@@ -97,7 +100,7 @@ impl Bed {
         let timely = tokio::time::timeout(PATIENCE, looked).await.is_ok();
         assert!(timely, "{:?}\n{}", condition.borrow(), self.server.log());
         condition.mark_unchanged();
-        Life {
+        RunningAdapter {
             inbox,
             condition,
             cancel,
@@ -106,8 +109,8 @@ impl Bed {
     }
 
     /// An answer, as the outbox would have it sent.
-    fn answer(key: &str, to: &str, text: &str) -> Outgoing {
-        Outgoing {
+    fn answer(key: &str, to: &str, text: &str) -> OutgoingMessage {
+        OutgoingMessage {
             key: key.to_owned(),
             target: Target {
                 platform: "email".to_owned(),
@@ -134,17 +137,17 @@ impl Bed {
     }
 }
 
-/// One life of the receiving side.
-struct Life {
+/// One run of the receiving side.
+struct RunningAdapter {
     inbox: mpsc::Receiver<Arrival>,
-    condition: watch::Receiver<Condition>,
+    condition: watch::Receiver<PlatformCondition>,
     cancel: CancellationToken,
-    task: JoinHandle<Result<(), Hopeless>>,
+    task: JoinHandle<Result<(), FatalPlatformError>>,
 }
 
-impl Life {
+impl RunningAdapter {
     /// The next message, stored.
-    async fn next(&mut self) -> Incoming {
+    async fn next(&mut self) -> IncomingMessage {
         let arrival = self.refuse().await;
         arrival.stored.send(true).unwrap();
         arrival.message
@@ -173,8 +176,8 @@ async fn local<T>(work: impl Future<Output = T>) -> T {
     tokio::task::LocalSet::new().run_until(work).await
 }
 
-fn letter(subject: &str, body: &str) -> Letter {
-    Letter::new(ANN, HERMES, subject, body)
+fn letter(subject: &str, body: &str) -> TestMail {
+    TestMail::new(ANN, HERMES, subject, body)
 }
 
 fn header(mail: &str, name: &str) -> Option<String> {
@@ -186,7 +189,7 @@ fn header(mail: &str, name: &str) -> Option<String> {
 
 #[tokio::test]
 async fn mail_is_answered_in_its_thread() {
-    let Some(mut bed) = Bed::new("mail_is_answered_in_its_thread") else {
+    let Some(mut bed) = EmailHarness::new("mail_is_answered_in_its_thread") else {
         return;
     };
     bed.set("EMAIL_DISPLAY_NAME", "Hermes");
@@ -210,10 +213,10 @@ async fn mail_is_answered_in_its_thread() {
             (ANN, "dm")
         );
         assert_eq!(message.source.user_name.as_deref(), Some("Some Body"));
-        let session = SessionKey::of(&message.source, Sharing::default());
+        let session = SessionKey::new_for(&message.source, SessionSharing::default());
         assert_eq!(session.as_str(), "agent:main:email:dm:ann@example.test");
 
-        let answer = Bed::answer(
+        let answer = EmailHarness::answer(
             "0123456789abcdef01234567",
             ANN,
             "At **noon**, ü.\n\n```\ncode\n```",
@@ -264,7 +267,7 @@ async fn mail_is_answered_in_its_thread() {
 
 #[tokio::test]
 async fn mail_of_the_time_between_two_lives_is_not_lost_and_none_comes_twice() {
-    let Some(mut bed) = Bed::new("mail_of_the_time_between_two_lives") else {
+    let Some(mut bed) = EmailHarness::new("mail_of_the_time_between_two_lives") else {
         return;
     };
     bed.set("EMAIL_MARK_SEEN", "false");
@@ -275,7 +278,7 @@ async fn mail_of_the_time_between_two_lives_is_not_lost_and_none_comes_twice() {
         letter("b", "two")
             .header("Message-ID", "<two@ann>")
             .send(&bed.server);
-        // It is not stored: the life ends before.
+        // It is not stored: the process ends before.
         let arrival = life.refuse().await;
         life.task.abort();
         drop((arrival, life));
@@ -292,7 +295,7 @@ async fn mail_of_the_time_between_two_lives_is_not_lost_and_none_comes_twice() {
 
 #[tokio::test]
 async fn a_mailbox_that_numbers_anew_loses_nothing() {
-    let Some(bed) = Bed::new("a_mailbox_that_numbers_anew_loses_nothing") else {
+    let Some(bed) = EmailHarness::new("a_mailbox_that_numbers_anew_loses_nothing") else {
         return;
     };
     local(async {
@@ -317,7 +320,7 @@ async fn a_mailbox_that_numbers_anew_loses_nothing() {
 
 #[tokio::test]
 async fn only_people_that_are_proven_are_heard() {
-    let Some(bed) = Bed::new("only_people_that_are_proven_are_heard") else {
+    let Some(bed) = EmailHarness::new("only_people_that_are_proven_are_heard") else {
         return;
     };
     local(async {
@@ -342,10 +345,10 @@ async fn only_people_that_are_proven_are_heard() {
         letter("news", "x")
             .header("List-Unsubscribe", "<mailto:x@example.test>")
             .send(&bed.server);
-        Letter::new("noreply@example.test", HERMES, "bot", "x").send(&bed.server);
-        Letter::new(HERMES, HERMES, "self", "x").send(&bed.server);
+        TestMail::new("noreply@example.test", HERMES, "bot", "x").send(&bed.server);
+        TestMail::new(HERMES, HERMES, "self", "x").send(&bed.server);
         // Logged in as one, written in the name of another: the server vouches for the domain of the first.
-        Letter::new("eve@elsewhere.test", HERMES, "spoof", "x")
+        TestMail::new("eve@elsewhere.test", HERMES, "spoof", "x")
             .header("From", "Ann <ann@example.test>")
             .send(&bed.server);
         letter("real", "hello").send(&bed.server);
@@ -362,7 +365,8 @@ async fn only_people_that_are_proven_are_heard() {
 /// Without the name of a server that confirms, on a host that tells nothing, nobody is proven.
 #[tokio::test]
 async fn where_no_server_is_known_to_confirm_nobody_is_heard() {
-    let Some(mut bed) = Bed::new("where_no_server_is_known_to_confirm_nobody_is_heard") else {
+    let Some(mut bed) = EmailHarness::new("where_no_server_is_known_to_confirm_nobody_is_heard")
+    else {
         return;
     };
     bed.set("EMAIL_AUTHSERV_ID", "");
@@ -398,7 +402,7 @@ async fn where_no_server_is_known_to_confirm_nobody_is_heard() {
 
 #[tokio::test]
 async fn who_trusts_everybody_hears_everybody() {
-    let Some(mut bed) = Bed::new("who_trusts_everybody_hears_everybody") else {
+    let Some(mut bed) = EmailHarness::new("who_trusts_everybody_hears_everybody") else {
         return;
     };
     bed.set("EMAIL_TRUST_FROM_HEADER", "true");
@@ -417,7 +421,7 @@ const PARTS: &str = "--b\nContent-Type: text/html; charset=utf-8\n\n<p>See <b>th
 
 #[tokio::test]
 async fn files_come_and_go() {
-    let Some(mut bed) = Bed::new("files_come_and_go") else {
+    let Some(mut bed) = EmailHarness::new("files_come_and_go") else {
         return;
     };
     bed.set("EMAIL_SMTP_PORT", bed.server.ports().smtps.to_string());
@@ -460,7 +464,7 @@ async fn files_come_and_go() {
             "{too_much:?}"
         );
 
-        let mut answer = Bed::answer("a0", ANN, "Here");
+        let mut answer = EmailHarness::answer("a0", ANN, "Here");
         answer.media = Some(OutMedia {
             path: path.clone(),
             kind: MediaKind::Image,
@@ -486,23 +490,24 @@ async fn files_come_and_go() {
 
 #[tokio::test]
 async fn a_failed_send_says_what_became_of_the_mail() {
-    let Some(mut bed) = Bed::new("a_failed_send_says_what_became_of_the_mail") else {
+    let Some(mut bed) = EmailHarness::new("a_failed_send_says_what_became_of_the_mail") else {
         return;
     };
-    let proxy = Proxy::to(bed.server.ports().smtp);
+    let proxy = MailProxy::to(bed.server.ports().smtp);
     bed.address = RECORDED;
     bed.set("EMAIL_SMTP_PORT", proxy.port().to_string());
     // The proxy must see the end of the mail.
     bed.set("EMAIL_SMTP_TLS", "none");
     let outbound = bed.outbound();
-    let try_send = async |key: &str, to: &str| outbound.send(&Bed::answer(key, to, "text")).await;
+    let try_send =
+        async |key: &str, to: &str| outbound.send(&EmailHarness::answer(key, to, "text")).await;
 
-    proxy.weather(Weather::Refuse);
+    proxy.weather(MailFault::Refuse);
     assert!(matches!(
         try_send("a1", ANN).await,
         Err(SendError::NotSent { .. })
     ));
-    proxy.weather(Weather::Fine);
+    proxy.weather(MailFault::Fine);
     assert!(matches!(
         try_send("a2", "nobody@example.test").await,
         Err(SendError::Refused(_))
@@ -517,11 +522,11 @@ async fn a_failed_send_says_what_became_of_the_mail() {
     ));
     // Before the first mail, nobody knows whether the provider keeps copies.
     assert_eq!(
-        outbound.look_up(&Bed::answer("b1", ANN, "")).await,
-        Ok(Found::Unknown)
+        outbound.look_up(&EmailHarness::answer("b1", ANN, "")).await,
+        Ok(DeliveryLookup::Unknown)
     );
 
-    proxy.weather(Weather::CutAfterDot);
+    proxy.weather(MailFault::CutAfterDot);
     assert!(matches!(
         try_send("b1", ANN).await,
         Err(SendError::Unclear(_))
@@ -533,43 +538,45 @@ async fn a_failed_send_says_what_became_of_the_mail() {
         }
     })
     .await;
-    let found = outbound.look_up(&Bed::answer("b1", ANN, "")).await;
+    let found = outbound.look_up(&EmailHarness::answer("b1", ANN, "")).await;
     assert_eq!(
         found,
-        Ok(Found::Yes(Some("hermes.b1@example.test".to_owned())))
+        Ok(DeliveryLookup::Yes(Some(
+            "hermes.b1@example.test".to_owned()
+        )))
     );
-    proxy.weather(Weather::CutBeforeDot);
+    proxy.weather(MailFault::CutBeforeDot);
     assert!(matches!(
         try_send("b2", ANN).await,
         Err(SendError::Unclear(_))
     ));
     assert_eq!(
-        outbound.look_up(&Bed::answer("b2", ANN, "")).await,
-        Ok(Found::No)
+        outbound.look_up(&EmailHarness::answer("b2", ANN, "")).await,
+        Ok(DeliveryLookup::No)
     );
     assert_eq!(bed.server.mailbox(ANN).len(), 1);
 }
 
 #[tokio::test]
 async fn a_lost_server_is_found_again() {
-    let Some(mut bed) = Bed::new("a_lost_server_is_found_again") else {
+    let Some(mut bed) = EmailHarness::new("a_lost_server_is_found_again") else {
         return;
     };
-    let proxy = Proxy::to(bed.server.ports().imaps);
+    let proxy = MailProxy::to(bed.server.ports().imaps);
     bed.set("EMAIL_IMAP_PORT", proxy.port().to_string());
     local(async {
         let mut life = bed.live().await;
-        proxy.weather(Weather::Refuse);
+        proxy.weather(MailFault::Refuse);
         bed.server.stop_imap();
         let retrying = life
             .condition
-            .wait_for(|now| now.state == LinkState::Retrying);
+            .wait_for(|now| now.state == PlatformState::Retrying);
         within("noticing", retrying).await.unwrap();
         bed.server.start_imap();
-        proxy.weather(Weather::Fine);
+        proxy.weather(MailFault::Fine);
         letter("back", "again").send(&bed.server);
         assert_eq!(life.next().await.text, "[Subject: back]\n\nagain");
-        assert_eq!(life.condition.borrow().state, LinkState::Connected);
+        assert_eq!(life.condition.borrow().state, PlatformState::Connected);
         life.end().await;
     })
     .await;
@@ -578,25 +585,25 @@ async fn a_lost_server_is_found_again() {
 /// The network swallows everything and closes nothing. Time runs as fast as nothing happens.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_falls_silent_is_noticed() {
-    let Some(mut bed) = Bed::new("a_server_that_falls_silent_is_noticed") else {
+    let Some(mut bed) = EmailHarness::new("a_server_that_falls_silent_is_noticed") else {
         return;
     };
-    let proxy = Proxy::to(bed.server.ports().imap);
+    let proxy = MailProxy::to(bed.server.ports().imap);
     bed.set("EMAIL_IMAP_PORT", proxy.port().to_string());
     bed.set("EMAIL_IMAP_TLS", "none");
     tokio::time::resume();
     local(async {
         let mut life = bed.live().await;
-        proxy.weather(Weather::Silence);
+        proxy.weather(MailFault::Silence);
         letter("while", "deaf").send(&bed.server);
         tokio::time::pause();
         let mut condition = life.condition.clone();
         condition
-            .wait_for(|now| now.state == LinkState::Retrying)
+            .wait_for(|now| now.state == PlatformState::Retrying)
             .await
             .unwrap();
         tokio::time::resume();
-        proxy.weather(Weather::Fine);
+        proxy.weather(MailFault::Fine);
         assert_eq!(life.next().await.text, "[Subject: while]\n\ndeaf");
         life.end().await;
     })
@@ -605,14 +612,14 @@ async fn a_server_that_falls_silent_is_noticed() {
 
 #[tokio::test]
 async fn a_wrong_password_is_said() {
-    let Some(mut bed) = Bed::new("a_wrong_password_is_said") else {
+    let Some(mut bed) = EmailHarness::new("a_wrong_password_is_said") else {
         return;
     };
     bed.set("EMAIL_PASSWORD", "wrong");
     let (arrivals, _inbox) = mpsc::channel(1);
-    let link = Link {
+    let link = AdapterLink {
         arrivals,
-        health: Health::new().0,
+        health: HealthReporter::new().0,
         cancel: CancellationToken::new(),
     };
     let error = within("giving up", bed.platform().inbound.run(link))
@@ -622,7 +629,10 @@ async fn a_wrong_password_is_said() {
         error.0.contains("EMAIL_PASSWORD") && error.0.contains(HERMES),
         "{error}"
     );
-    let refused = bed.outbound().send(&Bed::answer("a", ANN, "text")).await;
+    let refused = bed
+        .outbound()
+        .send(&EmailHarness::answer("a", ANN, "text"))
+        .await;
     // It waits: the password may be put right.
     assert!(
         matches!(&refused, Err(SendError::NotSent { error, .. }) if error.contains("refuses the login")),

@@ -11,11 +11,12 @@ use hermes_core::BoxFuture;
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::store::StoreError;
 use hermes_gateway::process;
-use hermes_gateway::session::{SessionKey, Sharing};
-use hermes_gateway::spine::Inbox;
+use hermes_gateway::session::{SessionKey, SessionSharing};
+use hermes_gateway::spine::MessageInbox;
 use hermes_platforms::webhook::{self, WebhookHost, sign_github};
 use hermes_platforms::{
-    Arrival, Health, Http, Incoming, Link, PlatformSettings, PostError, Posting,
+    AdapterLink, Arrival, HealthReporter, IncomingMessage, PlatformHttp, PlatformSettings,
+    PostError, Posting,
 };
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Processes, Target};
@@ -23,22 +24,22 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Earlier lives are over.
-struct NobodyLives;
+/// Earlier processes have ended.
+struct NoProcesses;
 
-impl Processes for NobodyLives {
+impl Processes for NoProcesses {
     fn alive(&self, _: u32, _: Option<i64>) -> bool {
         false
     }
 }
 
 /// The store of the home, and a note of what was posted.
-struct Notes {
+struct RecordedPosts {
     store: Store,
     posted: Mutex<Vec<Posting>>,
 }
 
-impl WebhookHost for Notes {
+impl WebhookHost for RecordedPosts {
     fn received<'a>(
         &'a self,
         chat_id: &'a str,
@@ -73,18 +74,18 @@ impl WebhookHost for Notes {
     }
 }
 
-/// One life of a server on a home.
-struct Life {
+/// One server process on a home.
+struct WebhookHarness {
     url: String,
     client: reqwest::Client,
-    notes: Arc<Notes>,
+    notes: Arc<RecordedPosts>,
     /// Messages that were stored.
     stored: mpsc::UnboundedReceiver<i64>,
     delivery: Delivery,
     cancel: CancellationToken,
 }
 
-impl Life {
+impl WebhookHarness {
     async fn new(home: &Path, extra: Value) -> Self {
         Self::with(home, extra, true).await
     }
@@ -110,10 +111,10 @@ impl Life {
         let owned = store.own_delivery(
             process::this_process(),
             Duration::from_mins(10),
-            Arc::new(NobodyLives),
+            Arc::new(NoProcesses),
         );
         let (delivery, _) = owned.await.unwrap();
-        let notes = Arc::new(Notes {
+        let notes = Arc::new(RecordedPosts {
             store,
             posted: Mutex::default(),
         });
@@ -129,9 +130,9 @@ impl Life {
         );
         let cancel = CancellationToken::new();
         let (arrivals, queue) = mpsc::channel::<Arrival>(4);
-        let link = Link {
+        let link = AdapterLink {
             arrivals,
-            health: Health::new().0,
+            health: HealthReporter::new().0,
             cancel: cancel.clone(),
         };
         drop(hermes_core::task::spawn(
@@ -141,7 +142,7 @@ impl Life {
         let (tell, stored) = mpsc::unbounded_channel();
         if storing {
             let (inbox, token) = (
-                Inbox::new(delivery.clone(), Sharing::default()),
+                MessageInbox::new(delivery.clone(), SessionSharing::default()),
                 cancel.clone(),
             );
             let run = async move {
@@ -152,7 +153,7 @@ impl Life {
         }
         let life = Self {
             url: format!("http://127.0.0.1:{port}"),
-            client: Http::new(&HashMap::new(), None).client().unwrap(),
+            client: PlatformHttp::new(&HashMap::new(), None).client().unwrap(),
             notes,
             stored,
             delivery,
@@ -205,7 +206,7 @@ impl Life {
     }
 
     /// What waits for an answer.
-    async fn waiting(&self) -> Vec<Incoming> {
+    async fn waiting(&self) -> Vec<IncomingMessage> {
         let waiting = self.delivery.waiting(100).await.unwrap();
         waiting
             .into_iter()
@@ -214,7 +215,7 @@ impl Life {
     }
 }
 
-impl Drop for Life {
+impl Drop for WebhookHarness {
     fn drop(&mut self) {
         self.cancel.cancel();
     }
@@ -231,7 +232,7 @@ async fn a_call_is_stored_before_it_is_accepted_and_known_after_a_restart() {
         "deliver_extra": {"chat_id": "{issue.chat}", "thread_id": 9}});
     let body = r#"{"issue": {"title": "Broken", "user": "ann", "chat": 42}}"#;
     {
-        let mut life = Life::new(home.path(), routes(&route)).await;
+        let mut life = WebhookHarness::new(home.path(), routes(&route)).await;
         let (status, answer) = life.github("r", "d-1", body).await;
         assert_eq!(
             (status, &answer["status"]),
@@ -244,7 +245,7 @@ async fn a_call_is_stored_before_it_is_accepted_and_known_after_a_restart() {
         let (status, answer) = life.github("r", "d-1", body).await;
         assert_eq!((status, &answer["status"]), (200, &json!("duplicate")));
     }
-    let life = Life::new(home.path(), routes(&route)).await;
+    let life = WebhookHarness::new(home.path(), routes(&route)).await;
     let (status, answer) = life.github("r", "d-1", body).await;
     assert_eq!((status, &answer["status"]), (200, &json!("duplicate")));
     let waiting = life.waiting().await;
@@ -252,7 +253,7 @@ async fn a_call_is_stored_before_it_is_accepted_and_known_after_a_restart() {
     let message = &waiting[0];
     assert_eq!(message.text, "Issue Broken by ann");
     assert_eq!(message.source.chat_id, "webhook:r:d-1");
-    let key = SessionKey::of(&message.source, Sharing::default());
+    let key = SessionKey::new_for(&message.source, SessionSharing::default());
     assert_eq!(
         key.as_str(),
         "agent:main:webhook:webhook:webhook:r:d-1:webhook:r"
@@ -266,7 +267,7 @@ async fn a_call_is_stored_before_it_is_accepted_and_known_after_a_restart() {
 #[tokio::test]
 async fn what_is_not_stored_is_not_accepted_and_may_come_again() {
     let home = tempfile::tempdir().unwrap();
-    let life = Life::with(home.path(), routes(&json!({})), false).await;
+    let life = WebhookHarness::with(home.path(), routes(&json!({})), false).await;
     for _ in 0..2 {
         let (status, _) = life.github("r", "d-1", "{}").await;
         assert_eq!(status, 503);
@@ -279,7 +280,7 @@ async fn who_cannot_sign_is_told_nothing() {
     let mut extra = routes(&json!({}));
     extra["routes"]["off"] = json!({"enabled": false});
     extra["max_body_bytes"] = json!(1000);
-    let life = Life::new(home.path(), extra).await;
+    let life = WebhookHarness::new(home.path(), extra).await;
     for (route, headers, body, expected) in [
         ("r", &[][..], "{}", 401),
         ("r", &[("X-Hub-Signature-256", "sha256=00")], "{}", 401),
@@ -310,7 +311,7 @@ async fn repetitions_do_not_count_against_the_rate() {
     let home = tempfile::tempdir().unwrap();
     let mut extra = routes(&json!({}));
     extra["rate_limit"] = json!(2);
-    let life = Life::new(home.path(), extra).await;
+    let life = WebhookHarness::new(home.path(), extra).await;
     assert_eq!(life.github("r", "1", "{}").await.0, 202);
     for _ in 0..5 {
         assert_eq!(life.github("r", "1", "{}").await.0, 200);
@@ -328,7 +329,7 @@ async fn events_filters_and_scripts_decide_what_matters() {
     std::fs::write(home.path().join("scripts/s.sh"), script).unwrap();
     let route = json!({"events": ["issues"], "filters": [{"field": "n", "equals": 1}],
         "script": "s.sh", "prompt": "{said}"});
-    let life = Life::new(home.path(), routes(&route)).await;
+    let life = WebhookHarness::new(home.path(), routes(&route)).await;
     let push = [("X-Gitlab-Token", "s3cret"), ("X-Gitlab-Event", "push")];
     let (status, answer) = life.call("r", &push, r#"{"n": 1}"#).await;
     assert_eq!(
@@ -354,7 +355,7 @@ async fn some_routes_only_deliver() {
         routes(&json!({"deliver_only": true, "deliver": "telegram", "prompt": "Down: {host}"}));
     extra["routes"]["lost"] = json!({"deliver": "nowhere"});
     extra["routes"]["gh"] = json!({"deliver": "github_comment", "deliver_extra": {"repo": "{repo}", "pr_number": "{n}"}});
-    let life = Life::new(home.path(), extra).await;
+    let life = WebhookHarness::new(home.path(), extra).await;
     assert_eq!(life.github("r", "1", r#"{"host": "a"}"#).await.0, 202);
     assert_eq!(life.github("r", "1", r#"{"host": "a"}"#).await.0, 200);
     let posted = life.notes.posted.lock().unwrap().clone();
@@ -385,7 +386,7 @@ async fn some_routes_only_deliver() {
 #[tokio::test]
 async fn words_of_others_are_never_commands() {
     let home = tempfile::tempdir().unwrap();
-    let life = Life::new(home.path(), routes(&json!({"prompt": "{title}"}))).await;
+    let life = WebhookHarness::new(home.path(), routes(&json!({"prompt": "{title}"}))).await;
     life.github("r", "1", r#"{"title": " /yolo"}"#).await;
     assert_eq!(life.waiting().await[0].text, "[webhook r]\n /yolo");
 }
@@ -393,7 +394,7 @@ async fn words_of_others_are_never_commands() {
 #[tokio::test]
 async fn subscriptions_take_effect_while_it_runs() {
     let home = tempfile::tempdir().unwrap();
-    let life = Life::new(home.path(), routes(&json!({}))).await;
+    let life = WebhookHarness::new(home.path(), routes(&json!({}))).await;
     assert_eq!(life.github("new", "1", "{}").await.0, 404);
     let file = json!({"new": {"secret": "other", "prompt": "hi", "deliver": "log", "events": [], "skills": []}});
     std::fs::write(
@@ -419,7 +420,7 @@ async fn a_caller_that_hangs_up_has_called_all_the_same() {
     let scripts = home.path().join("scripts");
     std::fs::create_dir(&scripts).unwrap();
     std::fs::write(scripts.join("s.sh"), WAITING).unwrap();
-    let mut life = Life::new(home.path(), routes(&json!({"script": "s.sh"}))).await;
+    let mut life = WebhookHarness::new(home.path(), routes(&json!({"script": "s.sh"}))).await;
     let address = life.url.strip_prefix("http://").unwrap().to_owned();
     let mut caller = tokio::net::TcpStream::connect(&address).await.unwrap();
     let request = format!(
@@ -455,7 +456,7 @@ async fn a_call_that_is_repeated_while_it_is_dealt_with_waits_for_its_end() {
     let scripts = home.path().join("scripts");
     std::fs::create_dir(&scripts).unwrap();
     std::fs::write(scripts.join("s.sh"), WAITING).unwrap();
-    let life = Life::new(home.path(), routes(&json!({"script": "s.sh"}))).await;
+    let life = WebhookHarness::new(home.path(), routes(&json!({"script": "s.sh"}))).await;
     let headers = [("X-Gitlab-Token", "s3cret"), ("X-Request-ID", "d-1")];
     let first = life.call("r", &headers, "{}");
     let second = async {
@@ -485,7 +486,7 @@ async fn a_script_that_breaks_or_takes_too_long_loses_no_call() {
     std::fs::create_dir(home.path().join("scripts")).unwrap();
     let mut extra = routes(&json!({"script": "s.sh"}));
     extra["script_timeout_seconds"] = json!(1);
-    let life = Life::new(home.path(), extra).await;
+    let life = WebhookHarness::new(home.path(), extra).await;
     for broken in [None, Some("kill -9 $$"), Some("exec sleep 600")] {
         if let Some(text) = broken {
             std::fs::write(&script, text).unwrap();
@@ -501,7 +502,7 @@ async fn a_script_that_breaks_or_takes_too_long_loses_no_call() {
 async fn whoever_connects_and_says_nothing_is_let_go() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let home = tempfile::tempdir().unwrap();
-    let life = Life::new(home.path(), routes(&json!({}))).await;
+    let life = WebhookHarness::new(home.path(), routes(&json!({}))).await;
     let address = life.url.strip_prefix("http://").unwrap();
     let mut caller = tokio::net::TcpStream::connect(address).await.unwrap();
     caller
@@ -533,7 +534,7 @@ async fn a_signed_call_is_taken_once_whatever_its_id_also_after_a_restart() {
     let body = r#"{"n": 1}"#;
     let (at, signature) = signed_v2(body);
     let shouted = signature.to_ascii_uppercase();
-    let call = async |life: &Life, id: &str, signature: &str, body: &str| {
+    let call = async |life: &WebhookHarness, id: &str, signature: &str, body: &str| {
         let headers = [
             ("x-webhook-timestamp", at.as_str()),
             ("x-webhook-signature-v2", signature),
@@ -542,7 +543,7 @@ async fn a_signed_call_is_taken_once_whatever_its_id_also_after_a_restart() {
         life.call("r", &headers, body).await
     };
     {
-        let life = Life::new(home.path(), routes(&json!({}))).await;
+        let life = WebhookHarness::new(home.path(), routes(&json!({}))).await;
         assert_eq!(call(&life, "a", &signature, body).await.0, 202);
         // The sender did not hear the answer and asks again: no harm in that.
         assert_eq!(call(&life, "a", &signature, body).await.0, 200);
@@ -552,7 +553,7 @@ async fn a_signed_call_is_taken_once_whatever_its_id_also_after_a_restart() {
         }
         assert_eq!(life.waiting().await.len(), 1);
     }
-    let life = Life::new(home.path(), routes(&json!({}))).await;
+    let life = WebhookHarness::new(home.path(), routes(&json!({}))).await;
     assert_eq!(call(&life, "d", &signature, body).await.0, 409);
     let (at, signature) = signed_v2(r#"{"n": 2}"#);
     let headers = [
@@ -566,7 +567,7 @@ async fn a_signed_call_is_taken_once_whatever_its_id_also_after_a_restart() {
 #[tokio::test]
 async fn a_signed_call_that_was_not_taken_may_come_again() {
     let home = tempfile::tempdir().unwrap();
-    let life = Life::new(home.path(), routes(&json!({"deliver": "nowhere"}))).await;
+    let life = WebhookHarness::new(home.path(), routes(&json!({"deliver": "nowhere"}))).await;
     let (at, signature) = signed_v2("{}");
     let headers = [
         ("x-webhook-timestamp", at.as_str()),
@@ -581,7 +582,7 @@ async fn a_signed_call_that_was_not_taken_may_come_again() {
 async fn pages_in_browsers_do_not_reach_a_route_without_a_secret() {
     let home = tempfile::tempdir().unwrap();
     let extra = json!({"routes": {"r": {"secret": "INSECURE_NO_AUTH"}}});
-    let life = Life::new(home.path(), extra).await;
+    let life = WebhookHarness::new(home.path(), extra).await;
     let strangers: [&[(&str, &str)]; 8] = [
         &[("origin", "https://evil.example")],
         &[("origin", "null")],
@@ -608,7 +609,7 @@ async fn pages_in_browsers_do_not_reach_a_route_without_a_secret() {
     }
     // A signature is proof enough, whatever stands between us and the sender.
     let home = tempfile::tempdir().unwrap();
-    let life = Life::new(home.path(), routes(&json!({}))).await;
+    let life = WebhookHarness::new(home.path(), routes(&json!({}))).await;
     let signature = sign_github("s3cret", b"{}");
     let headers = [
         ("x-hub-signature-256", signature.as_str()),
@@ -643,7 +644,7 @@ async fn only_this_machine_can_call_unless_the_person_says_otherwise() {
     let home = tempfile::tempdir().unwrap();
     let mut extra = routes(&json!({}));
     extra["host"] = Value::Null;
-    let life = Life::new(home.path(), extra).await;
+    let life = WebhookHarness::new(home.path(), extra).await;
     let port = life.url.rsplit(':').next().unwrap().parse().unwrap();
     let addresses = listening(port);
     assert!(

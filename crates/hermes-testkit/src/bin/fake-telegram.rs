@@ -13,7 +13,7 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use hermes_testkit::telegram::{TOKEN, Telegram};
+use hermes_testkit::telegram::{FakeTelegram, TOKEN};
 use serde_json::json;
 
 fn main() -> ExitCode {
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let telegram = Telegram::start_on(SocketAddr::from(([127, 0, 0, 1], port)));
+    let telegram = FakeTelegram::start_on(SocketAddr::from(([127, 0, 0, 1], port)));
     println!(
         "{}",
         json!({

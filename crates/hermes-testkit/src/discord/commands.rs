@@ -5,16 +5,20 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::messages::{Draft, delete, edit, post};
-use super::rest::{Answer, Request, error, invalid};
-use super::world::{BOT, GUILD, Interaction, World};
+use super::messages::{MessageDraft, delete, edit, post};
+use super::rest::{RestAnswer, RestRequest, error, invalid};
+use super::state::{BOT, FakeDiscordState, FakeInteraction, GUILD};
 
 /// How long an interaction waits for its first answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-pub(super) fn registered(world: &mut World, request: &Request<'_>, path: &[&str]) -> Answer {
+pub(super) fn registered(
+    world: &mut FakeDiscordState,
+    request: &RestRequest<'_>,
+    path: &[&str],
+) -> RestAnswer {
     match (request.method, path) {
-        ("GET", []) => Answer::Json(200, json!(world.commands)),
+        ("GET", []) => RestAnswer::Json(200, json!(world.commands)),
         ("PUT", []) => {
             let wanted = request.body.as_array().cloned().unwrap_or_default();
             if wanted.len() > 100 {
@@ -32,7 +36,7 @@ pub(super) fn registered(world: &mut World, request: &Request<'_>, path: &[&str]
                 let value = completed(world, command);
                 world.commands.push(value);
             }
-            Answer::Json(200, json!(world.commands))
+            RestAnswer::Json(200, json!(world.commands))
         }
         ("POST", []) => {
             if !is_command(&request.body) {
@@ -42,7 +46,7 @@ pub(super) fn registered(world: &mut World, request: &Request<'_>, path: &[&str]
             world.commands.retain(|one| one["name"] != name);
             let value = completed(world, request.body.clone());
             world.commands.push(value.clone());
-            Answer::Json(201, value)
+            RestAnswer::Json(201, value)
         }
         ("PATCH", [id]) => {
             let found = world.commands.iter_mut().find(|one| one["id"] == json!(id));
@@ -51,14 +55,14 @@ pub(super) fn registered(world: &mut World, request: &Request<'_>, path: &[&str]
                     for (name, value) in changes {
                         command[name] = value.clone();
                     }
-                    Answer::Json(200, command.clone())
+                    RestAnswer::Json(200, command.clone())
                 }
                 _ => error(404, 10063, "Unknown application command"),
             }
         }
         ("DELETE", [id]) => {
             world.commands.retain(|one| one["id"] != json!(id));
-            Answer::Empty
+            RestAnswer::Empty
         }
         _ => error(404, 0, "404: Not Found"),
     }
@@ -83,7 +87,7 @@ fn is_command(command: &Value) -> bool {
 }
 
 /// As Discord gives a command back: with its id and every default.
-fn completed(world: &mut World, command: Value) -> Value {
+fn completed(world: &mut FakeDiscordState, command: Value) -> Value {
     let mut value = json!({
         "id": world.id().to_string(), "application_id": BOT.to_string(),
         "version": world.id().to_string(), "default_member_permissions": null, "type": 1,
@@ -99,7 +103,7 @@ fn completed(world: &mut World, command: Value) -> Value {
 
 /// Somebody typed a command.
 pub(super) fn slash(
-    world: &mut World,
+    world: &mut FakeDiscordState,
     channel: u64,
     user: u64,
     name: &str,
@@ -112,14 +116,14 @@ pub(super) fn slash(
 }
 
 /// Somebody pressed a button.
-pub(super) fn press(world: &mut World, message: u64, user: u64, custom_id: &str) -> u64 {
+pub(super) fn press(world: &mut FakeDiscordState, message: u64, user: u64, custom_id: &str) -> u64 {
     let channel = world.messages[&message].channel;
     let data = json!({"component_type": 2, "custom_id": custom_id, "id": 2});
     create(world, 3, channel, user, &data, Some(message))
 }
 
 fn create(
-    world: &mut World,
+    world: &mut FakeDiscordState,
     kind: u8,
     channel: u64,
     user: u64,
@@ -149,7 +153,7 @@ fn create(
     if let Some(message) = message {
         event["message"] = world.messages[&message].value.clone();
     }
-    let interaction = Interaction {
+    let interaction = FakeInteraction {
         token,
         asked: Instant::now(),
         kind,
@@ -162,7 +166,12 @@ fn create(
     id
 }
 
-pub(super) fn callback(world: &mut World, request: &Request<'_>, id: &str, token: &str) -> Answer {
+pub(super) fn callback(
+    world: &mut FakeDiscordState,
+    request: &RestRequest<'_>,
+    id: &str,
+    token: &str,
+) -> RestAnswer {
     let id: u64 = id.parse().unwrap_or(0);
     let known = world.interactions.get_mut(&id);
     let Some(interaction) = known.filter(|one| one.token == token) else {
@@ -213,14 +222,14 @@ pub(super) fn callback(world: &mut World, request: &Request<'_>, id: &str, token
         _ => None,
     };
     if !matches!(request.query("with_response"), Some("true" | "1")) {
-        return Answer::Empty;
+        return RestAnswer::Empty;
     }
     let message = made.map(|id| world.messages[&id].value.clone());
     let mut resource = json!({"type": kind});
     if let Some(message) = &message {
         resource["message"] = message.clone();
     }
-    Answer::Json(
+    RestAnswer::Json(
         200,
         json!({
             "interaction": {
@@ -233,22 +242,22 @@ pub(super) fn callback(world: &mut World, request: &Request<'_>, id: &str, token
     )
 }
 
-fn answered(channel: u64, interaction: u64, body: Value) -> Draft {
-    Draft {
+fn answered(channel: u64, interaction: u64, body: Value) -> MessageDraft {
+    MessageDraft {
         author: BOT,
         channel,
         body,
         interaction: Some(interaction),
-        ..Draft::default()
+        ..MessageDraft::default()
     }
 }
 
 pub(super) fn followup(
-    world: &mut World,
-    request: &Request<'_>,
+    world: &mut FakeDiscordState,
+    request: &RestRequest<'_>,
     token: &str,
     path: &[&str],
-) -> Answer {
+) -> RestAnswer {
     let known = world
         .interactions
         .iter()
@@ -267,13 +276,13 @@ pub(super) fn followup(
                     if let Some(one) = world.interactions.get_mut(&id) {
                         one.original = Some(message);
                     }
-                    Answer::Json(200, world.messages[&message].value.clone())
+                    RestAnswer::Json(200, world.messages[&message].value.clone())
                 }
                 Err(refused) => refused,
             }
         }
         ("POST", []) => match post(world, &answered(channel, id, request.body.clone())) {
-            Ok(message) => Answer::Json(200, world.messages[&message].value.clone()),
+            Ok(message) => RestAnswer::Json(200, world.messages[&message].value.clone()),
             Err(refused) => refused,
         },
         ("PATCH" | "GET" | "DELETE", ["messages", which]) => {
@@ -285,11 +294,11 @@ pub(super) fn followup(
                 return error(404, 10008, "Unknown Message");
             };
             match request.method {
-                "GET" => Answer::Json(200, world.messages[&message].value.clone()),
+                "GET" => RestAnswer::Json(200, world.messages[&message].value.clone()),
                 "PATCH" => edit(world, message, &request.body),
                 _ => {
                     delete(world, message);
-                    Answer::Empty
+                    RestAnswer::Empty
                 }
             }
         }

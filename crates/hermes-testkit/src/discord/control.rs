@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::Shared;
-use super::faults::{Fault, FaultKind};
-use super::world::{Spoken, snowflake};
+use super::FakeDiscordShared;
+use super::faults::{DiscordFault, DiscordFaultKind};
+use super::state::{SocketRecord, snowflake};
 
 /// Does what an order says. `{"error": …}`: it could not be read.
-pub(super) fn obey(shared: &Shared, order: &Value) -> Value {
+pub(super) fn obey(shared: &FakeDiscordShared, order: &Value) -> Value {
     let text = |name: &str| order[name].as_str().unwrap_or_default().to_owned();
     let number = |name: &str| snowflake(&order[name]).unwrap_or(0);
     let id = |id: u64| json!({"id": id.to_string()});
@@ -48,10 +48,10 @@ pub(super) fn obey(shared: &Shared, order: &Value) -> Value {
             json!({})
         }
         "limit" => {
-            shared.fail(Fault {
+            shared.fail(DiscordFault {
                 method: "POST",
                 path: "/messages",
-                kind: FaultKind::Limited {
+                kind: DiscordFaultKind::Limited {
                     seconds: order["seconds"].as_f64().unwrap_or(0.2),
                     global: order["global"] == json!(true),
                 },
@@ -60,10 +60,10 @@ pub(super) fn obey(shared: &Shared, order: &Value) -> Value {
             json!({})
         }
         "lose answer" => {
-            shared.fail(Fault {
+            shared.fail(DiscordFault {
                 method: "POST",
                 path: "/messages",
-                kind: FaultKind::AnswerLost,
+                kind: DiscordFaultKind::AnswerLost,
                 times: 1,
             });
             json!({})
@@ -74,14 +74,14 @@ pub(super) fn obey(shared: &Shared, order: &Value) -> Value {
     }
 }
 
-fn spoken(what: &Spoken) -> Value {
+fn spoken(what: &SocketRecord) -> Value {
     match what {
-        Spoken::Connected => json!({"what": "connected"}),
-        Spoken::Identify(data) => json!({"what": "identify", "intents": data["intents"]}),
-        Spoken::Resume { session, seq } => {
+        SocketRecord::Connected => json!({"what": "connected"}),
+        SocketRecord::Identify(data) => json!({"what": "identify", "intents": data["intents"]}),
+        SocketRecord::Resume { session, seq } => {
             json!({"what": "resume", "session": session, "seq": seq})
         }
-        Spoken::Heartbeat(seq) => json!({"what": "heartbeat", "seq": seq}),
-        Spoken::Gone => json!({"what": "gone"}),
+        SocketRecord::Heartbeat(seq) => json!({"what": "heartbeat", "seq": seq}),
+        SocketRecord::Gone => json!({"what": "gone"}),
     }
 }

@@ -7,16 +7,16 @@ use serde_json::Value;
 
 /// A fault for the next requests that match.
 #[derive(Clone, Debug)]
-pub struct Fault {
+pub struct DiscordFault {
     pub method: &'static str,
     /// A part of the path.
     pub path: &'static str,
-    pub kind: FaultKind,
+    pub kind: DiscordFaultKind,
     pub times: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum FaultKind {
+pub enum DiscordFaultKind {
     /// The connection ends before anything happened.
     Lost,
     /// It happens, and the connection ends before the answer.
@@ -31,13 +31,13 @@ pub enum FaultKind {
 
 /// How many requests a bucket takes within a window.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub(super) struct BucketLimits {
     pub count: u32,
     pub window: Duration,
     buckets: HashMap<String, (Instant, u32)>,
 }
 
-impl Default for Limits {
+impl Default for BucketLimits {
     fn default() -> Self {
         Self {
             count: 50,
@@ -48,7 +48,7 @@ impl Default for Limits {
 }
 
 /// What the headers of an answer say.
-pub(super) struct Spent {
+pub(super) struct BucketUse {
     pub bucket: String,
     pub limit: u32,
     pub remaining: u32,
@@ -57,9 +57,9 @@ pub(super) struct Spent {
     pub over: bool,
 }
 
-impl Limits {
+impl BucketLimits {
     /// Counts a request. The bucket of a route is its method and its major parameter.
-    pub(super) fn spend(&mut self, bucket: &str) -> Spent {
+    pub(super) fn spend(&mut self, bucket: &str) -> BucketUse {
         let now = Instant::now();
         let (window, count) = (self.window, self.count);
         let entry = self.buckets.entry(bucket.to_owned()).or_insert((now, 0));
@@ -70,7 +70,7 @@ impl Limits {
         if !over {
             entry.1 += 1;
         }
-        Spent {
+        BucketUse {
             bucket: format!("{:08x}", hash(bucket)),
             limit: count,
             remaining: count - entry.1,

@@ -9,15 +9,17 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_websockets::{CloseCode, Message, ServerBuilder};
 
-use super::Shared;
-use super::world::{BOT, GUILD, MESSAGE_CONTENT, Out, Session, Spoken, World};
+use super::FakeDiscordShared;
+use super::state::{
+    BOT, FakeDiscordState, FakeSession, GUILD, MESSAGE_CONTENT, SocketCommand, SocketRecord,
+};
 
 const GUILD_MEMBERS: u64 = 1 << 1;
 const GUILD_PRESENCES: u64 = 1 << 8;
 const PRIVILEGED: u64 = MESSAGE_CONTENT | GUILD_MEMBERS | GUILD_PRESENCES;
 
 /// One connection, until it ends.
-pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+pub(super) async fn serve(stream: TcpStream, shared: Arc<FakeDiscordShared>) {
     if shared.world().offline {
         // As a machine that is not there.
         let _ = stream.set_zero_linger();
@@ -30,32 +32,32 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let (tell, mut orders) = mpsc::unbounded_channel();
     let interval = {
         let mut world = shared.world();
-        world.spoken.push(Spoken::Connected);
+        world.spoken.push(SocketRecord::Connected);
         world.heartbeat_ms
     };
     shared.changed();
     let hello = json!({"op": 10, "s": null, "t": null, "d": {"heartbeat_interval": interval}});
-    let _ = tell.send(Out::Frame(hello));
+    let _ = tell.send(SocketCommand::Frame(hello));
     let mut session = None;
     loop {
         tokio::select! {
             order = orders.recv() => match order {
-                Some(Out::Frame(frame)) => {
+                Some(SocketCommand::Frame(frame)) => {
                     if sink.send(Message::text(frame.to_string())).await.is_err() {
                         break;
                     }
                 }
-                Some(Out::Close(code)) => {
+                Some(SocketCommand::Close(code)) => {
                     let code = CloseCode::try_from(code).unwrap_or(CloseCode::NORMAL_CLOSURE);
                     let _ = sink.send(Message::close(Some(code), "")).await;
                     break;
                 }
-                Some(Out::Die) => {
+                Some(SocketCommand::Die) => {
                     // Half open: until the server ends, or the client gives up.
                     let () = std::future::pending().await;
                 }
                 // No close frame.
-                Some(Out::Cut) | None => break,
+                Some(SocketCommand::Cut) | None => break,
             },
             frame = stream.next() => {
                 let Some(Ok(frame)) = frame else { break };
@@ -73,23 +75,25 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     {
         session.socket = None;
     }
-    world.spoken.push(Spoken::Gone);
+    world.spoken.push(SocketRecord::Gone);
     drop(world);
     shared.changed();
 }
 
 fn hear(
-    shared: &Shared,
+    shared: &FakeDiscordShared,
     said: &Value,
-    tell: &mpsc::UnboundedSender<Out>,
+    tell: &mpsc::UnboundedSender<SocketCommand>,
     session: &mut Option<String>,
 ) {
     let url = shared.gateway_url();
     let mut world = shared.world();
     match said["op"].as_u64() {
         Some(1) => {
-            world.spoken.push(Spoken::Heartbeat(said["d"].as_u64()));
-            let _ = tell.send(Out::Frame(
+            world
+                .spoken
+                .push(SocketRecord::Heartbeat(said["d"].as_u64()));
+            let _ = tell.send(SocketCommand::Frame(
                 json!({"op": 11, "d": null, "s": null, "t": null}),
             ));
         }
@@ -98,18 +102,18 @@ fn hear(
         // Presence, members, voice: nothing that anybody looks at.
         Some(3 | 4 | 8) => {}
         _ => {
-            let _ = tell.send(Out::Close(4001));
+            let _ = tell.send(SocketCommand::Close(4001));
         }
     }
 }
 
 fn identify(
-    world: &mut World,
+    world: &mut FakeDiscordState,
     data: &Value,
-    tell: &mpsc::UnboundedSender<Out>,
+    tell: &mpsc::UnboundedSender<SocketCommand>,
     url: &str,
 ) -> Option<String> {
-    world.spoken.push(Spoken::Identify(data.clone()));
+    world.spoken.push(SocketRecord::Identify(data.clone()));
     let intents = data["intents"].as_u64().unwrap_or(0);
     let refused = if data["token"] != json!(world.token) {
         Some(4004)
@@ -121,7 +125,7 @@ fn identify(
         None
     };
     if let Some(code) = refused {
-        let _ = tell.send(Out::Close(code));
+        let _ = tell.send(SocketCommand::Close(code));
         return None;
     }
     let id = format!("{:032x}", world.id());
@@ -132,7 +136,7 @@ fn identify(
         "application": {"id": BOT.to_string(), "flags": 0},
         "private_channels": [], "presences": [], "relationships": [],
     });
-    let mut session = Session {
+    let mut session = FakeSession {
         intents,
         seq: 0,
         events: VecDeque::new(),
@@ -144,28 +148,32 @@ fn identify(
     Some(id)
 }
 
-fn resume(world: &mut World, data: &Value, tell: &mpsc::UnboundedSender<Out>) -> Option<String> {
+fn resume(
+    world: &mut FakeDiscordState,
+    data: &Value,
+    tell: &mpsc::UnboundedSender<SocketCommand>,
+) -> Option<String> {
     let id = data["session_id"].as_str().unwrap_or_default().to_owned();
     let seq = data["seq"].as_u64().unwrap_or(0);
-    world.spoken.push(Spoken::Resume {
+    world.spoken.push(SocketRecord::Resume {
         session: id.clone(),
         seq,
     });
     if data["token"] != json!(world.token) {
-        let _ = tell.send(Out::Close(4004));
+        let _ = tell.send(SocketCommand::Close(4004));
         return None;
     }
     let Some(session) = world.sessions.get_mut(&id).filter(|one| seq <= one.seq) else {
-        let _ = tell.send(Out::Frame(
+        let _ = tell.send(SocketCommand::Frame(
             json!({"op": 9, "d": false, "s": null, "t": null}),
         ));
         return None;
     };
     if let Some(before) = session.socket.replace(tell.clone()) {
-        let _ = before.send(Out::Close(4000));
+        let _ = before.send(SocketCommand::Close(4000));
     }
     for (_, frame) in session.events.iter().filter(|(number, _)| *number > seq) {
-        let _ = tell.send(Out::Frame(frame.clone()));
+        let _ = tell.send(SocketCommand::Frame(frame.clone()));
     }
     session.push("RESUMED", &json!({"_trace": []}));
     Some(id)

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::multipart::Part;
-use super::rest::{Answer, Request, error, invalid};
-use super::world::{BOT, GUILD, Message, World, now, snowflake};
+use super::multipart::MultipartPart;
+use super::rest::{RestAnswer, RestRequest, error, invalid};
+use super::state::{BOT, FakeDiscordState, FakeMessage, GUILD, now, snowflake};
 
 /// The longest text a bot may send.
 const TEXT: usize = 2000;
@@ -17,30 +17,30 @@ const FILE: usize = 10 * 1024 * 1024;
 
 /// What a new message is made from.
 #[derive(Default)]
-pub(super) struct Draft {
+pub(super) struct MessageDraft {
     pub author: u64,
     pub channel: u64,
     pub body: Value,
-    pub files: Vec<Part>,
+    pub files: Vec<MultipartPart>,
     /// Where files are fetched from.
     pub base: String,
     pub interaction: Option<u64>,
 }
 
 pub(super) fn of_channel(
-    world: &mut World,
-    request: &Request<'_>,
+    world: &mut FakeDiscordState,
+    request: &RestRequest<'_>,
     channel: u64,
     path: &[&str],
-) -> Answer {
+) -> RestAnswer {
     let locked = world.channels[&channel].locked;
     match (request.method, path) {
-        ("GET", []) => Answer::Json(200, world.channel_value(channel)),
+        ("GET", []) => RestAnswer::Json(200, world.channel_value(channel)),
         _ if locked => error(403, 50001, "Missing Access"),
-        ("POST", ["typing"]) => Answer::Empty,
+        ("POST", ["typing"]) => RestAnswer::Empty,
         ("GET", ["messages"]) => history(world, request, channel),
         ("POST", ["messages"]) => {
-            let draft = Draft {
+            let draft = MessageDraft {
                 author: BOT,
                 channel,
                 body: request.body.clone(),
@@ -49,7 +49,7 @@ pub(super) fn of_channel(
                 interaction: None,
             };
             match post(world, &draft) {
-                Ok(id) => Answer::Json(200, world.messages[&id].value.clone()),
+                Ok(id) => RestAnswer::Json(200, world.messages[&id].value.clone()),
                 Err(answer) => answer,
             }
         }
@@ -68,17 +68,22 @@ pub(super) fn of_channel(
     }
 }
 
-fn of_message(world: &mut World, request: &Request<'_>, id: u64, path: &[&str]) -> Answer {
+fn of_message(
+    world: &mut FakeDiscordState,
+    request: &RestRequest<'_>,
+    id: u64,
+    path: &[&str],
+) -> RestAnswer {
     let own = world.messages[&id].author == BOT;
     match (request.method, path) {
-        ("GET", []) => Answer::Json(200, world.messages[&id].value.clone()),
+        ("GET", []) => RestAnswer::Json(200, world.messages[&id].value.clone()),
         ("PATCH", []) if !own => {
             error(403, 50005, "Cannot edit a message authored by another user")
         }
         ("PATCH", []) => edit(world, id, &request.body),
         ("DELETE", []) => {
             delete(world, id);
-            Answer::Empty
+            RestAnswer::Empty
         }
         ("PUT" | "DELETE", ["reactions", emoji, "@me"]) => {
             react(world, id, &decoded(emoji), request.method == "PUT")
@@ -98,7 +103,7 @@ fn of_message(world: &mut World, request: &Request<'_>, id: u64, path: &[&str]) 
     }
 }
 
-fn history(world: &World, request: &Request<'_>, channel: u64) -> Answer {
+fn history(world: &FakeDiscordState, request: &RestRequest<'_>, channel: u64) -> RestAnswer {
     let limit = request.number("limit").unwrap_or(50);
     if !(1..=100).contains(&limit) {
         return invalid(
@@ -124,11 +129,11 @@ fn history(world: &World, request: &Request<'_>, channel: u64) -> Answer {
     };
     // Newest first, whatever was asked.
     found.reverse();
-    Answer::Json(200, json!(found))
+    RestAnswer::Json(200, json!(found))
 }
 
 /// Makes a message and tells everybody. `Err`: what is wrong with it.
-pub(super) fn post(world: &mut World, draft: &Draft) -> Result<u64, Answer> {
+pub(super) fn post(world: &mut FakeDiscordState, draft: &MessageDraft) -> Result<u64, RestAnswer> {
     let body = &draft.body;
     checked(body, &draft.files)?;
     let nonce = body["nonce"]
@@ -176,7 +181,7 @@ pub(super) fn post(world: &mut World, draft: &Draft) -> Result<u64, Answer> {
         });
         value["referenced_message"] = world.messages[&other].value.clone();
     }
-    let message = Message {
+    let message = FakeMessage {
         value: value.clone(),
         author: draft.author,
         channel: draft.channel,
@@ -192,12 +197,12 @@ pub(super) fn post(world: &mut World, draft: &Draft) -> Result<u64, Answer> {
 }
 
 /// `MESSAGE_CREATE`; again for a duplicate.
-pub(super) fn announce(world: &mut World, id: u64) {
+pub(super) fn announce(world: &mut FakeDiscordState, id: u64) {
     let event = event_value(world, id);
     world.dispatch("MESSAGE_CREATE", &event);
 }
 
-fn event_value(world: &World, id: u64) -> Value {
+fn event_value(world: &FakeDiscordState, id: u64) -> Value {
     let message = &world.messages[&id];
     let mut event = message.value.clone();
     let channel = &world.channels[&message.channel];
@@ -209,7 +214,7 @@ fn event_value(world: &World, id: u64) -> Value {
     event
 }
 
-fn checked(body: &Value, files: &[Part]) -> Result<(), Answer> {
+fn checked(body: &Value, files: &[MultipartPart]) -> Result<(), RestAnswer> {
     let text = body["content"].as_str().unwrap_or_default();
     if text.chars().count() > TEXT {
         let message = "Must be 2000 or fewer in length.";
@@ -247,7 +252,7 @@ fn is_button(item: &Value) -> bool {
         && (1..=80).contains(&length("label"))
 }
 
-fn repeated(world: &World, draft: &Draft, nonce: &str) -> Option<u64> {
+fn repeated(world: &FakeDiscordState, draft: &MessageDraft, nonce: &str) -> Option<u64> {
     let found = world.messages.iter().find(|(_, message)| {
         let known = message.nonce.as_ref();
         message.author == draft.author
@@ -257,7 +262,7 @@ fn repeated(world: &World, draft: &Draft, nonce: &str) -> Option<u64> {
     found.map(|(id, _)| *id)
 }
 
-fn reference(world: &World, draft: &Draft) -> Result<Option<u64>, Answer> {
+fn reference(world: &FakeDiscordState, draft: &MessageDraft) -> Result<Option<u64>, RestAnswer> {
     let given = &draft.body["message_reference"];
     if given["message_id"].is_null() {
         return Ok(None);
@@ -279,7 +284,7 @@ fn reference(world: &World, draft: &Draft) -> Result<Option<u64>, Answer> {
     }
 }
 
-fn mentions(world: &World, content: &str) -> Vec<Value> {
+fn mentions(world: &FakeDiscordState, content: &str) -> Vec<Value> {
     let named =
         |id: &&u64| content.contains(&format!("<@{id}>")) || content.contains(&format!("<@!{id}>"));
     world
@@ -290,7 +295,7 @@ fn mentions(world: &World, content: &str) -> Vec<Value> {
         .collect()
 }
 
-fn keep(world: &mut World, draft: &Draft) -> Vec<Value> {
+fn keep(world: &mut FakeDiscordState, draft: &MessageDraft) -> Vec<Value> {
     let mut kept = Vec::new();
     for file in &draft.files {
         let id = world.id();
@@ -306,7 +311,7 @@ fn keep(world: &mut World, draft: &Draft) -> Vec<Value> {
     kept
 }
 
-pub(super) fn edit(world: &mut World, id: u64, body: &Value) -> Answer {
+pub(super) fn edit(world: &mut FakeDiscordState, id: u64, body: &Value) -> RestAnswer {
     if body["content"]
         .as_str()
         .is_some_and(|text| text.chars().count() > TEXT)
@@ -333,10 +338,10 @@ pub(super) fn edit(world: &mut World, id: u64, body: &Value) -> Answer {
     let value = message.value.clone();
     let event = event_value(world, id);
     world.dispatch("MESSAGE_UPDATE", &event);
-    Answer::Json(200, value)
+    RestAnswer::Json(200, value)
 }
 
-pub(super) fn delete(world: &mut World, id: u64) {
+pub(super) fn delete(world: &mut FakeDiscordState, id: u64) {
     let Some(message) = world.messages.remove(&id) else {
         return;
     };
@@ -348,7 +353,7 @@ pub(super) fn delete(world: &mut World, id: u64) {
     world.dispatch("MESSAGE_DELETE", &event);
 }
 
-fn react(world: &mut World, id: u64, emoji: &str, on: bool) -> Answer {
+fn react(world: &mut FakeDiscordState, id: u64, emoji: &str, on: bool) -> RestAnswer {
     let Some(message) = world.messages.get_mut(&id) else {
         return error(404, 10008, "Unknown Message");
     };
@@ -364,10 +369,15 @@ fn react(world: &mut World, id: u64, emoji: &str, on: bool) -> Answer {
         }));
     }
     message.value["reactions"] = json!(all);
-    Answer::Empty
+    RestAnswer::Empty
 }
 
-fn thread(world: &mut World, request: &Request<'_>, parent: u64, id: u64) -> Answer {
+fn thread(
+    world: &mut FakeDiscordState,
+    request: &RestRequest<'_>,
+    parent: u64,
+    id: u64,
+) -> RestAnswer {
     let name = request.body["name"].as_str().unwrap_or_default();
     if !(1..=100).contains(&name.chars().count()) {
         return invalid(
@@ -380,7 +390,7 @@ fn thread(world: &mut World, request: &Request<'_>, parent: u64, id: u64) -> Ans
         return error(400, 50024, "Cannot execute action on this channel type");
     }
     world.add_channel(id, 11, name, Some(parent));
-    Answer::Json(201, world.channel_value(id))
+    RestAnswer::Json(201, world.channel_value(id))
 }
 
 fn decoded(text: &str) -> String {

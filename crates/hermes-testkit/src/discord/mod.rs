@@ -14,7 +14,7 @@ mod gateway;
 mod messages;
 mod multipart;
 mod rest;
-mod world;
+mod state;
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -28,23 +28,23 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use faults::{Fault, FaultKind};
-pub use world::{Asked, BOT, GUILD, Spoken, TOKEN};
+pub use faults::{DiscordFault, DiscordFaultKind};
+pub use state::{BOT, DiscordRequest, GUILD, SocketRecord, TOKEN};
 
-use messages::Draft;
-use multipart::Part;
-use world::{Out, World};
+use messages::MessageDraft;
+use multipart::MultipartPart;
+use state::{FakeDiscordState, SocketCommand};
 
 /// A running Discord; it ends when it is dropped.
 pub struct FakeDiscord {
-    shared: Arc<Shared>,
+    shared: Arc<FakeDiscordShared>,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What tests say and ask. Everything here is what a person or Discord does.
-pub struct Shared {
-    world: Mutex<World>,
+pub struct FakeDiscordShared {
+    world: Mutex<FakeDiscordState>,
     changes: watch::Sender<u64>,
     rest: SocketAddr,
     gateway: SocketAddr,
@@ -70,8 +70,8 @@ impl FakeDiscord {
                 runtime.block_on(async move {
                     let rest = bind(port).await;
                     let gateway = bind(0).await;
-                    let shared = Arc::new(Shared {
-                        world: Mutex::new(World::new()),
+                    let shared = Arc::new(FakeDiscordShared {
+                        world: Mutex::new(FakeDiscordState::new()),
                         changes: watch::Sender::new(0),
                         rest: rest.local_addr().expect("an address"),
                         gateway: gateway.local_addr().expect("an address"),
@@ -99,7 +99,12 @@ async fn bind(port: u16) -> TcpListener {
         .unwrap_or_else(|error| panic!("cannot listen on {address}: {error}"))
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken, socket: bool) {
+async fn accept(
+    listener: TcpListener,
+    shared: Arc<FakeDiscordShared>,
+    stop: CancellationToken,
+    socket: bool,
+) {
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -128,9 +133,9 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationTo
 }
 
 impl Deref for FakeDiscord {
-    type Target = Shared;
+    type Target = FakeDiscordShared;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &FakeDiscordShared {
         &self.shared
     }
 }
@@ -145,8 +150,8 @@ impl Drop for FakeDiscord {
     }
 }
 
-impl Shared {
-    fn world(&self) -> MutexGuard<'_, World> {
+impl FakeDiscordShared {
+    fn world(&self) -> MutexGuard<'_, FakeDiscordState> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -227,7 +232,7 @@ impl Shared {
 
     /// Somebody sends a file.
     pub fn upload(&self, channel: u64, user: u64, text: &str, name: &str, bytes: &[u8]) -> u64 {
-        let file = Part {
+        let file = MultipartPart {
             name: "files[0]".to_owned(),
             file: Some(name.to_owned()),
             kind: Some("application/octet-stream".to_owned()),
@@ -236,8 +241,8 @@ impl Shared {
         self.says(channel, user, &json!({"content": text}), vec![file])
     }
 
-    fn says(&self, channel: u64, user: u64, body: &Value, files: Vec<Part>) -> u64 {
-        let draft = Draft {
+    fn says(&self, channel: u64, user: u64, body: &Value, files: Vec<MultipartPart>) -> u64 {
+        let draft = MessageDraft {
             author: user,
             channel,
             body: body.clone(),
@@ -299,16 +304,16 @@ impl Shared {
         self.world().commands.clone()
     }
 
-    pub fn requests(&self) -> Vec<Asked> {
+    pub fn requests(&self) -> Vec<DiscordRequest> {
         self.world().requests.clone()
     }
 
     /// What came over sockets, all of them together.
-    pub fn spoken(&self) -> Vec<Spoken> {
+    pub fn spoken(&self) -> Vec<SocketRecord> {
         self.world().spoken.clone()
     }
 
-    pub fn fail(&self, fault: Fault) {
+    pub fn fail(&self, fault: DiscordFault) {
         self.world().faults.push(fault);
     }
 
@@ -349,26 +354,26 @@ impl Shared {
 
     /// Sockets end without a word; their sessions can be resumed.
     pub fn cut_sockets(&self) {
-        self.tell(|| Out::Cut);
+        self.tell(|| SocketCommand::Cut);
     }
 
     /// Sockets stay open, and nothing comes or goes any more.
     pub fn zombie(&self) {
-        self.tell(|| Out::Die);
+        self.tell(|| SocketCommand::Die);
     }
 
     pub fn close_sockets(&self, code: u16) {
-        self.tell(|| Out::Close(code));
+        self.tell(|| SocketCommand::Close(code));
     }
 
     /// Opcode 7.
     pub fn ask_to_reconnect(&self) {
-        self.tell(|| Out::Frame(json!({"op": 7, "d": null, "s": null, "t": null})));
+        self.tell(|| SocketCommand::Frame(json!({"op": 7, "d": null, "s": null, "t": null})));
     }
 
     /// Opcode 9. Sessions that cannot be resumed are forgotten.
     pub fn invalidate(&self, resumable: bool) {
-        self.tell(|| Out::Frame(json!({"op": 9, "d": resumable, "s": null, "t": null})));
+        self.tell(|| SocketCommand::Frame(json!({"op": 9, "d": resumable, "s": null, "t": null})));
         if !resumable {
             self.forget_sessions();
         }
@@ -379,7 +384,7 @@ impl Shared {
         self.world().sessions.clear();
     }
 
-    fn tell(&self, order: impl Fn() -> Out) {
+    fn tell(&self, order: impl Fn() -> SocketCommand) {
         let world = self.world();
         for socket in world
             .sessions

@@ -2,14 +2,14 @@
 
 /// One part of a body.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct MultipartPart {
     pub name: String,
     pub file: Option<String>,
     pub kind: Option<String>,
     pub bytes: Vec<u8>,
 }
 
-pub(super) fn parts(body: &[u8], boundary: &str) -> Vec<Part> {
+pub(super) fn parts(body: &[u8], boundary: &str) -> Vec<MultipartPart> {
     let line = format!("--{boundary}");
     let mut found = Vec::new();
     let mut rest = body;
@@ -26,7 +26,7 @@ pub(super) fn parts(body: &[u8], boundary: &str) -> Vec<Part> {
     found
 }
 
-fn part(bytes: &[u8]) -> Option<Part> {
+fn part(bytes: &[u8]) -> Option<MultipartPart> {
     let at = find(bytes, b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&bytes[..at]);
     let content = bytes[at + 4..].strip_suffix(b"\r\n")?.to_vec();
@@ -41,7 +41,7 @@ fn part(bytes: &[u8]) -> Option<Part> {
         let (_, rest) = disposition.split_once(&format!("; {name}=\""))?;
         Some(rest.split_once('"')?.0.to_owned())
     };
-    Some(Part {
+    Some(MultipartPart {
         name: field("name")?,
         file: field("filename"),
         kind: header("content-type"),

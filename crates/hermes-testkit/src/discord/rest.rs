@@ -6,31 +6,31 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use super::faults::{FaultKind, Spent};
-use super::multipart::{Part, parts};
-use super::world::{Asked, BOT, GUILD, World, snowflake};
-use super::{Shared, commands, control, messages};
-use crate::model_server::http::{Connection, Incoming, head};
+use super::faults::{BucketUse, DiscordFaultKind};
+use super::multipart::{MultipartPart, parts};
+use super::state::{BOT, DiscordRequest, FakeDiscordState, GUILD, snowflake};
+use super::{FakeDiscordShared, commands, control, messages};
+use crate::model_server::http::{ArrivedRequest, HttpConnection, head};
 
 /// An answer before it is written.
-pub(super) enum Answer {
+pub(super) enum RestAnswer {
     Json(u16, Value),
     Empty,
     File(Vec<u8>),
 }
 
 /// A request, read.
-pub(super) struct Request<'a> {
+pub(super) struct RestRequest<'a> {
     pub method: &'a str,
     /// The path in its parts, without `/api/v10`.
     pub path: Vec<&'a str>,
     pub query: Vec<(String, String)>,
     pub body: Value,
-    pub files: Vec<Part>,
+    pub files: Vec<MultipartPart>,
     pub base: String,
 }
 
-impl Request<'_> {
+impl RestRequest<'_> {
     pub(super) fn query(&self, name: &str) -> Option<&str> {
         let found = self.query.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
@@ -41,13 +41,13 @@ impl Request<'_> {
     }
 }
 
-pub(super) fn error(status: u16, code: u32, message: &str) -> Answer {
-    Answer::Json(status, json!({"code": code, "message": message}))
+pub(super) fn error(status: u16, code: u32, message: &str) -> RestAnswer {
+    RestAnswer::Json(status, json!({"code": code, "message": message}))
 }
 
 /// A body that does not fit the form.
-pub(super) fn invalid(field: &str, code: &str, message: &str) -> Answer {
-    Answer::Json(
+pub(super) fn invalid(field: &str, code: &str, message: &str) -> RestAnswer {
+    RestAnswer::Json(
         400,
         json!({
             "code": 50035, "message": "Invalid Form Body",
@@ -56,22 +56,22 @@ pub(super) fn invalid(field: &str, code: &str, message: &str) -> Answer {
     )
 }
 
-pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
+pub(super) async fn serve(stream: TcpStream, shared: Arc<FakeDiscordShared>) -> io::Result<()> {
     if shared.world().offline {
         return stream.set_zero_linger();
     }
     stream.set_nodelay(true)?;
-    let mut connection = Connection::new(stream);
+    let mut connection = HttpConnection::new(stream);
     while let Some(incoming) = connection.next().await? {
         let keep = incoming.keep_alive;
         let (done, fault) = answer(&shared, &incoming);
         shared.changed();
         match fault {
-            Some(FaultKind::Lost | FaultKind::AnswerLost) => {
+            Some(DiscordFaultKind::Lost | DiscordFaultKind::AnswerLost) => {
                 connection.reset();
                 return Ok(());
             }
-            Some(FaultKind::Hang) => {
+            Some(DiscordFaultKind::Hang) => {
                 connection.gone().await;
                 return Ok(());
             }
@@ -79,9 +79,11 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) -> io::Result<
         }
         let (answer, headers) = done;
         let (status, kind, body) = match answer {
-            Answer::Json(status, value) => (status, "application/json", value.to_string().into()),
-            Answer::Empty => (204, "text/html; charset=utf-8", Vec::new()),
-            Answer::File(bytes) => (200, "application/octet-stream", bytes),
+            RestAnswer::Json(status, value) => {
+                (status, "application/json", value.to_string().into())
+            }
+            RestAnswer::Empty => (204, "text/html; charset=utf-8", Vec::new()),
+            RestAnswer::File(bytes) => (200, "application/octet-stream", bytes),
         };
         let mut bytes = head(status, kind, &headers, Some(body.len())).into_bytes();
         bytes.extend(body);
@@ -93,9 +95,12 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) -> io::Result<
     Ok(())
 }
 
-type Done = (Answer, Vec<(String, String)>);
+type RestResult = (RestAnswer, Vec<(String, String)>);
 
-fn answer(shared: &Shared, incoming: &Incoming) -> (Done, Option<FaultKind>) {
+fn answer(
+    shared: &FakeDiscordShared,
+    incoming: &ArrivedRequest,
+) -> (RestResult, Option<DiscordFaultKind>) {
     let (path, query) = incoming
         .path
         .split_once('?')
@@ -103,11 +108,11 @@ fn answer(shared: &Shared, incoming: &Incoming) -> (Done, Option<FaultKind>) {
     let bare = |answer| ((answer, Vec::new()), None);
     if path == "/control" {
         let order = serde_json::from_slice(&incoming.body).unwrap_or(Value::Null);
-        return bare(Answer::Json(200, control::obey(shared, &order)));
+        return bare(RestAnswer::Json(200, control::obey(shared, &order)));
     }
     if path.starts_with("/attachments/") {
         let file = shared.world().files.get(path).cloned();
-        return bare(file.map_or_else(|| error(404, 0, "404: Not Found"), Answer::File));
+        return bare(file.map_or_else(|| error(404, 0, "404: Not Found"), RestAnswer::File));
     }
     let Some(rest) = path.strip_prefix("/api/v10/") else {
         return bare(error(404, 0, "404: Not Found"));
@@ -115,7 +120,7 @@ fn answer(shared: &Shared, incoming: &Incoming) -> (Done, Option<FaultKind>) {
     let (body, files) = body(incoming);
     let gateway = shared.gateway_url();
     let mut world = shared.world();
-    world.requests.push(Asked {
+    world.requests.push(DiscordRequest {
         method: incoming.method.clone(),
         path: incoming.path["/api/v10".len()..].to_owned(),
         body: body.clone(),
@@ -123,12 +128,12 @@ fn answer(shared: &Shared, incoming: &Incoming) -> (Done, Option<FaultKind>) {
     });
     let fault = take_fault(&mut world, &incoming.method, path);
     match &fault {
-        Some(FaultKind::Lost) => return (no_answer(), fault),
-        Some(FaultKind::Limited { seconds, global }) => {
+        Some(DiscordFaultKind::Lost) => return (no_answer(), fault),
+        Some(DiscordFaultKind::Limited { seconds, global }) => {
             return (limited(*seconds, *global), None);
         }
-        Some(FaultKind::Status(status, value)) => {
-            return bare(Answer::Json(*status, value.clone()));
+        Some(DiscordFaultKind::Status(status, value)) => {
+            return bare(RestAnswer::Json(*status, value.clone()));
         }
         _ => {}
     }
@@ -146,7 +151,7 @@ fn answer(shared: &Shared, incoming: &Incoming) -> (Done, Option<FaultKind>) {
     if spent.over {
         return (limited(spent.reset_after, false), None);
     }
-    let request = Request {
+    let request = RestRequest {
         method: &incoming.method,
         path: segments,
         query: pairs(query),
@@ -158,11 +163,11 @@ fn answer(shared: &Shared, incoming: &Incoming) -> (Done, Option<FaultKind>) {
     ((answer, told(&spent)), fault)
 }
 
-fn no_answer() -> Done {
-    (Answer::Empty, Vec::new())
+fn no_answer() -> RestResult {
+    (RestAnswer::Empty, Vec::new())
 }
 
-fn limited(seconds: f64, global: bool) -> Done {
+fn limited(seconds: f64, global: bool) -> RestResult {
     let body = json!({
         "message": "You are being rate limited.", "retry_after": seconds, "global": global,
     });
@@ -173,10 +178,10 @@ fn limited(seconds: f64, global: bool) -> Done {
         ("x-ratelimit-global".to_owned(), global.to_string()),
         ("via".to_owned(), "1.1 fake".to_owned()),
     ];
-    (Answer::Json(429, body), headers)
+    (RestAnswer::Json(429, body), headers)
 }
 
-fn told(spent: &Spent) -> Vec<(String, String)> {
+fn told(spent: &BucketUse) -> Vec<(String, String)> {
     [
         ("x-ratelimit-limit", spent.limit.to_string()),
         ("x-ratelimit-remaining", spent.remaining.to_string()),
@@ -210,7 +215,7 @@ fn bucket(method: &str, segments: &[&str]) -> String {
     format!("{method} {}", shape.join("/"))
 }
 
-fn take_fault(world: &mut World, method: &str, path: &str) -> Option<FaultKind> {
+fn take_fault(world: &mut FakeDiscordState, method: &str, path: &str) -> Option<DiscordFaultKind> {
     let at = world
         .faults
         .iter()
@@ -224,7 +229,7 @@ fn take_fault(world: &mut World, method: &str, path: &str) -> Option<FaultKind> 
     Some(kind)
 }
 
-fn body(incoming: &Incoming) -> (Value, Vec<Part>) {
+fn body(incoming: &ArrivedRequest) -> (Value, Vec<MultipartPart>) {
     let kind = incoming
         .headers
         .iter()
@@ -251,11 +256,11 @@ fn pairs(query: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-fn route(world: &mut World, request: &Request<'_>, gateway: &str) -> Answer {
+fn route(world: &mut FakeDiscordState, request: &RestRequest<'_>, gateway: &str) -> RestAnswer {
     let path = request.path.as_slice();
     match (request.method, path) {
-        ("GET", ["gateway"]) => Answer::Json(200, json!({"url": gateway})),
-        ("GET", ["gateway", "bot"]) => Answer::Json(
+        ("GET", ["gateway"]) => RestAnswer::Json(200, json!({"url": gateway})),
+        ("GET", ["gateway", "bot"]) => RestAnswer::Json(
             200,
             json!({
                 "url": gateway, "shards": 1,
@@ -265,19 +270,19 @@ fn route(world: &mut World, request: &Request<'_>, gateway: &str) -> Answer {
                 },
             }),
         ),
-        ("GET", ["users", "@me"]) => Answer::Json(200, world.user_value(BOT)),
+        ("GET", ["users", "@me"]) => RestAnswer::Json(200, world.user_value(BOT)),
         ("POST", ["users", "@me", "channels"]) => {
             let recipient = snowflake(&request.body["recipient_id"]);
             match recipient.filter(|id| world.users.contains_key(id)) {
                 Some(user) => {
                     let id = world.direct(user);
-                    Answer::Json(200, world.channel_value(id))
+                    RestAnswer::Json(200, world.channel_value(id))
                 }
                 None => error(400, 50033, "Invalid Recipient(s)"),
             }
         }
         ("GET", ["oauth2", "applications", "@me"] | ["applications", "@me"]) => {
-            Answer::Json(200, application(world))
+            RestAnswer::Json(200, application(world))
         }
         ("GET", ["guilds", guild, rest @ ..]) if *guild == GUILD.to_string() => {
             of_guild(world, rest)
@@ -302,7 +307,7 @@ fn route(world: &mut World, request: &Request<'_>, gateway: &str) -> Answer {
     }
 }
 
-fn application(world: &World) -> Value {
+fn application(world: &FakeDiscordState) -> Value {
     json!({
         "id": BOT.to_string(), "name": "hermes", "description": "", "icon": null,
         "bot_public": false, "bot_require_code_grant": false, "verify_key": "00",
@@ -310,19 +315,21 @@ fn application(world: &World) -> Value {
     })
 }
 
-fn of_guild(world: &World, path: &[&str]) -> Answer {
+fn of_guild(world: &FakeDiscordState, path: &[&str]) -> RestAnswer {
     let of_kind = |kind: u8| -> Vec<Value> {
         let found = world.channels.values().filter(|one| one.kind == kind);
         found.map(|one| world.channel_value(one.id)).collect()
     };
     match path {
-        ["channels"] => Answer::Json(200, json!(of_kind(0))),
-        ["threads", "active"] => Answer::Json(200, json!({"threads": of_kind(11), "members": []})),
+        ["channels"] => RestAnswer::Json(200, json!(of_kind(0))),
+        ["threads", "active"] => {
+            RestAnswer::Json(200, json!({"threads": of_kind(11), "members": []}))
+        }
         ["members", id] => match id.parse().ok().filter(|id| world.users.contains_key(id)) {
             Some(id) => {
                 let mut member = world.member_value(id);
                 member["user"] = world.user_value(id);
-                Answer::Json(200, member)
+                RestAnswer::Json(200, member)
             }
             None => error(404, 10007, "Unknown Member"),
         },

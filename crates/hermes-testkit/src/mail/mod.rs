@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
-pub use post::Letter;
-pub use proxy::{Proxy, Weather};
+pub use post::TestMail;
+pub use proxy::{MailFault, MailProxy};
 
 /// Of every mailbox.
 pub const PASSWORD: &str = "geheim";

@@ -8,7 +8,7 @@ use super::{MailServer, PASSWORD};
 
 /// A mail to be sent by somebody.
 #[derive(Clone, Debug)]
-pub struct Letter {
+pub struct TestMail {
     from: String,
     to: String,
     headers: String,
@@ -17,7 +17,7 @@ pub struct Letter {
     login: Option<String>,
 }
 
-impl Letter {
+impl TestMail {
     /// From somebody who is logged in.
     pub fn new(from: &str, to: &str, subject: &str, body: &str) -> Self {
         let letter = Self {

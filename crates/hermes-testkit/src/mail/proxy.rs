@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 /// What happens to what passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weather {
+pub enum MailFault {
     Fine,
     /// Connections are closed as soon as they come.
     Refuse,
@@ -22,14 +22,14 @@ pub enum Weather {
 
 /// Passes connections on to a port of this machine.
 #[derive(Debug)]
-pub struct Proxy {
+pub struct MailProxy {
     port: u16,
-    state: Arc<State>,
+    state: Arc<MailProxyState>,
 }
 
 #[derive(Debug)]
-struct State {
-    weather: Mutex<Weather>,
+struct MailProxyState {
+    weather: Mutex<MailFault>,
     connections: AtomicUsize,
     /// The weather is fine again after the next mail.
     once: Mutex<bool>,
@@ -37,26 +37,26 @@ struct State {
     open: Mutex<Vec<TcpStream>>,
 }
 
-impl State {
-    fn weather(&self) -> Weather {
+impl MailProxyState {
+    fn weather(&self) -> MailFault {
         *self.weather.lock().expect("the weather")
     }
 
     /// A mail has met the weather.
     fn met(&self) {
         if std::mem::take(&mut *self.once.lock().expect("the weather")) {
-            *self.weather.lock().expect("the weather") = Weather::Fine;
+            *self.weather.lock().expect("the weather") = MailFault::Fine;
         }
     }
 }
 
-impl Proxy {
+impl MailProxy {
     /// Lives as long as the test.
     pub fn to(server: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let state = Arc::new(State {
-            weather: Mutex::new(Weather::Fine),
+        let state = Arc::new(MailProxyState {
+            weather: Mutex::new(MailFault::Fine),
             connections: AtomicUsize::new(0),
             once: Mutex::default(),
             open: Mutex::default(),
@@ -65,7 +65,7 @@ impl Proxy {
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 shared.connections.fetch_add(1, Ordering::SeqCst);
-                if shared.weather() == Weather::Refuse {
+                if shared.weather() == MailFault::Refuse {
                     continue;
                 }
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else {
@@ -85,7 +85,7 @@ impl Proxy {
         self.port
     }
 
-    pub fn weather(&self, weather: Weather) {
+    pub fn weather(&self, weather: MailFault) {
         *self.state.weather.lock().expect("the weather") = weather;
     }
 
@@ -98,7 +98,7 @@ impl Proxy {
     }
 
     /// The next mail only: its connection breaks before its end reaches the server, or after.
-    pub fn cut_next(&self, weather: Weather) {
+    pub fn cut_next(&self, weather: MailFault) {
         self.weather(weather);
         *self.state.once.lock().expect("the weather") = true;
     }
@@ -109,7 +109,7 @@ impl Proxy {
     }
 }
 
-fn pass(state: &Arc<State>, client: &TcpStream, server: &TcpStream) {
+fn pass(state: &Arc<MailProxyState>, client: &TcpStream, server: &TcpStream) {
     for (from, to, outward) in [(client, server, true), (server, client, false)] {
         let (from, to) = (
             from.try_clone().expect("a socket"),
@@ -120,7 +120,7 @@ fn pass(state: &Arc<State>, client: &TcpStream, server: &TcpStream) {
     }
 }
 
-fn pump(state: &State, mut from: TcpStream, mut to: TcpStream, outward: bool) {
+fn pump(state: &MailProxyState, mut from: TcpStream, mut to: TcpStream, outward: bool) {
     let mut buffer = vec![0; 64 * 1024];
     let close = |a: &TcpStream, b: &TcpStream| {
         let _ = (a.shutdown(Shutdown::Both), b.shutdown(Shutdown::Both));
@@ -128,12 +128,12 @@ fn pump(state: &State, mut from: TcpStream, mut to: TcpStream, outward: bool) {
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         let ends = outward && buffer[..count].ends_with(b"\r\n.\r\n");
         match state.weather() {
-            Weather::Silence => continue,
-            Weather::CutBeforeDot if ends => {
+            MailFault::Silence => continue,
+            MailFault::CutBeforeDot if ends => {
                 state.met();
                 return close(&from, &to);
             }
-            Weather::CutAfterDot if ends => {
+            MailFault::CutAfterDot if ends => {
                 state.met();
                 // The server has it, and whatever it says is lost.
                 let _ = from.shutdown(Shutdown::Both);

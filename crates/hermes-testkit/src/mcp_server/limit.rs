@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::FaultyServer;
-use super::plan::{Answer, Seen};
+use super::plan::{PlannedAnswer, Seen};
 
 /// So many messages of sessions in a window; more are refused.
 pub(super) struct Limiter {
@@ -19,11 +19,11 @@ impl Limiter {
     const WINDOW: Duration = Duration::from_millis(50);
 
     /// The refusal of one more message, unless there is room for it.
-    pub(super) fn refuses(&mut self) -> Option<Answer> {
+    pub(super) fn refuses(&mut self) -> Option<PlannedAnswer> {
         let now = Instant::now();
         self.recent.retain(|at| now - *at < Self::WINDOW);
         if self.recent.len() >= self.most {
-            return Some(Answer::plain(self.status, "text/plain", "slow down"));
+            return Some(PlannedAnswer::plain(self.status, "text/plain", "slow down"));
         }
         self.recent.push_back(now);
         None

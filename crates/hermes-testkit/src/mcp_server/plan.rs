@@ -90,37 +90,41 @@ impl Loss {
     }
 
     /// The answer to the request with this id.
-    pub(super) fn answer(self, id: &Value) -> Answer {
+    pub(super) fn answer(self, id: &Value) -> PlannedAnswer {
         let right = Some(id.clone());
         let null = Some(Value::Null);
         let named = Some(json!("server-error"));
         let expired = "Invalid params: Invalid or expired session";
         let missing = "Bad Request: No valid session ID provided";
         match self {
-            Self::NotFound => Answer::error(404, null, -32001, "Session not found"),
-            Self::NotFoundServerError => Answer::error(404, named, -32600, "Session not found"),
-            Self::NotFoundUnknownId => Answer::error(404, right, -32000, "Unknown Mcp-Session-Id"),
-            Self::NotFoundBare => Answer::plain(404, "text/plain", ""),
-            Self::NotFoundHtml => Answer::plain(
+            Self::NotFound => PlannedAnswer::error(404, null, -32001, "Session not found"),
+            Self::NotFoundServerError => {
+                PlannedAnswer::error(404, named, -32600, "Session not found")
+            }
+            Self::NotFoundUnknownId => {
+                PlannedAnswer::error(404, right, -32000, "Unknown Mcp-Session-Id")
+            }
+            Self::NotFoundBare => PlannedAnswer::plain(404, "text/plain", ""),
+            Self::NotFoundHtml => PlannedAnswer::plain(
                 404,
                 "text/html",
                 "<html><body><h1>404 Not Found</h1></body></html>",
             ),
-            Self::NotFoundText => Answer::plain(404, "text/plain", "Session not found\n"),
-            Self::BadRequestNoId => Answer::error(400, None, -32000, missing),
-            Self::BadRequestNullId => Answer::error(400, null, -32000, missing),
-            Self::BadRequestServerError => Answer::error(400, named, -32000, missing),
-            Self::BadRequestExpired => Answer::error(400, right, -32602, expired),
-            Self::OkExpired => Answer::error(200, right, -32602, expired),
-            Self::OkExpiredNullId => Answer::error(200, null, -32602, expired),
-            Self::OkEventExpired => Answer::events(&[error_body(right, -32602, expired)]),
-            Self::OkEventNullId => Answer::events(&[error_body(null, -32602, expired)]),
+            Self::NotFoundText => PlannedAnswer::plain(404, "text/plain", "Session not found\n"),
+            Self::BadRequestNoId => PlannedAnswer::error(400, None, -32000, missing),
+            Self::BadRequestNullId => PlannedAnswer::error(400, null, -32000, missing),
+            Self::BadRequestServerError => PlannedAnswer::error(400, named, -32000, missing),
+            Self::BadRequestExpired => PlannedAnswer::error(400, right, -32602, expired),
+            Self::OkExpired => PlannedAnswer::error(200, right, -32602, expired),
+            Self::OkExpiredNullId => PlannedAnswer::error(200, null, -32602, expired),
+            Self::OkEventExpired => PlannedAnswer::events(&[error_body(right, -32602, expired)]),
+            Self::OkEventNullId => PlannedAnswer::events(&[error_body(null, -32602, expired)]),
             Self::Unauthorized => {
-                Answer::error(401, null, -32000, "Unauthorized: Session not found")
+                PlannedAnswer::error(401, null, -32000, "Unauthorized: Session not found")
             }
-            Self::Gone => Answer::error(410, null, -32000, "Session expired"),
-            Self::Unavailable => Answer::error(503, null, -32000, "Unknown session"),
-            Self::OkTerminated => Answer::error(200, right, 32600, "Session terminated"),
+            Self::Gone => PlannedAnswer::error(410, null, -32000, "Session expired"),
+            Self::Unavailable => PlannedAnswer::error(503, null, -32000, "Unknown session"),
+            Self::OkTerminated => PlannedAnswer::error(200, right, 32600, "Session terminated"),
         }
     }
 }
@@ -313,14 +317,14 @@ impl Seen {
 
 /// An HTTP answer before it is written.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct PlannedAnswer {
     pub status: u16,
     pub content_type: String,
     pub headers: Vec<(String, String)>,
     pub body: String,
 }
 
-impl Answer {
+impl PlannedAnswer {
     pub(super) fn plain(status: u16, content_type: &str, body: &str) -> Self {
         Self {
             status,

@@ -11,7 +11,7 @@ pub(super) const MODERN: &str = "2026-07-28";
 const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// The outcome of one request.
-pub(super) enum Done {
+pub(super) enum RequestOutcome {
     /// Notifications that go before it, and the result.
     Result(Vec<Value>, Value),
     Error(i64, String),
@@ -19,7 +19,7 @@ pub(super) enum Done {
     Never,
 }
 
-impl Done {
+impl RequestOutcome {
     fn result(value: Value) -> Self {
         Self::Result(Vec::new(), value)
     }
@@ -87,30 +87,30 @@ fn server_info() -> Value {
 }
 
 /// Runs one request to its end.
-pub(super) async fn execute(shared: &Shared, body: &Value) -> Done {
+pub(super) async fn execute(shared: &Shared, body: &Value) -> RequestOutcome {
     let params = &body["params"];
     let method = body["method"].as_str().unwrap_or_default();
     let modern = shared.state().wire == Wire::Modern;
     let done = match method {
-        "initialize" if !modern => Done::result(initialize(shared, params)),
+        "initialize" if !modern => RequestOutcome::result(initialize(shared, params)),
         "ping" if !modern => {
             shared.count(|counts| counts.pings += 1);
             let ping = shared.state().ping;
             match ping {
-                Ping::Answered => Done::result(json!({})),
-                Ping::Unknown => Done::unknown_method(method),
-                Ping::Mute => Done::Never,
+                Ping::Answered => RequestOutcome::result(json!({})),
+                Ping::Unknown => RequestOutcome::unknown_method(method),
+                Ping::Mute => RequestOutcome::Never,
             }
         }
-        "logging/setLevel" if !modern => Done::result(json!({})),
-        "server/discover" if modern => Done::result(discover(shared)),
+        "logging/setLevel" if !modern => RequestOutcome::result(json!({})),
+        "server/discover" if modern => RequestOutcome::result(discover(shared)),
         "tools/list" => {
             shared.count(|counts| counts.tool_lists += 1);
             let (list, page) = {
                 let state = shared.state();
                 (state.tools.clone(), state.page)
             };
-            Done::result(paged("tools", &list, page, params))
+            RequestOutcome::result(paged("tools", &list, page, params))
         }
         "resources/list" => list("resources", &shared.state().resources),
         "resources/templates/list" => list("resourceTemplates", &[]),
@@ -118,16 +118,16 @@ pub(super) async fn execute(shared: &Shared, body: &Value) -> Done {
         "resources/read" => read(shared, params),
         "prompts/get" => prompt(shared, params),
         "tools/call" => call(shared, params).await,
-        other => Done::unknown_method(other),
+        other => RequestOutcome::unknown_method(other),
     };
     match done {
-        Done::Result(before, mut result) if modern => {
+        RequestOutcome::Result(before, mut result) if modern => {
             result["resultType"] = json!("complete");
             if method.ends_with("/list") || method == "resources/read" {
                 result["ttlMs"] = json!(0);
                 result["cacheScope"] = json!("private");
             }
-            Done::Result(before, result)
+            RequestOutcome::Result(before, result)
         }
         done => done,
     }
@@ -158,8 +158,8 @@ fn discover(shared: &Shared) -> Value {
     })
 }
 
-fn list(key: &str, items: &[Value]) -> Done {
-    Done::result(json!({key: items}))
+fn list(key: &str, items: &[Value]) -> RequestOutcome {
+    RequestOutcome::result(json!({key: items}))
 }
 
 fn paged(key: &str, items: &[Value], page: Option<usize>, params: &Value) -> Value {
@@ -175,34 +175,36 @@ fn paged(key: &str, items: &[Value], page: Option<usize>, params: &Value) -> Val
     result
 }
 
-fn read(shared: &Shared, params: &Value) -> Done {
+fn read(shared: &Shared, params: &Value) -> RequestOutcome {
     let uri = &params["uri"];
     let known = shared.state().resources.iter().any(|r| r["uri"] == *uri);
     if !known {
-        return Done::Error(-32002, format!("Resource not found: {uri}"));
+        return RequestOutcome::Error(-32002, format!("Resource not found: {uri}"));
     }
-    Done::result(json!({"contents": [{"uri": uri, "mimeType": "text/plain", "text": "a note"}]}))
+    RequestOutcome::result(
+        json!({"contents": [{"uri": uri, "mimeType": "text/plain", "text": "a note"}]}),
+    )
 }
 
-fn prompt(shared: &Shared, params: &Value) -> Done {
+fn prompt(shared: &Shared, params: &Value) -> RequestOutcome {
     let name = &params["name"];
     let known = shared.state().prompts.iter().any(|p| p["name"] == *name);
     if !known {
-        return Done::Error(-32602, format!("Unknown prompt: {name}"));
+        return RequestOutcome::Error(-32602, format!("Unknown prompt: {name}"));
     }
     let who = params["arguments"]["who"].as_str().unwrap_or("you");
-    Done::result(json!({
+    RequestOutcome::result(json!({
         "messages": [{"role": "user", "content": {"type": "text", "text": format!("Greet {who}")}}],
     }))
 }
 
-async fn call(shared: &Shared, params: &Value) -> Done {
+async fn call(shared: &Shared, params: &Value) -> RequestOutcome {
     let name = params["name"].as_str().unwrap_or_default();
     let arguments = &params["arguments"];
     // Not on the list, which stays as short as tests expect it.
     let known = name == "answer" || shared.state().tools.iter().any(|tool| tool["name"] == name);
     if !known {
-        return Done::Error(-32602, format!("Unknown tool: {name}"));
+        return RequestOutcome::Error(-32602, format!("Unknown tool: {name}"));
     }
     let _running = Running::begin(shared);
     match name {
@@ -222,7 +224,7 @@ async fn call(shared: &Shared, params: &Value) -> Done {
             gate.pass().await;
             text_result("slow but done", false)
         }
-        "fail" if arguments["code"].is_i64() => Done::Error(
+        "fail" if arguments["code"].is_i64() => RequestOutcome::Error(
             arguments["code"].as_i64().unwrap_or_default(),
             arguments["text"].as_str().unwrap_or_default().to_owned(),
         ),
@@ -233,11 +235,13 @@ async fn call(shared: &Shared, params: &Value) -> Done {
     }
 }
 
-fn text_result(text: &str, is_error: bool) -> Done {
-    Done::result(json!({"content": [{"type": "text", "text": text}], "isError": is_error}))
+fn text_result(text: &str, is_error: bool) -> RequestOutcome {
+    RequestOutcome::result(
+        json!({"content": [{"type": "text", "text": text}], "isError": is_error}),
+    )
 }
 
-async fn steps(params: &Value) -> Done {
+async fn steps(params: &Value) -> RequestOutcome {
     let count = params["arguments"]["count"].as_u64().unwrap_or(3);
     let pause = params["arguments"]["pause_ms"].as_u64().unwrap_or(0);
     let token = &params["_meta"]["progressToken"];
@@ -258,7 +262,7 @@ async fn steps(params: &Value) -> Done {
         }
     }
     let result = json!({"content": [{"type": "text", "text": "all steps done"}], "isError": false});
-    Done::Result(before, result)
+    RequestOutcome::Result(before, result)
 }
 
 /// Counts a running tool, also when its connection breaks off.

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::combination::{Combination, Scenario, Transport};
 use super::forgetting::Forgetting;
 use super::plan::Seen;
-use crate::model_server::http::{Connection, Incoming};
+use crate::model_server::http::{ArrivedRequest, HttpConnection};
 
 /// How servers name the session in what they send: a header, or the query of the endpoint.
 const NAMES: [&str; 3] = ["mcp-session-id: ", "sessionId=", "session_id="];
@@ -143,7 +143,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 async fn line(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut connection = Connection::new(stream);
+    let mut connection = HttpConnection::new(stream);
     while let Some(incoming) = connection.next().await? {
         let seen = Seen {
             verb: incoming.method.clone(),
@@ -169,7 +169,7 @@ async fn line(stream: TcpStream, shared: &Shared) -> io::Result<()> {
 }
 
 /// Sends a request on, on a connection of its own that ends with the answer.
-async fn send(shared: &Shared, incoming: &Incoming) -> io::Result<TcpStream> {
+async fn send(shared: &Shared, incoming: &ArrivedRequest) -> io::Result<TcpStream> {
     let mut server = TcpStream::connect(shared.server).await?;
     server.set_nodelay(true)?;
     let mut head = format!("{} {} HTTP/1.1\r\n", incoming.method, incoming.path);
@@ -191,9 +191,9 @@ async fn send(shared: &Shared, incoming: &Incoming) -> io::Result<TcpStream> {
 }
 
 async fn forward(
-    connection: &mut Connection,
+    connection: &mut HttpConnection,
     shared: &Shared,
-    incoming: &Incoming,
+    incoming: &ArrivedRequest,
 ) -> io::Result<()> {
     let mut server = send(shared, incoming).await?;
     let (mut session, mut opened) = (None, false);
@@ -236,7 +236,7 @@ async fn forward(
 }
 
 /// Whether its answer names a session that is new: `initialize`, or the stream of HTTP+SSE.
-fn is_handshake(incoming: &Incoming) -> bool {
+fn is_handshake(incoming: &ArrivedRequest) -> bool {
     let named = incoming
         .headers
         .iter()

@@ -9,16 +9,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::plan::{Answer, Fault, Seen, Wire, error_body};
-use super::protocol::{Done, MODERN, execute};
+use super::plan::{Fault, PlannedAnswer, Seen, Wire, error_body};
+use super::protocol::{MODERN, RequestOutcome, execute};
 use super::shape::{LOGIN_PATH, Shape};
 use super::{Balancer, Forgetting, Shared, Switch, new_session, streams};
-use crate::model_server::http::{Connection, Incoming, LAST_CHUNK, chunk, head};
+use crate::model_server::http::{ArrivedRequest, HttpConnection, LAST_CHUNK, chunk, head};
 
 /// How an answer ended.
 pub(super) enum Played {
     /// To its end: the connection may serve another request.
-    Whole(Connection),
+    Whole(HttpConnection),
     /// Nothing more comes on this connection.
     Over,
 }
@@ -94,7 +94,7 @@ pub(super) fn hang_up(shared: &Shared) {
 
 async fn line(stream: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut connection = Connection::new(stream);
+    let mut connection = HttpConnection::new(stream);
     loop {
         thawed(&shared).await;
         let Some(incoming) = connection.next().await? else {
@@ -108,12 +108,12 @@ async fn line(stream: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
         let played = match seen.verb.as_str() {
             "POST" | "GET" if seen.path == LOGIN_PATH => {
                 let page = "<html><body><form>Please log in</form></body></html>";
-                send(connection, &Answer::plain(200, "text/html", page)).await?
+                send(connection, &PlannedAnswer::plain(200, "text/html", page)).await?
             }
             "POST" => post(connection, &shared, &seen).await?,
             "GET" => streams::get(connection, &shared, &seen).await?,
             "DELETE" => delete(connection, &shared, &seen).await?,
-            _ => send(connection, &Answer::plain(405, "text/plain", "")).await?,
+            _ => send(connection, &PlannedAnswer::plain(405, "text/plain", "")).await?,
         };
         shared.note_activity();
         match played {
@@ -129,7 +129,7 @@ async fn thawed(shared: &Shared) {
     let _ = frozen.wait_for(|frozen| !frozen).await;
 }
 
-fn record(shared: &Shared, incoming: Incoming) -> Seen {
+fn record(shared: &Shared, incoming: ArrivedRequest) -> Seen {
     let balanced = |balancer: &mut Balancer| balancer.next_is_second(&incoming.method);
     let second = shared.state().balancer.as_mut().is_some_and(balanced);
     let seen = Seen {
@@ -159,9 +159,13 @@ fn record(shared: &Shared, incoming: Incoming) -> Seen {
     seen
 }
 
-async fn delete(connection: Connection, shared: &Shared, seen: &Seen) -> io::Result<Played> {
+async fn delete(connection: HttpConnection, shared: &Shared, seen: &Seen) -> io::Result<Played> {
     if let Some(Fault::Status { status, body, .. }) = shared.fault("DELETE") {
-        return send(connection, &Answer::plain(status, "text/plain", &body)).await;
+        return send(
+            connection,
+            &PlannedAnswer::plain(status, "text/plain", &body),
+        )
+        .await;
     }
     let session = seen.header("mcp-session-id").unwrap_or_default();
     if let Some(forgetting) = forgotten(shared, seen, session) {
@@ -169,11 +173,15 @@ async fn delete(connection: Connection, shared: &Shared, seen: &Seen) -> io::Res
     }
     let known = shared.state().sessions.remove(session);
     let status = if known { 200 } else { 404 };
-    send(connection, &Answer::plain(status, "text/plain", "")).await
+    send(connection, &PlannedAnswer::plain(status, "text/plain", "")).await
 }
 
 /// A message of the client.
-async fn post(mut connection: Connection, shared: &Arc<Shared>, seen: &Seen) -> io::Result<Played> {
+async fn post(
+    mut connection: HttpConnection,
+    shared: &Arc<Shared>,
+    seen: &Seen,
+) -> io::Result<Played> {
     let _shaking = (seen.method() == "initialize").then(|| Shaking::begin(shared));
     let fault = shared.fault(seen.method());
     match &fault {
@@ -187,7 +195,7 @@ async fn post(mut connection: Connection, shared: &Arc<Shared>, seen: &Seen) -> 
             content_type,
             body,
         }) => {
-            let mut answer = Answer::plain(*status, content_type, body);
+            let mut answer = PlannedAnswer::plain(*status, content_type, body);
             answer.headers.clone_from(headers);
             return send(connection, &answer).await;
         }
@@ -220,7 +228,7 @@ async fn post(mut connection: Connection, shared: &Arc<Shared>, seen: &Seen) -> 
     }
     let id = &seen.body["id"];
     if id.is_null() || seen.body["method"].is_null() {
-        return send(connection, &Answer::plain(202, "text/plain", "")).await;
+        return send(connection, &PlannedAnswer::plain(202, "text/plain", "")).await;
     }
     match wire {
         Wire::Sse => streams::answer_apart(connection, shared, seen, fault).await,
@@ -252,7 +260,7 @@ async fn post(mut connection: Connection, shared: &Arc<Shared>, seen: &Seen) -> 
 }
 
 /// What stands in front of a session: the refusal of a rate limit, or slowness.
-async fn held_up(shared: &Shared, wire: Wire, seen: &Seen) -> Option<Answer> {
+async fn held_up(shared: &Shared, wire: Wire, seen: &Seen) -> Option<PlannedAnswer> {
     if session_of(wire, seen).is_empty() {
         return None;
     }
@@ -296,7 +304,7 @@ pub(super) fn forgotten(shared: &Shared, seen: &Seen, session: &str) -> Option<F
 }
 
 pub(super) async fn refuse(
-    mut connection: Connection,
+    mut connection: HttpConnection,
     forgetting: &Forgetting,
     id: &Value,
 ) -> io::Result<Played> {
@@ -317,7 +325,7 @@ fn own_shape(body: &Value) -> Option<Shape> {
 }
 
 /// Why a request is not even looked at.
-fn refused(shared: &Shared, seen: &Seen) -> Option<Answer> {
+fn refused(shared: &Shared, seen: &Seen) -> Option<PlannedAnswer> {
     let state = shared.state();
     if state.forgetting.is_some() && !session_of(state.wire, seen).is_empty() {
         // Not covered by what was decided, so served.
@@ -335,7 +343,7 @@ fn refused(shared: &Shared, seen: &Seen) -> Option<Answer> {
             Some(_) => Some(state.loss.answer(&seen.body["id"])),
             None => {
                 let text = "Bad Request: No valid session ID provided";
-                return Some(Answer::error(400, Some(Value::Null), -32000, text));
+                return Some(PlannedAnswer::error(400, Some(Value::Null), -32000, text));
             }
         },
     };
@@ -347,32 +355,34 @@ fn refused(shared: &Shared, seen: &Seen) -> Option<Answer> {
 }
 
 /// The checks of the stateless era: version and mirrored headers.
-fn not_modern(seen: &Seen) -> Option<Answer> {
+fn not_modern(seen: &Seen) -> Option<PlannedAnswer> {
     let id = Some(seen.body["id"].clone());
     let method = seen.method();
     if seen.header("mcp-protocol-version") != Some(MODERN) {
         let mut body = error_body(id, -32022, "Unsupported protocol version");
         body["error"]["data"] = json!({"supported": [MODERN]});
-        return Some(Answer::json(400, &body));
+        return Some(PlannedAnswer::json(400, &body));
     }
     if seen
         .header("mcp-method")
         .is_some_and(|named| named != method)
     {
-        return Some(Answer::error(400, id, -32020, "Header mismatch"));
+        return Some(PlannedAnswer::error(400, id, -32020, "Header mismatch"));
     }
     None
 }
 
 /// What goes back for a request, in order.
-pub(super) fn messages(id: &Value, done: Done, fault: Option<&Fault>) -> Vec<Value> {
+pub(super) fn messages(id: &Value, done: RequestOutcome, fault: Option<&Fault>) -> Vec<Value> {
     let (mut before, mut last) = match done {
-        Done::Result(before, result) => (
+        RequestOutcome::Result(before, result) => (
             before,
             json!({"jsonrpc": "2.0", "id": id, "result": result}),
         ),
-        Done::Error(code, message) => (Vec::new(), error_body(Some(id.clone()), code, &message)),
-        Done::Never => return Vec::new(),
+        RequestOutcome::Error(code, message) => {
+            (Vec::new(), error_body(Some(id.clone()), code, &message))
+        }
+        RequestOutcome::Never => return Vec::new(),
     };
     match fault {
         Some(Fault::Oversized(size)) => {
@@ -392,15 +402,15 @@ pub(super) fn messages(id: &Value, done: Done, fault: Option<&Fault>) -> Vec<Val
 }
 
 /// The HTTP answer around the messages.
-fn answer(shared: &Shared, seen: &Seen, messages: &[Value]) -> Answer {
+fn answer(shared: &Shared, seen: &Seen, messages: &[Value]) -> PlannedAnswer {
     let mut state = shared.state();
     let mut answer = match messages {
         [only] if !state.streams => {
             // The stateless era answers an unknown method with 404.
             let unknown = state.wire == Wire::Modern && only["error"]["code"] == -32601;
-            Answer::json(if unknown { 404 } else { 200 }, only)
+            PlannedAnswer::json(if unknown { 404 } else { 200 }, only)
         }
-        several => Answer::events(several),
+        several => PlannedAnswer::events(several),
     };
     if seen.method() == "initialize" && state.gives_sessions && state.wire == Wire::Legacy {
         shared.count(|counts| counts.sessions += 1);
@@ -416,14 +426,14 @@ fn answer(shared: &Shared, seen: &Seen, messages: &[Value]) -> Answer {
 
 /// Sends the answer as the fault wants it.
 async fn play(
-    mut connection: Connection,
-    mut answer: Answer,
+    mut connection: HttpConnection,
+    mut answer: PlannedAnswer,
     messages: &[Value],
     fault: Option<Fault>,
 ) -> io::Result<Played> {
-    let as_events = |answer: &mut Answer| {
+    let as_events = |answer: &mut PlannedAnswer| {
         let headers = std::mem::take(&mut answer.headers);
-        *answer = Answer::events(messages);
+        *answer = PlannedAnswer::events(messages);
         answer.headers = headers;
     };
     if messages.is_empty() {
@@ -480,13 +490,16 @@ async fn play(
 }
 
 /// The head of an answer. Not `sized`: its body comes in chunks.
-fn opening(answer: &Answer, sized: bool) -> String {
+fn opening(answer: &PlannedAnswer, sized: bool) -> String {
     let length = sized.then_some(answer.body.len());
     head(answer.status, &answer.content_type, &answer.headers, length)
 }
 
 /// A whole answer: event streams in chunks, the rest with its length.
-pub(super) async fn send(mut connection: Connection, answer: &Answer) -> io::Result<Played> {
+pub(super) async fn send(
+    mut connection: HttpConnection,
+    answer: &PlannedAnswer,
+) -> io::Result<Played> {
     let body = answer.body.as_bytes();
     if answer.content_type == "text/event-stream" {
         let mut bytes = opening(answer, false).into_bytes();

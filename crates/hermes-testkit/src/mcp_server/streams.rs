@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::plan::{Answer, Fault, GetStream, Seen, Wire, event};
+use super::plan::{Fault, GetStream, PlannedAnswer, Seen, Wire, event};
 use super::protocol::execute;
 use super::serve::{Played, forgotten, messages, refuse, send};
 use super::{Listener, Push, Shared, new_session};
-use crate::model_server::http::{Connection, LAST_CHUNK, chunk, head};
+use crate::model_server::http::{HttpConnection, LAST_CHUNK, chunk, head};
 
 /// Enough for any flood a test makes; more is lost like on a full socket.
 const QUEUE: usize = 8192;
@@ -23,13 +23,17 @@ pub(super) fn session_of(path: &str) -> &str {
 }
 
 pub(super) async fn get(
-    mut connection: Connection,
+    mut connection: HttpConnection,
     shared: &Arc<Shared>,
     seen: &Seen,
 ) -> io::Result<Played> {
     match shared.fault("GET") {
         Some(Fault::Status { status, body, .. }) => {
-            return send(connection, &Answer::plain(status, "text/plain", &body)).await;
+            return send(
+                connection,
+                &PlannedAnswer::plain(status, "text/plain", &body),
+            )
+            .await;
         }
         Some(Fault::ResetBefore) => {
             connection.reset();
@@ -46,15 +50,15 @@ pub(super) async fn get(
         (state.wire, state.get)
     };
     if let GetStream::Status(status) = get {
-        return send(connection, &Answer::plain(status, "text/plain", "")).await;
+        return send(connection, &PlannedAnswer::plain(status, "text/plain", "")).await;
     }
     let last = seen.header("last-event-id").unwrap_or_default();
     let rest = shared.state().cut.get(last).cloned();
     if let Some(rest) = rest {
-        return send(connection, &Answer::events(&rest)).await;
+        return send(connection, &PlannedAnswer::events(&rest)).await;
     }
     match wire {
-        Wire::Modern => send(connection, &Answer::plain(405, "text/plain", "")).await,
+        Wire::Modern => send(connection, &PlannedAnswer::plain(405, "text/plain", "")).await,
         Wire::Sse => {
             shared.count(|counts| counts.sessions += 1);
             let session = new_session();
@@ -86,7 +90,7 @@ pub(super) async fn get(
                 return send(connection, &answer).await;
             }
             if get == GetStream::EndsAtOnce {
-                return send(connection, &Answer::events(&[])).await;
+                return send(connection, &PlannedAnswer::events(&[])).await;
             }
             listen(connection, shared, &session, None, "").await
         }
@@ -95,7 +99,7 @@ pub(super) async fn get(
 
 /// A stream that ends before its answer and says how to come back: at once.
 pub(super) async fn cut(
-    connection: Connection,
+    connection: HttpConnection,
     shared: &Shared,
     mut messages: Vec<Value>,
     lost: usize,
@@ -107,14 +111,14 @@ pub(super) async fn cut(
         state.cut.insert(id.clone(), messages);
         id
     };
-    let mut answer = Answer::events(&[]);
+    let mut answer = PlannedAnswer::events(&[]);
     answer.body = format!("id: {id}\nretry: 1\ndata: \n\n");
     send(connection, &answer).await
 }
 
 /// The stream of the modern era's `subscriptions/listen`.
 pub(super) async fn subscribe(
-    connection: Connection,
+    connection: HttpConnection,
     shared: &Arc<Shared>,
     seen: &Seen,
 ) -> io::Result<Played> {
@@ -130,7 +134,7 @@ pub(super) async fn subscribe(
 }
 
 async fn listen(
-    mut connection: Connection,
+    mut connection: HttpConnection,
     shared: &Arc<Shared>,
     session: &str,
     subscription: Option<Value>,
@@ -177,7 +181,7 @@ async fn listen(
 
 /// The older transport: accepted here, answered on the stream of the session.
 pub(super) async fn answer_apart(
-    connection: Connection,
+    connection: HttpConnection,
     shared: &Arc<Shared>,
     seen: &Seen,
     fault: Option<Fault>,
@@ -214,7 +218,11 @@ pub(super) async fn answer_apart(
             let _ = stream.send(push).await;
         }
     }));
-    send(connection, &Answer::plain(202, "text/plain", "Accepted")).await
+    send(
+        connection,
+        &PlannedAnswer::plain(202, "text/plain", "Accepted"),
+    )
+    .await
 }
 
 /// Counts an open stream.

@@ -6,18 +6,18 @@ mod responses;
 
 use serde_json::Value;
 
-use super::reply::{Answer, Block, Call, Finish, ReplyUsage, UsageReport};
+use super::reply::{AnswerBlock, Call, ModelAnswer, ReplyFinish, ReplyUsage, UsageReport};
 use super::request::{Format, RecordedRequest};
 
 /// An answer in its wire format.
-pub(super) enum Encoded {
+pub(super) enum EncodedAnswer {
     Json(Value),
     /// Server-sent events, each complete with its blank line.
     Events(Vec<String>),
 }
 
 /// What the encoders need besides the answer.
-pub(super) struct Context {
+pub(super) struct EncodeContext {
     pub format: Format,
     pub model: String,
     /// Number of the request: makes ids of answers unique and reproducible.
@@ -25,8 +25,8 @@ pub(super) struct Context {
     pub usage: Option<ReplyUsage>,
 }
 
-impl Context {
-    pub(super) fn new(format: Format, request: &RecordedRequest, answer: &Answer) -> Self {
+impl EncodeContext {
+    pub(super) fn new(format: Format, request: &RecordedRequest, answer: &ModelAnswer) -> Self {
         let usage = match answer.usage {
             UsageReport::None => None,
             UsageReport::Fixed(usage) => Some(usage),
@@ -45,9 +45,9 @@ impl Context {
     }
 }
 
-pub(super) fn encode(answer: &Answer, streams: bool, cx: &Context) -> Encoded {
+pub(super) fn encode(answer: &ModelAnswer, streams: bool, cx: &EncodeContext) -> EncodedAnswer {
     if !streams || answer.quirks.json_answer {
-        return Encoded::Json(match cx.format {
+        return EncodedAnswer::Json(match cx.format {
             Format::Chat => chat::object(answer, cx),
             Format::Anthropic => anthropic::object(answer, cx),
             Format::Responses => responses::object(answer, cx),
@@ -63,7 +63,7 @@ pub(super) fn encode(answer: &Answer, streams: bool, cx: &Context) -> Encoded {
             *event = event.replace('\n', "\r\n");
         }
     }
-    Encoded::Events(events)
+    EncodedAnswer::Events(events)
 }
 
 /// The error event that ends a stream of this format.
@@ -92,51 +92,51 @@ fn named(name: &str, value: &Value) -> String {
     format!("event: {name}\ndata: {value}\n\n")
 }
 
-fn completion_tokens(answer: &Answer) -> u64 {
+fn completion_tokens(answer: &ModelAnswer) -> u64 {
     let bytes: usize = answer
         .blocks
         .iter()
         .map(|block| match block {
-            Block::Text(deltas) | Block::Reasoning { deltas, .. } => {
+            AnswerBlock::Text(deltas) | AnswerBlock::Reasoning { deltas, .. } => {
                 deltas.iter().map(String::len).sum()
             }
-            Block::Call(call) => call.name.len() + call.arguments.len(),
+            AnswerBlock::Call(call) => call.name.len() + call.arguments.len(),
         })
         .sum();
     (bytes as u64).div_ceil(4)
 }
 
-fn calls(answer: &Answer) -> impl Iterator<Item = &Call> {
+fn calls(answer: &ModelAnswer) -> impl Iterator<Item = &Call> {
     answer.blocks.iter().filter_map(|block| match block {
-        Block::Call(call) => Some(call),
+        AnswerBlock::Call(call) => Some(call),
         _ => None,
     })
 }
 
-fn text(answer: &Answer) -> String {
+fn text(answer: &ModelAnswer) -> String {
     let texts = answer.blocks.iter().filter_map(|block| match block {
-        Block::Text(deltas) => Some(deltas.concat()),
+        AnswerBlock::Text(deltas) => Some(deltas.concat()),
         _ => None,
     });
     texts.collect()
 }
 
-fn reasoning(answer: &Answer) -> String {
+fn reasoning(answer: &ModelAnswer) -> String {
     let texts = answer.blocks.iter().filter_map(|block| match block {
-        Block::Reasoning { deltas, .. } => Some(deltas.concat()),
+        AnswerBlock::Reasoning { deltas, .. } => Some(deltas.concat()),
         _ => None,
     });
     texts.collect()
 }
 
 /// The finish reason in OpenAI's words. `None`: the stream never says.
-fn finish(answer: &Answer) -> Option<Value> {
+fn finish(answer: &ModelAnswer) -> Option<Value> {
     match &answer.finish {
-        Finish::Auto if calls(answer).next().is_some() => Some("tool_calls".into()),
-        Finish::Auto => Some("stop".into()),
-        Finish::Reason(reason) => Some(reason.as_str().into()),
-        Finish::Raw(value) => Some(value.clone()),
-        Finish::Missing => None,
+        ReplyFinish::Auto if calls(answer).next().is_some() => Some("tool_calls".into()),
+        ReplyFinish::Auto => Some("stop".into()),
+        ReplyFinish::Reason(reason) => Some(reason.as_str().into()),
+        ReplyFinish::Raw(value) => Some(value.clone()),
+        ReplyFinish::Missing => None,
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 const MAX_REQUEST: usize = 64 * 1024 * 1024;
 
 /// A request before it is recorded.
-pub(crate) struct Incoming {
+pub(crate) struct ArrivedRequest {
     pub method: String,
     pub path: String,
     pub headers: Vec<(String, String)>,
@@ -19,19 +19,19 @@ pub(crate) struct Incoming {
     pub arrived_ns: u128,
 }
 
-pub(crate) struct Connection {
+pub(crate) struct HttpConnection {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
 
-struct Head {
+struct RequestHead {
     method: String,
     path: String,
     headers: Vec<(String, String)>,
     length: usize,
 }
 
-impl Connection {
+impl HttpConnection {
     pub(crate) fn new(stream: TcpStream) -> Self {
         Self {
             stream,
@@ -40,7 +40,7 @@ impl Connection {
     }
 
     /// The next request. `None`: the client closed the connection.
-    pub(crate) async fn next(&mut self) -> io::Result<Option<Incoming>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<ArrivedRequest>> {
         let mut arrived_ns = if self.buffer.is_empty() { 0 } else { now_ns() };
         let head = loop {
             if let Some(head) = parse_head(&self.buffer)? {
@@ -78,7 +78,7 @@ impl Connection {
             whole.split_off(head.length)
         };
         let keep_alive = header("connection").is_none_or(|value| value != "close");
-        Ok(Some(Incoming {
+        Ok(Some(ArrivedRequest {
             method: head.method,
             path: head.path,
             headers: head.headers,
@@ -141,7 +141,7 @@ impl Connection {
     }
 }
 
-fn parse_head(buffer: &[u8]) -> io::Result<Option<Head>> {
+fn parse_head(buffer: &[u8]) -> io::Result<Option<RequestHead>> {
     let mut headers = [httparse::EMPTY_HEADER; 96];
     let mut request = httparse::Request::new(&mut headers);
     let status = request
@@ -150,7 +150,7 @@ fn parse_head(buffer: &[u8]) -> io::Result<Option<Head>> {
     let httparse::Status::Complete(length) = status else {
         return Ok(None);
     };
-    Ok(Some(Head {
+    Ok(Some(RequestHead {
         method: request.method.unwrap_or_default().to_owned(),
         path: request.path.unwrap_or_default().to_owned(),
         headers: request

@@ -9,15 +9,15 @@ use tokio_util::sync::CancellationToken;
 /// and refine it with the chained methods.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    pub(super) body: Body,
+    pub(super) body: ReplyBody,
     pub(super) headers: Vec<(String, String)>,
-    pub(super) pace: Pace,
-    pub(super) faults: Faults,
+    pub(super) pace: ReplyPace,
+    pub(super) faults: ReplyFaults,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Body {
-    Answer(Answer),
+pub(super) enum ReplyBody {
+    Answer(ModelAnswer),
     /// Sent as it is.
     Http {
         status: u16,
@@ -29,17 +29,17 @@ pub(super) enum Body {
 
 /// What the model says, before it is put into a wire format.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
-    pub blocks: Vec<Block>,
-    pub finish: Finish,
+pub(super) struct ModelAnswer {
+    pub blocks: Vec<AnswerBlock>,
+    pub finish: ReplyFinish,
     pub usage: UsageReport,
     pub usage_place: UsagePlace,
     pub reasoning_field: ReasoningField,
-    pub quirks: Quirks,
+    pub quirks: ReplyQuirks,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Block {
+pub(super) enum AnswerBlock {
     Text(Vec<String>),
     Reasoning {
         deltas: Vec<String>,
@@ -50,7 +50,7 @@ pub(super) enum Block {
 
 /// Deviations of real servers from their format.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Quirks {
+pub(super) struct ReplyQuirks {
     /// The tool's name comes again with every chunk of its arguments (NVIDIA NIM).
     pub repeat_names: bool,
     /// Every call has index 0 and its own id (Ollama).
@@ -63,7 +63,7 @@ pub(super) struct Quirks {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct ReplyPace {
     pub before_first: Option<Duration>,
     pub between: Option<Duration>,
     /// Events in a second, kept on average however coarse the timer is.
@@ -82,7 +82,7 @@ pub(super) enum HoldAt {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Faults {
+pub(super) struct ReplyFaults {
     pub cut_after_events: Option<usize>,
     pub cut_after_bytes: Option<usize>,
     pub end_after_events: Option<usize>,
@@ -92,11 +92,11 @@ pub(super) struct Faults {
     pub error_at: Option<(usize, Value)>,
 }
 
-impl Answer {
+impl ModelAnswer {
     /// Puts the number of the request where ids of calls say `{request}`.
     pub(super) fn number_calls(&mut self, request: usize) {
         for block in &mut self.blocks {
-            if let Block::Call(call) = block
+            if let AnswerBlock::Call(call) = block
                 && let Value::String(id) = &mut call.id
             {
                 *id = id.replace("{request}", &request.to_string());
@@ -163,7 +163,7 @@ impl Call {
 
 /// Why the model says it stopped.
 #[derive(Clone, Debug)]
-pub(super) enum Finish {
+pub(super) enum ReplyFinish {
     /// `tool_calls` with calls, else `stop`.
     Auto,
     /// In OpenAI's words (`stop`, `length`, `tool_calls`, `content_filter`); translated.
@@ -245,11 +245,11 @@ impl Gate {
 }
 
 impl Reply {
-    fn answer(blocks: Vec<Block>) -> Self {
+    fn answer(blocks: Vec<AnswerBlock>) -> Self {
         Self {
-            body: Body::Answer(Answer {
+            body: ReplyBody::Answer(ModelAnswer {
                 blocks,
-                finish: Finish::Auto,
+                finish: ReplyFinish::Auto,
                 usage: UsageReport::Fixed(ReplyUsage {
                     prompt: 10,
                     completion: 5,
@@ -257,15 +257,15 @@ impl Reply {
                 }),
                 usage_place: UsagePlace::OwnChunk,
                 reasoning_field: ReasoningField::ReasoningContent,
-                quirks: Quirks::default(),
+                quirks: ReplyQuirks::default(),
             }),
             headers: Vec::new(),
-            pace: Pace::default(),
-            faults: Faults::default(),
+            pace: ReplyPace::default(),
+            faults: ReplyFaults::default(),
         }
     }
 
-    fn of_body(body: Body) -> Self {
+    fn of_body(body: ReplyBody) -> Self {
         Self {
             body,
             ..Self::answer(Vec::new())
@@ -274,13 +274,13 @@ impl Reply {
 
     /// A plain answer in one delta.
     pub fn text(text: &str) -> Self {
-        Self::answer(vec![Block::Text(vec![text.to_owned()])])
+        Self::answer(vec![AnswerBlock::Text(vec![text.to_owned()])])
     }
 
     /// Exactly these text deltas.
     pub fn text_deltas<S: Into<String>>(deltas: impl IntoIterator<Item = S>) -> Self {
         let deltas = deltas.into_iter().map(Into::into).collect();
-        Self::answer(vec![Block::Text(deltas)])
+        Self::answer(vec![AnswerBlock::Text(deltas)])
     }
 
     pub fn tool_call(id: &str, name: &str, arguments: &Value) -> Self {
@@ -289,7 +289,7 @@ impl Reply {
 
     /// Parallel calls.
     pub fn tool_calls(calls: impl IntoIterator<Item = Call>) -> Self {
-        Self::answer(calls.into_iter().map(Block::Call).collect())
+        Self::answer(calls.into_iter().map(AnswerBlock::Call).collect())
     }
 
     /// Reasoning and nothing else.
@@ -334,7 +334,7 @@ impl Reply {
 
     /// Status and body exactly as given.
     pub fn http(status: u16, body: &str) -> Self {
-        Self::of_body(Body::Http {
+        Self::of_body(ReplyBody::Http {
             status,
             body: body.to_owned(),
         })
@@ -346,12 +346,12 @@ impl Reply {
 
     /// Closes the connection without answering.
     pub fn hangup() -> Self {
-        Self::of_body(Body::Hangup)
+        Self::of_body(ReplyBody::Hangup)
     }
 
-    fn edit(mut self, change: impl FnOnce(&mut Answer)) -> Self {
+    fn edit(mut self, change: impl FnOnce(&mut ModelAnswer)) -> Self {
         match &mut self.body {
-            Body::Answer(answer) => change(answer),
+            ReplyBody::Answer(answer) => change(answer),
             other => panic!("only an answer can be refined like this, not {other:?}"),
         }
         self
@@ -362,7 +362,7 @@ impl Reply {
     pub fn deltas(self, count: usize) -> Self {
         self.edit(|answer| {
             for block in &mut answer.blocks {
-                if let Block::Text(deltas) | Block::Reasoning { deltas, .. } = block {
+                if let AnswerBlock::Text(deltas) | AnswerBlock::Reasoning { deltas, .. } = block {
                     *deltas = split(&deltas.concat(), count);
                 }
             }
@@ -378,7 +378,7 @@ impl Reply {
     /// Thinks with a signature (messages format) or encrypted content (responses format).
     #[must_use]
     pub fn signed_reasoning(self, text: &str, signature: Option<&str>) -> Self {
-        let block = Block::Reasoning {
+        let block = AnswerBlock::Reasoning {
             deltas: vec![text.to_owned()],
             signature: signature.map(str::to_owned),
         };
@@ -388,7 +388,7 @@ impl Reply {
     /// Thinks again after what there is.
     #[must_use]
     pub fn and_reasoning(self, text: &str, signature: Option<&str>) -> Self {
-        let block = Block::Reasoning {
+        let block = AnswerBlock::Reasoning {
             deltas: vec![text.to_owned()],
             signature: signature.map(str::to_owned),
         };
@@ -398,7 +398,7 @@ impl Reply {
     /// Says more text after what there is.
     #[must_use]
     pub fn and_text(self, text: &str) -> Self {
-        self.edit(|answer| answer.blocks.push(Block::Text(vec![text.to_owned()])))
+        self.edit(|answer| answer.blocks.push(AnswerBlock::Text(vec![text.to_owned()])))
     }
 
     #[must_use]
@@ -408,24 +408,24 @@ impl Reply {
 
     #[must_use]
     pub fn and_call(self, call: Call) -> Self {
-        self.edit(|answer| answer.blocks.push(Block::Call(call)))
+        self.edit(|answer| answer.blocks.push(AnswerBlock::Call(call)))
     }
 
     /// `stop`, `tool_calls`, `length` or `content_filter`; translated into the request's format.
     #[must_use]
     pub fn finish(self, reason: &str) -> Self {
-        self.edit(|answer| answer.finish = Finish::Reason(reason.to_owned()))
+        self.edit(|answer| answer.finish = ReplyFinish::Reason(reason.to_owned()))
     }
 
     /// Any JSON value as finish reason, untranslated.
     #[must_use]
     pub fn finish_raw(self, reason: Value) -> Self {
-        self.edit(|answer| answer.finish = Finish::Raw(reason))
+        self.edit(|answer| answer.finish = ReplyFinish::Raw(reason))
     }
 
     #[must_use]
     pub fn no_finish(self) -> Self {
-        self.edit(|answer| answer.finish = Finish::Missing)
+        self.edit(|answer| answer.finish = ReplyFinish::Missing)
     }
 
     #[must_use]

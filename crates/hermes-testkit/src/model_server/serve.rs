@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::encode::{Context, Encoded, encode, error_event};
-use super::http::{Connection, Incoming, LAST_CHUNK, chunk, head};
-use super::reply::{Body, Faults, Gate, HoldAt, Pace, Reply};
+use super::encode::{EncodeContext, EncodedAnswer, encode, error_event};
+use super::http::{ArrivedRequest, HttpConnection, LAST_CHUNK, chunk, head};
+use super::reply::{Gate, HoldAt, Reply, ReplyBody, ReplyFaults, ReplyPace};
 use super::request::{Format, RecordedRequest};
-use super::{ServedModel, Shared};
+use super::{ModelServerShared, ServedModel};
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,11 @@ enum Played {
     Gone,
 }
 
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
+pub(super) async fn accept(
+    listener: TcpListener,
+    shared: Arc<ModelServerShared>,
+    stop: CancellationToken,
+) {
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -48,9 +52,9 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Can
     }
 }
 
-async fn connection(stream: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
+async fn connection(stream: TcpStream, shared: Arc<ModelServerShared>) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut connection = Connection::new(stream);
+    let mut connection = HttpConnection::new(stream);
     while let Some(incoming) = connection.next().await? {
         let keep_alive = incoming.keep_alive;
         let request = record(&shared, incoming);
@@ -73,7 +77,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
     Ok(())
 }
 
-fn record(shared: &Shared, incoming: Incoming) -> RecordedRequest {
+fn record(shared: &ModelServerShared, incoming: ArrivedRequest) -> RecordedRequest {
     let mut requests = shared.requests();
     let request = RecordedRequest {
         index: requests.len(),
@@ -90,7 +94,7 @@ fn record(shared: &Shared, incoming: Incoming) -> RecordedRequest {
     request
 }
 
-fn answer_for(shared: &Shared, request: &RecordedRequest) -> Reply {
+fn answer_for(shared: &ModelServerShared, request: &RecordedRequest) -> Reply {
     let path = request.path.split('?').next().unwrap_or_default();
     let (routed, models) = {
         let script = shared.script();
@@ -164,7 +168,7 @@ fn model_entry(model: &ServedModel) -> Value {
 }
 
 async fn play(
-    connection: &mut Connection,
+    connection: &mut HttpConnection,
     request: &RecordedRequest,
     reply: Reply,
 ) -> io::Result<Played> {
@@ -184,14 +188,14 @@ async fn play(
     }
     let format = request.format().unwrap_or(Format::Chat);
     let (status, json) = match body {
-        Body::Hangup => return Ok(Played::Cut),
-        Body::Http { status, body } => (status, body),
-        Body::Answer(mut answer) => {
+        ReplyBody::Hangup => return Ok(Played::Cut),
+        ReplyBody::Http { status, body } => (status, body),
+        ReplyBody::Answer(mut answer) => {
             answer.number_calls(request.index);
-            let cx = Context::new(format, request, &answer);
+            let cx = EncodeContext::new(format, request, &answer);
             match encode(&answer, request.streams(), &cx) {
-                Encoded::Json(value) => (200, value.to_string()),
-                Encoded::Events(events) => {
+                EncodedAnswer::Json(value) => (200, value.to_string()),
+                EncodedAnswer::Events(events) => {
                     let opening = head(200, "text/event-stream", &headers, None);
                     connection.write(opening.as_bytes()).await?;
                     let events = script_events(events, &faults, format);
@@ -213,7 +217,7 @@ async fn play(
 }
 
 /// The events after inserting, replacing and ending as the script says.
-fn script_events(events: Vec<String>, faults: &Faults, format: Format) -> Vec<String> {
+fn script_events(events: Vec<String>, faults: &ReplyFaults, format: Format) -> Vec<String> {
     let mut out = Vec::with_capacity(events.len() + faults.inserts.len());
     let end = faults.end_after_events.unwrap_or(usize::MAX);
     for (number, event) in events.into_iter().enumerate() {
@@ -235,10 +239,10 @@ fn script_events(events: Vec<String>, faults: &Faults, format: Format) -> Vec<St
 }
 
 async fn stream(
-    connection: &mut Connection,
+    connection: &mut HttpConnection,
     events: &[String],
-    pace: &Pace,
-    faults: &Faults,
+    pace: &ReplyPace,
+    faults: &ReplyFaults,
 ) -> io::Result<Played> {
     let mut sent = 0;
     let began = tokio::time::Instant::now();
@@ -294,7 +298,7 @@ async fn stream(
 }
 
 async fn write_torn(
-    connection: &mut Connection,
+    connection: &mut HttpConnection,
     bytes: &[u8],
     piece: Option<usize>,
 ) -> io::Result<()> {
@@ -311,14 +315,14 @@ async fn write_torn(
 }
 
 /// Waits at a gate, unless the client leaves first.
-async fn hold(connection: &mut Connection, gate: &Gate) -> Played {
+async fn hold(connection: &mut HttpConnection, gate: &Gate) -> Played {
     tokio::select! {
         () = gate.pass() => Played::Whole,
         () = connection.gone() => Played::Gone,
     }
 }
 
-async fn wait(connection: &mut Connection, delay: Duration) -> Played {
+async fn wait(connection: &mut HttpConnection, delay: Duration) -> Played {
     tokio::select! {
         () = tokio::time::sleep(delay) => Played::Whole,
         () = connection.gone() => Played::Gone,

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Shared;
-use super::events::Said;
-use super::state::{Fault, Frame};
+use super::FakeSlackShared;
+use super::events::PostedMessage;
+use super::state::{SlackFault, SocketFrame};
 
-pub(super) fn run(shared: &Shared, body: &[u8]) -> Value {
+pub(super) fn run(shared: &FakeSlackShared, body: &[u8]) -> Value {
     let Ok(command) = serde_json::from_slice::<Value>(body) else {
         return json!({"error": "not JSON"});
     };
@@ -21,7 +21,7 @@ pub(super) fn run(shared: &Shared, body: &[u8]) -> Value {
             shared.change(|world| world.team(team).add_channel(text("channel"), text("kind")));
         }
         "say" => {
-            let mut said = Said::new(team, text("channel"), text("user"), text("text"));
+            let mut said = PostedMessage::new(team, text("channel"), text("user"), text("text"));
             said.thread = command["thread"].as_str().map(str::to_owned);
             if let Some(name) = command["file"].as_str() {
                 let mime = command["mime"].as_str().unwrap_or("text/plain");
@@ -57,13 +57,13 @@ pub(super) fn run(shared: &Shared, body: &[u8]) -> Value {
             shared.change(|world| world.retry_after = pause);
         }
         "disconnect" => shared.change(|world| {
-            world.tell_sockets(&Frame::Disconnect(text("reason").to_owned()));
+            world.tell_sockets(&SocketFrame::Disconnect(text("reason").to_owned()));
         }),
         "cut" => shared.change(|world| {
-            world.tell_sockets(&Frame::Cut);
+            world.tell_sockets(&SocketFrame::Cut);
             world.sockets.clear();
         }),
-        "freeze" => shared.change(|world| world.tell_sockets(&Frame::Freeze)),
+        "freeze" => shared.change(|world| world.tell_sockets(&SocketFrame::Freeze)),
         "look" => {
             let world = shared.world();
             let acks: Vec<Value> = world
@@ -90,18 +90,18 @@ pub(super) fn run(shared: &Shared, body: &[u8]) -> Value {
     json!({})
 }
 
-fn fault(value: &Value) -> Fault {
+fn fault(value: &Value) -> SlackFault {
     match value.as_str().unwrap_or_default() {
-        "cut_before" => Fault::CutBefore,
-        "cut_after" => Fault::CutAfter,
-        "hang_before" => Fault::HangBefore,
-        "hang_after" => Fault::HangAfter,
+        "cut_before" => SlackFault::CutBefore,
+        "cut_after" => SlackFault::CutAfter,
+        "hang_before" => SlackFault::HangBefore,
+        "hang_after" => SlackFault::HangAfter,
         _ if value["rate_limited"].is_u64() => {
-            Fault::RateLimited(value["rate_limited"].as_u64().unwrap_or(1))
+            SlackFault::RateLimited(value["rate_limited"].as_u64().unwrap_or(1))
         }
         _ if value["status"].is_u64() => {
-            Fault::Status(value["status"].as_u64().unwrap_or(500) as u16)
+            SlackFault::Status(value["status"].as_u64().unwrap_or(500) as u16)
         }
-        other => Fault::Error(other.to_owned()),
+        other => SlackFault::Error(other.to_owned()),
     }
 }

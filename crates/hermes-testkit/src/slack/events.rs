@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 /// Something a person writes.
 #[derive(Clone, Debug, Default)]
-pub struct Said {
+pub struct PostedMessage {
     pub team: String,
     pub channel: String,
     pub user: String,
@@ -16,7 +16,7 @@ pub struct Said {
     pub fields: Map<String, Value>,
 }
 
-impl Said {
+impl PostedMessage {
     pub fn new(team: &str, channel: &str, user: &str, text: &str) -> Self {
         Self {
             team: team.to_owned(),
@@ -79,7 +79,7 @@ pub(super) fn message_event(message: &Value, channel: &str, kind: &str) -> Value
 }
 
 /// A `block_actions` payload.
-pub(super) struct Press<'a> {
+pub(super) struct PressedButton<'a> {
     pub team: &'a str,
     pub channel: &'a str,
     pub user: &'a str,
@@ -91,7 +91,7 @@ pub(super) struct Press<'a> {
     pub response_url: &'a str,
 }
 
-impl Press<'_> {
+impl PressedButton<'_> {
     pub(super) fn payload(&self) -> Value {
         let mut action = self.action.clone();
         action["block_id"] = self.block_id.clone();

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::methods::{Answer, refuse};
-use super::state::{Upload, World};
+use super::methods::{MethodAnswer, refuse};
+use super::state::{FakeSlackState, SlackUpload};
 
-impl World {
+impl FakeSlackState {
     /// `files.getUploadURLExternal`.
-    pub(super) fn upload_url(&mut self, team: &str, args: &Value) -> Answer {
+    pub(super) fn upload_url(&mut self, team: &str, args: &Value) -> MethodAnswer {
         let name = args["filename"].as_str().unwrap_or_default();
         let length = number(&args["length"]);
         if name.is_empty() || length == 0 {
@@ -17,7 +17,7 @@ impl World {
         let url = format!("http://{}/upload/{id}", self.web);
         self.uploads.insert(
             id.clone(),
-            Upload {
+            SlackUpload {
                 id: id.clone(),
                 team: team.to_owned(),
                 name: name.to_owned(),
@@ -42,7 +42,7 @@ impl World {
     }
 
     /// `files.completeUploadExternal`: the file is shared as a message.
-    pub(super) fn complete(&mut self, team: &str, args: &Value) -> Answer {
+    pub(super) fn complete(&mut self, team: &str, args: &Value) -> MethodAnswer {
         let wanted = structured(&args["files"]);
         let wanted = wanted.as_array().cloned().unwrap_or_default();
         if wanted.is_empty() {

@@ -4,20 +4,20 @@ use serde_json::{Value, json};
 
 use super::APP_TOKEN;
 use super::files::{number, structured};
-use super::state::World;
+use super::state::FakeSlackState;
 
 /// What a method answers: fields beside `ok`, or the name of an error.
-pub(super) type Answer = Result<Value, String>;
+pub(super) type MethodAnswer = Result<Value, String>;
 
-pub(super) fn refuse(error: &str) -> Answer {
+pub(super) fn refuse(error: &str) -> MethodAnswer {
     Err(error.to_owned())
 }
 
 /// The longest text that Slack takes; it cuts longer ones, which a test must see.
 const MAX_TEXT: usize = 40_000;
 
-impl World {
-    pub(super) fn call(&mut self, method: &str, token: &str, args: &Value) -> Answer {
+impl FakeSlackState {
+    pub(super) fn call(&mut self, method: &str, token: &str, args: &Value) -> MethodAnswer {
         if let Some(error) = self.revoked.get(token) {
             return Err(error.clone());
         }
@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    fn call_in_channel(&mut self, method: &str, team: &str, args: &Value) -> Answer {
+    fn call_in_channel(&mut self, method: &str, team: &str, args: &Value) -> MethodAnswer {
         const METHODS: [&str; 10] = [
             "chat.postMessage",
             "chat.update",
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    fn open(&mut self, token: &str) -> Answer {
+    fn open(&mut self, token: &str) -> MethodAnswer {
         if token != APP_TOKEN {
             return refuse(if token.starts_with("xoxb-") {
                 "not_allowed_token_type"
@@ -101,7 +101,7 @@ impl World {
         })
     }
 
-    fn user(&mut self, team: &str, args: &Value) -> Answer {
+    fn user(&mut self, team: &str, args: &Value) -> MethodAnswer {
         let id = args["user"].as_str().unwrap_or_default();
         match self.team(team).users.get(id) {
             None => refuse("user_not_found"),
@@ -147,7 +147,7 @@ impl World {
         json!({"channels": channels, "response_metadata": {"next_cursor": ""}})
     }
 
-    fn open_dm(&mut self, team: &str, args: &Value) -> Answer {
+    fn open_dm(&mut self, team: &str, args: &Value) -> MethodAnswer {
         let user = args["users"].as_str().unwrap_or_default();
         if !self.team(team).users.contains_key(user) {
             return refuse("user_not_found");
@@ -159,7 +159,7 @@ impl World {
         Ok(json!({"channel": {"id": id}}))
     }
 
-    fn file(&mut self, team: &str, args: &Value) -> Answer {
+    fn file(&mut self, team: &str, args: &Value) -> MethodAnswer {
         let id = args["file"].as_str().unwrap_or_default();
         match self.team(team).files.get(id) {
             Some((file, _)) => Ok(json!({"file": file})),
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    fn post(&mut self, team: &str, channel: &str, args: &Value) -> Answer {
+    fn post(&mut self, team: &str, channel: &str, args: &Value) -> MethodAnswer {
         let text = args["text"].as_str().unwrap_or_default();
         let mut blocks = structured(&args["blocks"]);
         if text.is_empty() && !blocks.is_array() {
@@ -199,7 +199,7 @@ impl World {
         Ok(json!({"channel": channel, "ts": ts, "message": message}))
     }
 
-    fn update(&mut self, team: &str, channel: &str, args: &Value) -> Answer {
+    fn update(&mut self, team: &str, channel: &str, args: &Value) -> MethodAnswer {
         let ts = args["ts"].as_str().unwrap_or_default();
         let text = args["text"].as_str().unwrap_or_default();
         let blocks = structured(&args["blocks"]);
@@ -240,7 +240,7 @@ impl World {
         Ok(json!({"channel": channel, "ts": ts, "text": text, "message": message}))
     }
 
-    fn delete(&mut self, team: &str, channel: &str, args: &Value) -> Answer {
+    fn delete(&mut self, team: &str, channel: &str, args: &Value) -> MethodAnswer {
         let ts = args["ts"].as_str().unwrap_or_default().to_owned();
         let place = self.team(team).channels.get_mut(channel);
         let Some(place) = place else {
@@ -256,7 +256,7 @@ impl World {
         Ok(json!({"channel": channel, "ts": ts}))
     }
 
-    fn ephemeral(&mut self, team: &str, channel: &str, args: &Value) -> Answer {
+    fn ephemeral(&mut self, team: &str, channel: &str, args: &Value) -> MethodAnswer {
         let user = args["user"].as_str().unwrap_or_default();
         if !self.team(team).users.contains_key(user) {
             return refuse("user_not_in_channel");
@@ -269,7 +269,7 @@ impl World {
         Ok(json!({"message_ts": ts}))
     }
 
-    fn status(&mut self, team: &str, channel: &str, args: &Value) -> Answer {
+    fn status(&mut self, team: &str, channel: &str, args: &Value) -> MethodAnswer {
         if args["thread_ts"].as_str().is_none_or(str::is_empty) {
             return refuse("invalid_arguments");
         }
@@ -280,7 +280,7 @@ impl World {
         Ok(json!({}))
     }
 
-    fn reaction(&mut self, team: &str, channel: &str, args: &Value, add: bool) -> Answer {
+    fn reaction(&mut self, team: &str, channel: &str, args: &Value, add: bool) -> MethodAnswer {
         let name = args["name"].as_str().unwrap_or_default();
         let ts = args["timestamp"].as_str().unwrap_or_default();
         let bot = self.team(team).bot_user.clone();
@@ -311,7 +311,7 @@ impl World {
         page(messages, args)
     }
 
-    fn replies(&mut self, team: &str, channel: &str, args: &Value) -> Answer {
+    fn replies(&mut self, team: &str, channel: &str, args: &Value) -> MethodAnswer {
         let ts = args["ts"].as_str().unwrap_or_default();
         let mut messages = self.visible(team, channel);
         messages.retain(|one| one["ts"] == ts || one["thread_ts"] == ts);

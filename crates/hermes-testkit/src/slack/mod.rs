@@ -35,10 +35,10 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use events::Said;
-pub use state::{Ack, Call, Cut, Fault, Upload};
+pub use events::PostedMessage;
+pub use state::{EnvelopeAck, SlackCall, SlackFault, SlackUpload, SocketCut};
 
-use state::{Frame, World};
+use state::{FakeSlackState, SocketFrame};
 
 /// The app-level token that the server takes.
 pub const APP_TOKEN: &str = "xapp-1-A1-fake";
@@ -46,25 +46,25 @@ pub const APP_TOKEN: &str = "xapp-1-A1-fake";
 /// The server. It stops when dropped.
 pub struct FakeSlack {
     web: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<FakeSlackShared>,
     handle: Handle,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
-    world: Mutex<World>,
+struct FakeSlackShared {
+    world: Mutex<FakeSlackState>,
     /// Counts changes, for whoever waits for one.
     changes: watch::Sender<u64>,
 }
 
-impl Shared {
-    fn world(&self) -> MutexGuard<'_, World> {
+impl FakeSlackShared {
+    fn world(&self) -> MutexGuard<'_, FakeSlackState> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the world and tells those who wait.
-    fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut FakeSlackState) -> T) -> T {
         let result = change(&mut self.world());
         self.changes.send_modify(|count| *count += 1);
         result
@@ -91,8 +91,8 @@ impl FakeSlack {
                     let links = TcpListener::bind(any).await.expect("a port on loopback");
                     let web_address = web.local_addr().expect("the port's number");
                     let link_address = links.local_addr().expect("the port's number");
-                    let shared = Arc::new(Shared {
-                        world: Mutex::new(World::new(web_address, link_address)),
+                    let shared = Arc::new(FakeSlackShared {
+                        world: Mutex::new(FakeSlackState::new(web_address, link_address)),
                         changes: watch::Sender::new(0),
                     });
                     let for_caller = Arc::clone(&shared);
@@ -148,20 +148,20 @@ impl FakeSlack {
 
     /// A person writes. Returns the message's ts.
     pub fn say(&self, team: &str, channel: &str, user: &str, text: &str) -> String {
-        self.say_with(&Said::new(team, channel, user, text))
+        self.say_with(&PostedMessage::new(team, channel, user, text))
     }
 
     /// A person writes in a thread.
     pub fn reply(&self, team: &str, channel: &str, thread: &str, user: &str, text: &str) -> String {
-        self.say_with(&Said::new(team, channel, user, text).thread(thread))
+        self.say_with(&PostedMessage::new(team, channel, user, text).thread(thread))
     }
 
-    pub fn say_with(&self, said: &Said) -> String {
+    pub fn say_with(&self, said: &PostedMessage) -> String {
         self.shared.change(|world| world.say(said))
     }
 
     /// A person writes and nothing is delivered, as while no app was connected for long.
-    pub fn say_unheard(&self, said: &Said) -> String {
+    pub fn say_unheard(&self, said: &PostedMessage) -> String {
         self.shared.change(|world| world.post_as(said))
     }
 
@@ -189,7 +189,7 @@ impl FakeSlack {
     }
 
     /// The next call of a method fails like this.
-    pub fn fail_next(&self, method: &str, fault: Fault) {
+    pub fn fail_next(&self, method: &str, fault: SlackFault) {
         self.shared
             .change(|world| world.faults.push((method.to_owned(), fault)));
     }
@@ -209,7 +209,7 @@ impl FakeSlack {
     /// Tells every connection to go: `warning`, `refresh_requested` or `link_disabled`.
     pub fn disconnect(&self, reason: &str) {
         self.shared.change(|world| {
-            let frame = Frame::Disconnect(reason.to_owned());
+            let frame = SocketFrame::Disconnect(reason.to_owned());
             world.tell_sockets(&frame);
         });
     }
@@ -217,13 +217,13 @@ impl FakeSlack {
     /// Ends every connection without a word.
     pub fn cut_sockets(&self) {
         self.shared.change(|world| {
-            world.tell_sockets(&Frame::Cut);
+            world.tell_sockets(&SocketFrame::Cut);
             world.sockets.clear();
         });
     }
 
     /// The connection that brings the next ack ends, before the ack counts or after.
-    pub fn cut_at_next_ack(&self, cut: Cut) {
+    pub fn cut_at_next_ack(&self, cut: SocketCut) {
         self.shared.change(|world| world.cut_at_ack = Some(cut));
     }
 
@@ -246,7 +246,7 @@ impl FakeSlack {
     /// Every connection of now goes silent, both ways, and stays open.
     pub fn freeze_sockets(&self) {
         self.shared
-            .change(|world| world.tell_sockets(&Frame::Freeze));
+            .change(|world| world.tell_sockets(&SocketFrame::Freeze));
     }
 
     /// Whether connections are let in.
@@ -295,21 +295,21 @@ impl FakeSlack {
             .unwrap_or_default()
     }
 
-    pub fn uploads(&self) -> Vec<Upload> {
+    pub fn uploads(&self) -> Vec<SlackUpload> {
         self.shared.world().uploads.values().cloned().collect()
     }
 
-    pub fn calls(&self) -> Vec<Call> {
+    pub fn calls(&self) -> Vec<SlackCall> {
         self.shared.world().calls.clone()
     }
 
-    pub fn calls_of(&self, method: &str) -> Vec<Call> {
+    pub fn calls_of(&self, method: &str) -> Vec<SlackCall> {
         let mut calls = self.calls();
         calls.retain(|call| call.method == method);
         calls
     }
 
-    pub fn acks(&self) -> Vec<Ack> {
+    pub fn acks(&self) -> Vec<EnvelopeAck> {
         self.shared.world().acks.clone()
     }
 

@@ -10,13 +10,17 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_websockets::{Message, ServerBuilder, WebSocketStream};
 
-use super::Shared;
-use super::state::{Frame, Socket};
+use super::FakeSlackShared;
+use super::state::{FakeSocket, SocketFrame};
 
 /// How often the server pings, as Slack does every few seconds.
 const PING: Duration = Duration::from_millis(500);
 
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
+pub(super) async fn accept(
+    listener: TcpListener,
+    shared: Arc<FakeSlackShared>,
+    stop: CancellationToken,
+) {
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -33,7 +37,7 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Can
     }
 }
 
-pub(super) async fn retry(shared: Arc<Shared>, stop: CancellationToken) {
+pub(super) async fn retry(shared: Arc<FakeSlackShared>, stop: CancellationToken) {
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -42,7 +46,7 @@ pub(super) async fn retry(shared: Arc<Shared>, stop: CancellationToken) {
     }
 }
 
-async fn connection(stream: TcpStream, shared: &Shared) {
+async fn connection(stream: TcpStream, shared: &FakeSlackShared) {
     // Kept apart, because a socket that was taken over can no longer be reset.
     let accepted = ServerBuilder::new().accept(stream).await;
     let Ok((request, mut socket)) = accepted else {
@@ -64,7 +68,7 @@ async fn connection(stream: TcpStream, shared: &Shared) {
     // Before the hello: who has heard it can be told anything.
     let (id, count) = shared.change(|world| {
         let id = world.number();
-        world.sockets.push(Socket {
+        world.sockets.push(FakeSocket {
             id,
             frames,
             frozen: false,
@@ -87,18 +91,18 @@ async fn connection(stream: TcpStream, shared: &Shared) {
 
 async fn run(
     socket: &mut WebSocketStream<TcpStream>,
-    mut inbox: mpsc::Receiver<Frame>,
-    shared: &Shared,
+    mut inbox: mpsc::Receiver<SocketFrame>,
+    shared: &FakeSlackShared,
 ) {
     let mut ping = tokio::time::interval(PING);
     loop {
         let sent = tokio::select! {
             frame = inbox.recv() => match frame {
-                None | Some(Frame::Cut) => return,
+                None | Some(SocketFrame::Cut) => return,
                 // Open, and deaf and dumb until the other end gives up.
-                Some(Frame::Freeze) => return std::future::pending().await,
-                Some(Frame::Text(text)) => socket.send(Message::text(text)).await,
-                Some(Frame::Disconnect(reason)) => {
+                Some(SocketFrame::Freeze) => return std::future::pending().await,
+                Some(SocketFrame::Text(text)) => socket.send(Message::text(text)).await,
+                Some(SocketFrame::Disconnect(reason)) => {
                     let text = json!({
                         "type": "disconnect", "reason": reason,
                         "debug_info": {"host": "applink-fake"},

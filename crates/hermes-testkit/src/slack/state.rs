@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 /// How a call of the Web API goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum SlackFault {
     /// 429 with `Retry-After` in seconds.
     RateLimited(u64),
     /// This status, with a body that is not JSON.
@@ -28,7 +28,7 @@ pub enum Fault {
 
 /// When a connection ends around an ack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum SocketCut {
     /// The ack is lost.
     Before,
     After,
@@ -36,7 +36,7 @@ pub enum Cut {
 
 /// A call of the Web API that was read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
+pub struct SlackCall {
     pub method: String,
     pub token: String,
     pub args: Value,
@@ -44,7 +44,7 @@ pub struct Call {
 
 /// An acknowledgement that came.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ack {
+pub struct EnvelopeAck {
     pub envelope_id: String,
     /// `events_api`, `interactive`, `slash_commands`.
     pub kind: String,
@@ -54,7 +54,7 @@ pub struct Ack {
 
 /// A file that the app sent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Upload {
+pub struct SlackUpload {
     pub id: String,
     pub team: String,
     pub name: String,
@@ -65,53 +65,53 @@ pub struct Upload {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Frame {
+pub(super) enum SocketFrame {
     Text(String),
     Disconnect(String),
     Freeze,
     Cut,
 }
 
-pub(super) struct Socket {
+pub(super) struct FakeSocket {
     pub id: u64,
-    pub frames: mpsc::Sender<Frame>,
+    pub frames: mpsc::Sender<SocketFrame>,
     /// Open, and nobody is there.
     pub frozen: bool,
 }
 
 /// Something for the app that has no ack yet.
 #[derive(Clone, Debug)]
-pub(super) struct Envelope {
+pub(super) struct FakeEnvelope {
     pub kind: &'static str,
     pub payload: Value,
     pub retry: u32,
 }
 
-pub(super) struct Sent {
-    pub envelope: Envelope,
+pub(super) struct SentEnvelope {
+    pub envelope: FakeEnvelope,
     pub at: Instant,
     /// The connection that it went to.
     pub socket: u64,
 }
 
-pub(super) struct World {
+pub(super) struct FakeSlackState {
     pub web: SocketAddr,
     pub links: SocketAddr,
-    pub teams: BTreeMap<String, Team>,
+    pub teams: BTreeMap<String, FakeTeam>,
     pub tickets: BTreeSet<String>,
-    pub sockets: Vec<Socket>,
+    pub sockets: Vec<FakeSocket>,
     pub sockets_ever: usize,
     pub refuse: bool,
-    pub queued: VecDeque<Envelope>,
-    pub unacked: HashMap<String, Sent>,
-    pub acks: Vec<Ack>,
-    pub calls: Vec<Call>,
-    pub faults: Vec<(String, Fault)>,
+    pub queued: VecDeque<FakeEnvelope>,
+    pub unacked: HashMap<String, SentEnvelope>,
+    pub acks: Vec<EnvelopeAck>,
+    pub calls: Vec<SlackCall>,
+    pub faults: Vec<(String, SlackFault)>,
     pub revoked: HashMap<String, String>,
-    pub uploads: BTreeMap<String, Upload>,
+    pub uploads: BTreeMap<String, SlackUpload>,
     pub retry_after: Duration,
     /// The connection that brings the next ack ends: before the ack counts, or after.
-    pub cut_at_ack: Option<Cut>,
+    pub cut_at_ack: Option<SocketCut>,
     /// Messages that were brought while an earlier one had no ack: that one, then this one.
     pub overtook: BTreeSet<(String, String)>,
     /// Messages that were brought more than once.
@@ -122,18 +122,18 @@ pub(super) struct World {
     counter: u64,
 }
 
-pub(super) struct Team {
+pub(super) struct FakeTeam {
     pub id: String,
     pub token: String,
     pub bot_user: String,
     pub bot_id: String,
     pub users: BTreeMap<String, String>,
-    pub channels: BTreeMap<String, Channel>,
+    pub channels: BTreeMap<String, FakeSlackChannel>,
     /// Files that people sent: id, then content.
     pub files: BTreeMap<String, (Value, Vec<u8>)>,
 }
 
-pub(super) struct Channel {
+pub(super) struct FakeSlackChannel {
     pub kind: String,
     /// Slack's message objects, oldest first.
     pub messages: Vec<Value>,
@@ -141,7 +141,7 @@ pub(super) struct Channel {
     pub statuses: Vec<String>,
 }
 
-impl World {
+impl FakeSlackState {
     pub(super) fn new(web: SocketAddr, links: SocketAddr) -> Self {
         Self {
             web,
@@ -171,7 +171,7 @@ impl World {
     pub(super) fn add_team(&mut self, id: &str) {
         let bot_user = format!("UBOT{id}");
         let users = BTreeMap::from([(bot_user.clone(), "hermes".to_owned())]);
-        let team = Team {
+        let team = FakeTeam {
             id: id.to_owned(),
             token: format!("xoxb-{id}"),
             bot_user,
@@ -183,17 +183,17 @@ impl World {
         self.teams.insert(id.to_owned(), team);
     }
 
-    pub(super) fn team(&mut self, id: &str) -> &mut Team {
+    pub(super) fn team(&mut self, id: &str) -> &mut FakeTeam {
         self.teams
             .get_mut(id)
             .unwrap_or_else(|| panic!("no workspace {id}"))
     }
 
-    pub(super) fn team_of(&self, token: &str) -> Option<&Team> {
+    pub(super) fn team_of(&self, token: &str) -> Option<&FakeTeam> {
         self.teams.values().find(|team| team.token == token)
     }
 
-    pub(super) fn channel(&self, team: &str, channel: &str) -> Option<&Channel> {
+    pub(super) fn channel(&self, team: &str, channel: &str) -> Option<&FakeSlackChannel> {
         self.teams.get(team)?.channels.get(channel)
     }
 
@@ -222,20 +222,20 @@ impl World {
         )
     }
 
-    pub(super) fn take_fault(&mut self, method: &str) -> Option<Fault> {
+    pub(super) fn take_fault(&mut self, method: &str) -> Option<SlackFault> {
         let at = self.faults.iter().position(|(name, _)| name == method)?;
         Some(self.faults.remove(at).1)
     }
 
-    pub(super) fn tell_sockets(&mut self, frame: &Frame) {
+    pub(super) fn tell_sockets(&mut self, frame: &SocketFrame) {
         self.sockets.retain_mut(|socket| {
-            socket.frozen |= matches!(frame, Frame::Freeze);
+            socket.frozen |= matches!(frame, SocketFrame::Freeze);
             socket.frames.try_send(frame.clone()).is_ok()
         });
     }
 
     /// To one connection, as Slack does, or later to the next one.
-    pub(super) fn deliver(&mut self, envelope: Envelope) {
+    pub(super) fn deliver(&mut self, envelope: FakeEnvelope) {
         self.queued.push_back(envelope);
         self.flush();
     }
@@ -257,14 +257,14 @@ impl World {
             });
             // Any of them, as long as each has its turn.
             let at = (number as usize) % self.sockets.len();
-            let frame = Frame::Text(text.to_string());
+            let frame = SocketFrame::Text(text.to_string());
             if self.sockets[at].frames.try_send(frame).is_err() {
                 self.sockets.remove(at);
                 self.queued.push_front(envelope);
                 continue;
             }
             self.note_order(&envelope);
-            let sent = Sent {
+            let sent = SentEnvelope {
                 envelope,
                 at: Instant::now(),
                 socket: self.sockets[at].id,
@@ -274,8 +274,8 @@ impl World {
     }
 
     /// Keeps which messages of a conversation may have changed places on the way.
-    fn note_order(&mut self, envelope: &Envelope) {
-        let place = |envelope: &Envelope| {
+    fn note_order(&mut self, envelope: &FakeEnvelope) {
+        let place = |envelope: &FakeEnvelope| {
             let event = &envelope.payload["event"];
             let text = |name: &str| event[name].as_str().map(str::to_owned);
             Some((text("channel")?, text("ts")?))
@@ -313,7 +313,7 @@ impl World {
                 let retry = sent.envelope.retry + 1;
                 // Slack tries events three more times, and others not at all.
                 if retry <= 3 && sent.envelope.kind == "events_api" {
-                    let envelope = Envelope {
+                    let envelope = FakeEnvelope {
                         retry,
                         ..sent.envelope
                     };
@@ -324,9 +324,9 @@ impl World {
     }
 
     /// What an app says. `Some`: its connection ends now.
-    pub(super) fn hear(&mut self, text: &str) -> Option<Cut> {
+    pub(super) fn hear(&mut self, text: &str) -> Option<SocketCut> {
         let cut = self.cut_at_ack.take();
-        if cut != Some(Cut::Before) {
+        if cut != Some(SocketCut::Before) {
             self.acknowledge(text);
         }
         cut
@@ -338,7 +338,7 @@ impl World {
         };
         let id = ack["envelope_id"].as_str().unwrap_or_default();
         if let Some(sent) = self.unacked.remove(id) {
-            self.acks.push(Ack {
+            self.acks.push(EnvelopeAck {
                 envelope_id: id.to_owned(),
                 kind: sent.envelope.kind.to_owned(),
                 payload: ack["payload"].clone(),
@@ -347,13 +347,13 @@ impl World {
     }
 }
 
-impl Team {
+impl FakeTeam {
     pub(super) fn add_user(&mut self, id: &str, name: &str) {
         self.users.insert(id.to_owned(), name.to_owned());
     }
 
     pub(super) fn add_channel(&mut self, id: &str, kind: &str) {
-        let channel = Channel {
+        let channel = FakeSlackChannel {
             kind: kind.to_owned(),
             messages: Vec::new(),
             ephemerals: Vec::new(),
@@ -363,7 +363,7 @@ impl Team {
     }
 }
 
-impl Channel {
+impl FakeSlackChannel {
     pub(super) fn message(&mut self, ts: &str) -> Option<&mut Value> {
         self.messages.iter_mut().find(|one| one["ts"] == ts)
     }

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::events::{Press, Said, callback, message_event};
-use super::state::{Envelope, World};
+use super::events::{PostedMessage, PressedButton, callback, message_event};
+use super::state::{FakeEnvelope, FakeSlackState};
 
-impl World {
+impl FakeSlackState {
     /// A person's message, kept in the conversation.
-    pub(super) fn post_as(&mut self, said: &Said) -> String {
+    pub(super) fn post_as(&mut self, said: &PostedMessage) -> String {
         let ts = self.next_ts();
         let mut message = json!({
             "type": "message", "user": said.user, "text": said.text, "team": said.team, "ts": ts,
@@ -65,7 +65,7 @@ impl World {
         place.messages.push(message);
     }
 
-    pub(super) fn say(&mut self, said: &Said) -> String {
+    pub(super) fn say(&mut self, said: &PostedMessage) -> String {
         let ts = self.post_as(said);
         self.announce(&said.team, &said.channel, &ts);
         ts
@@ -108,7 +108,7 @@ impl World {
         let number = self.number();
         let bot_user = self.team(team).bot_user.clone();
         let payload = callback(team, &bot_user, number, event);
-        self.deliver(Envelope {
+        self.deliver(FakeEnvelope {
             kind: "events_api",
             payload,
             retry: 0,
@@ -135,7 +135,7 @@ impl World {
             .find(|(_, element)| element["action_id"] == action || element["value"] == action)
             .unwrap_or_else(|| panic!("no button {action} in {message}"));
         let user_name = self.team(team).users.get(user).cloned().unwrap_or_default();
-        let payload = Press {
+        let payload = PressedButton {
             team,
             channel,
             user,
@@ -147,7 +147,7 @@ impl World {
             response_url: &response_url,
         }
         .payload();
-        self.deliver(Envelope {
+        self.deliver(FakeEnvelope {
             kind: "interactive",
             payload,
             retry: 0,
@@ -172,7 +172,7 @@ impl World {
             "api_app_id": "A1", "is_enterprise_install": "false",
             "response_url": response_url, "trigger_id": trigger,
         });
-        self.deliver(Envelope {
+        self.deliver(FakeEnvelope {
             kind: "slash_commands",
             payload,
             retry: 0,

@@ -7,11 +7,15 @@ use serde_json::{Map, Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::state::{Call, Fault};
-use super::{Shared, control};
-use crate::model_server::http::{Connection, Incoming, head};
+use super::state::{SlackCall, SlackFault};
+use super::{FakeSlackShared, control};
+use crate::model_server::http::{ArrivedRequest, HttpConnection, head};
 
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
+pub(super) async fn accept(
+    listener: TcpListener,
+    shared: Arc<FakeSlackShared>,
+    stop: CancellationToken,
+) {
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -36,7 +40,7 @@ struct Reply {
     headers: Vec<(String, String)>,
     body: Vec<u8>,
     /// Played in place of an answer.
-    fault: Option<Fault>,
+    fault: Option<SlackFault>,
 }
 
 impl Reply {
@@ -61,18 +65,18 @@ impl Reply {
     }
 }
 
-async fn connection(stream: TcpStream, shared: &Shared) -> io::Result<()> {
+async fn connection(stream: TcpStream, shared: &FakeSlackShared) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut connection = Connection::new(stream);
+    let mut connection = HttpConnection::new(stream);
     while let Some(request) = connection.next().await? {
         let keep_alive = request.keep_alive;
         let reply = answer(shared, &request);
         match reply.fault {
-            Some(Fault::CutBefore | Fault::CutAfter) => {
+            Some(SlackFault::CutBefore | SlackFault::CutAfter) => {
                 connection.reset();
                 return Ok(());
             }
-            Some(Fault::HangBefore | Fault::HangAfter) => {
+            Some(SlackFault::HangBefore | SlackFault::HangAfter) => {
                 connection.gone().await;
                 return Ok(());
             }
@@ -89,7 +93,7 @@ async fn connection(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-fn answer(shared: &Shared, request: &Incoming) -> Reply {
+fn answer(shared: &FakeSlackShared, request: &ArrivedRequest) -> Reply {
     let path = request.path.split('?').next().unwrap_or_default();
     if let Some(method) = path.strip_prefix("/api/") {
         return api(shared, method, request);
@@ -130,7 +134,7 @@ fn answer(shared: &Shared, request: &Incoming) -> Reply {
     Reply::bytes(404, "text/plain", b"no such path".to_vec())
 }
 
-fn api(shared: &Shared, method: &str, request: &Incoming) -> Reply {
+fn api(shared: &FakeSlackShared, method: &str, request: &ArrivedRequest) -> Reply {
     let mut args = arguments(request);
     let token = header(request, "authorization")
         .and_then(|value| value.strip_prefix("Bearer ").map(str::to_owned))
@@ -140,7 +144,7 @@ fn api(shared: &Shared, method: &str, request: &Incoming) -> Reply {
         fields.remove("token");
     }
     shared.change(|world| {
-        let call = Call {
+        let call = SlackCall {
             method: method.to_owned(),
             token: token.clone(),
             args: args.clone(),
@@ -148,7 +152,7 @@ fn api(shared: &Shared, method: &str, request: &Incoming) -> Reply {
         world.calls.push(call);
         let fault = world.take_fault(method);
         match fault {
-            None | Some(Fault::CutAfter | Fault::HangAfter) => {
+            None | Some(SlackFault::CutAfter | SlackFault::HangAfter) => {
                 let mut reply = match world.call(method, &token, &args) {
                     Ok(mut fields) => {
                         fields["ok"] = json!(true);
@@ -164,17 +168,19 @@ fn api(shared: &Shared, method: &str, request: &Incoming) -> Reply {
     })
 }
 
-fn fail(fault: Fault) -> Reply {
+fn fail(fault: SlackFault) -> Reply {
     match fault {
-        Fault::RateLimited(seconds) => {
+        SlackFault::RateLimited(seconds) => {
             let mut reply = Reply::json(429, &json!({"ok": false, "error": "ratelimited"}));
             reply
                 .headers
                 .push(("retry-after".to_owned(), seconds.to_string()));
             reply
         }
-        Fault::Status(status) => Reply::bytes(status, "text/html", b"<html>oops</html>".to_vec()),
-        Fault::Error(error) => Reply::json(200, &json!({"ok": false, "error": error})),
+        SlackFault::Status(status) => {
+            Reply::bytes(status, "text/html", b"<html>oops</html>".to_vec())
+        }
+        SlackFault::Error(error) => Reply::json(200, &json!({"ok": false, "error": error})),
         cut => Reply {
             fault: Some(cut),
             ..Reply::bytes(200, "text/plain", Vec::new())
@@ -183,7 +189,7 @@ fn fail(fault: Fault) -> Reply {
 }
 
 /// A file of a person. Without the token of its workspace there is a page to log in, as at Slack.
-fn file(shared: &Shared, rest: &str, request: &Incoming) -> Reply {
+fn file(shared: &FakeSlackShared, rest: &str, request: &ArrivedRequest) -> Reply {
     let token = header(request, "authorization").unwrap_or_default();
     let world = shared.world();
     let owner = token
@@ -196,13 +202,13 @@ fn file(shared: &Shared, rest: &str, request: &Incoming) -> Reply {
     }
 }
 
-fn header(request: &Incoming, name: &str) -> Option<String> {
+fn header(request: &ArrivedRequest, name: &str) -> Option<String> {
     let found = request.headers.iter().find(|(key, _)| key == name);
     found.map(|(_, value)| value.clone())
 }
 
 /// What a call was given: the query, and a body as JSON or as a form.
-fn arguments(request: &Incoming) -> Value {
+fn arguments(request: &ArrivedRequest) -> Value {
     let mut args = Map::new();
     if let Some((_, query)) = request.path.split_once('?') {
         args.extend(form(query));

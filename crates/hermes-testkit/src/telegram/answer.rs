@@ -3,31 +3,31 @@
 use serde_json::{Value, json};
 
 /// What a method gives back.
-pub(super) type Answer = Result<Value, ApiError>;
+pub(super) type BotAnswer = Result<Value, BotError>;
 
 /// An error as the Bot API words it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct ApiError {
+pub(super) struct BotError {
     pub code: u16,
     pub description: String,
     /// `retry_after`, `migrate_to_chat_id`.
     pub parameters: Value,
 }
 
-pub(super) fn error(code: u16, description: &str) -> ApiError {
-    ApiError {
+pub(super) fn error(code: u16, description: &str) -> BotError {
+    BotError {
         code,
         description: description.to_owned(),
         parameters: Value::Null,
     }
 }
 
-pub(super) fn bad(what: &str) -> ApiError {
+pub(super) fn bad(what: &str) -> BotError {
     error(400, &format!("Bad Request: {what}"))
 }
 
-pub(super) fn too_many(retry_after: u64) -> ApiError {
-    ApiError {
+pub(super) fn too_many(retry_after: u64) -> BotError {
+    BotError {
         parameters: json!({"retry_after": retry_after}),
         ..error(
             429,
@@ -36,7 +36,7 @@ pub(super) fn too_many(retry_after: u64) -> ApiError {
     }
 }
 
-impl ApiError {
+impl BotError {
     pub(super) fn envelope(&self) -> Value {
         let mut body =
             json!({"ok": false, "error_code": self.code, "description": self.description});

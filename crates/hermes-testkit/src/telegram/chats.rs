@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::answer::{Answer, bad, error};
-use super::params::Params;
-use super::world::{Webhook, World};
+use super::answer::{BotAnswer, bad, error};
+use super::params::BotParams;
+use super::state::{FakeTelegramState, FakeWebhook};
 
-impl World {
-    pub(super) fn get_chat(&mut self, params: &Params) -> Answer {
+impl FakeTelegramState {
+    pub(super) fn get_chat(&mut self, params: &BotParams) -> BotAnswer {
         let id = self.chat(params)?;
         let mut chat = self.chats[&id].value.clone();
         chat["accent_color_id"] = json!(0);
@@ -19,7 +19,7 @@ impl World {
         Ok(chat)
     }
 
-    pub(super) fn create_topic(&mut self, params: &Params) -> Answer {
+    pub(super) fn create_topic(&mut self, params: &BotParams) -> BotAnswer {
         let id = self.chat(params)?;
         let name = params.text("name").unwrap_or_default().to_owned();
         let chat = self.chats.get_mut(&id).expect("it was found");
@@ -36,7 +36,7 @@ impl World {
         Ok(json!({"message_thread_id": thread, "name": name, "icon_color": 7_322_096}))
     }
 
-    pub(super) fn set_commands(&mut self, params: &Params) -> Answer {
+    pub(super) fn set_commands(&mut self, params: &BotParams) -> BotAnswer {
         let list = params.value("commands")?.unwrap_or_default();
         let commands = list
             .as_array()
@@ -63,7 +63,7 @@ impl World {
         Ok(json!(true))
     }
 
-    pub(super) fn get_commands(&self, params: &Params) -> Answer {
+    pub(super) fn get_commands(&self, params: &BotParams) -> BotAnswer {
         let scope = scope(params)?;
         Ok(self
             .commands
@@ -72,7 +72,7 @@ impl World {
             .unwrap_or_else(|| json!([])))
     }
 
-    pub(super) fn set_webhook(&mut self, params: &Params) -> Answer {
+    pub(super) fn set_webhook(&mut self, params: &BotParams) -> BotAnswer {
         let url = params.text("url").unwrap_or_default().to_owned();
         if params.flag("drop_pending_updates") {
             self.updates.clear();
@@ -80,7 +80,7 @@ impl World {
         if let Some(Value::Array(list)) = params.value("allowed_updates")? {
             self.allowed_updates = Some(texts(&list));
         }
-        self.webhook = Webhook {
+        self.webhook = FakeWebhook {
             url,
             secret: params.text("secret_token").map(str::to_owned),
             last_error: None,
@@ -90,11 +90,11 @@ impl World {
         Ok(json!(true))
     }
 
-    pub(super) fn delete_webhook(&mut self, params: &Params) -> Value {
+    pub(super) fn delete_webhook(&mut self, params: &BotParams) -> Value {
         if params.flag("drop_pending_updates") {
             self.updates.clear();
         }
-        self.webhook = Webhook::default();
+        self.webhook = FakeWebhook::default();
         json!(true)
     }
 
@@ -115,7 +115,7 @@ impl World {
     }
 
     /// Takes the place of a poll that waits, confirms what the offset confirms.
-    pub(super) fn begin_poll(&mut self, params: &Params) -> Answer {
+    pub(super) fn begin_poll(&mut self, params: &BotParams) -> BotAnswer {
         if !self.webhook.url.is_empty() {
             return Err(error(
                 409,
@@ -140,13 +140,13 @@ impl World {
     }
 
     /// What waits, as far as the call's limit goes. Nothing is forgotten by this.
-    pub(super) fn waiting(&self, params: &Params) -> Vec<Value> {
+    pub(super) fn waiting(&self, params: &BotParams) -> Vec<Value> {
         let limit = params.number("limit").unwrap_or(100).clamp(1, 100);
         self.updates.iter().take(limit as usize).cloned().collect()
     }
 }
 
-fn scope(params: &Params) -> Result<String, super::answer::ApiError> {
+fn scope(params: &BotParams) -> Result<String, super::answer::BotError> {
     let scope = params.value("scope")?;
     let kind = scope
         .as_ref()

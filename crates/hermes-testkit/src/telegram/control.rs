@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::Shared;
-use super::people::Says;
-use super::world::{Fault, Planned, Shown, World};
+use super::FakeTelegramShared;
+use super::people::PersonMessage;
+use super::state::{FakeTelegramState, PlannedFault, ShownMessage, TelegramFault};
 
-pub(super) fn run(shared: &Arc<Shared>, body: &[u8]) -> Value {
+pub(super) fn run(shared: &Arc<FakeTelegramShared>, body: &[u8]) -> Value {
     let Ok(order) = serde_json::from_slice::<Value>(body) else {
         return json!({"error": "not JSON"});
     };
@@ -21,7 +21,7 @@ pub(super) fn run(shared: &Arc<Shared>, body: &[u8]) -> Value {
     shared.change(|world| obey(world, &order))
 }
 
-fn obey(world: &mut World, order: &Value) -> Value {
+fn obey(world: &mut FakeTelegramState, order: &Value) -> Value {
     let number = |name: &str| order[name].as_i64();
     let text = |name: &str| order[name].as_str().unwrap_or_default().to_owned();
     let chat = number("chat").unwrap_or_default();
@@ -53,7 +53,7 @@ fn obey(world: &mut World, order: &Value) -> Value {
         }
         "fault" => match fault(order) {
             Some(fault) => {
-                world.faults.push(Planned {
+                world.faults.push(PlannedFault {
                     method: order["method"].as_str().map(str::to_owned),
                     fault,
                     times: order["times"].as_u64().map(|times| times as usize),
@@ -72,11 +72,11 @@ fn obey(world: &mut World, order: &Value) -> Value {
     }
 }
 
-fn says(order: &Value) -> Says {
+fn says(order: &Value) -> PersonMessage {
     let chat = order["chat"].as_i64().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let file = &order["file"];
-    Says {
+    PersonMessage {
         chat,
         from: order["from"].as_i64().unwrap_or(chat),
         text: text(&order["text"]),
@@ -95,24 +95,24 @@ fn says(order: &Value) -> Says {
     }
 }
 
-fn fault(order: &Value) -> Option<Fault> {
+fn fault(order: &Value) -> Option<TelegramFault> {
     let number = |name: &str| order[name].as_u64();
     Some(match order["fault"].as_str()? {
-        "hang" => Fault::Hang,
-        "cut" => Fault::Cut,
-        "cut_after" => Fault::CutAfter,
-        "hang_after" => Fault::HangAfter,
-        "garbage" => Fault::Garbage,
-        "status" => Fault::Status(number("status")? as u16),
-        "too_many" => Fault::TooMany {
+        "hang" => TelegramFault::Hang,
+        "cut" => TelegramFault::Cut,
+        "cut_after" => TelegramFault::CutAfter,
+        "hang_after" => TelegramFault::HangAfter,
+        "garbage" => TelegramFault::Garbage,
+        "status" => TelegramFault::Status(number("status")? as u16),
+        "too_many" => TelegramFault::TooMany {
             retry_after: number("retry_after")?,
         },
-        "error" => Fault::Error(number("code")? as u16, order["text"].as_str()?.to_owned()),
+        "error" => TelegramFault::Error(number("code")? as u16, order["text"].as_str()?.to_owned()),
         _ => return None,
     })
 }
 
-fn shown(shown: &Shown) -> Value {
+fn shown(shown: &ShownMessage) -> Value {
     json!({
         "id": shown.id,
         "thread": shown.thread,

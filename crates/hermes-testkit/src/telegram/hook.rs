@@ -8,12 +8,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use super::Shared;
+use super::FakeTelegramShared;
 
 /// How long until an update that was not taken is brought again.
 const AGAIN: Duration = Duration::from_millis(20);
 
-pub(super) async fn deliver(shared: Arc<Shared>, stop: CancellationToken) {
+pub(super) async fn deliver(shared: Arc<FakeTelegramShared>, stop: CancellationToken) {
     let mut changed = shared.version.subscribe();
     loop {
         changed.borrow_and_update();

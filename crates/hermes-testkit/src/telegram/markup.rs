@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::answer::{ApiError, bad};
+use super::answer::{BotError, bad};
 
 /// A text and its entities (offsets and lengths in UTF-16).
-pub(super) type Parsed = (String, Vec<Value>);
+pub(super) type ParsedMarkup = (String, Vec<Value>);
 
-pub(super) fn parse(mode: Option<&str>, text: &str) -> Result<Parsed, ApiError> {
+pub(super) fn parse(mode: Option<&str>, text: &str) -> Result<ParsedMarkup, BotError> {
     match mode.map(str::to_ascii_lowercase).as_deref() {
         None | Some("") => Ok((text.to_owned(), Vec::new())),
         Some("markdownv2") => MarkdownV2::new(text).parse(),
@@ -21,7 +21,7 @@ pub(super) fn utf16(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-fn unreadable(what: &str) -> ApiError {
+fn unreadable(what: &str) -> BotError {
     bad(&format!("can't parse entities: {what}"))
 }
 
@@ -100,7 +100,7 @@ impl<'a> MarkdownV2<'a> {
         &self.text[self.at..]
     }
 
-    fn parse(mut self) -> Result<Parsed, ApiError> {
+    fn parse(mut self) -> Result<ParsedMarkup, BotError> {
         let mut line_start = true;
         while let Some(ch) = self.rest().chars().next() {
             let was_start = std::mem::replace(&mut line_start, ch == '\n');
@@ -163,7 +163,7 @@ impl<'a> MarkdownV2<'a> {
     }
 
     /// A line break: it ends a quotation unless the next line goes on with it.
-    fn new_line(&mut self) -> Result<(), ApiError> {
+    fn new_line(&mut self) -> Result<(), BotError> {
         let goes_on = self.rest().starts_with("\n>");
         if let Some(quote) = self.open.iter().position(|open| open.kind == Kind::Quote) {
             if let Some(inner) = self.open.get(quote + 1).filter(|_| !goes_on) {
@@ -190,7 +190,7 @@ impl<'a> MarkdownV2<'a> {
         }
     }
 
-    fn begin(&mut self, ch: char, line_start: bool) -> Result<(), ApiError> {
+    fn begin(&mut self, ch: char, line_start: bool) -> Result<(), BotError> {
         let rest = self.rest();
         let byte = self.at;
         let mut argument = String::new();
@@ -224,7 +224,7 @@ impl<'a> MarkdownV2<'a> {
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), ApiError> {
+    fn close(&mut self) -> Result<(), BotError> {
         let Some(open) = self.open.pop() else {
             return Ok(());
         };
@@ -241,7 +241,7 @@ impl<'a> MarkdownV2<'a> {
         Ok(())
     }
 
-    fn url(&mut self, open: &Open) -> Result<String, ApiError> {
+    fn url(&mut self, open: &Open) -> Result<String, BotError> {
         if !self.rest().starts_with('(') {
             return Ok(self.out[open.from..].to_owned());
         }
@@ -332,7 +332,7 @@ impl<'a> Html<'a> {
         }
     }
 
-    fn parse(mut self) -> Result<Parsed, ApiError> {
+    fn parse(mut self) -> Result<ParsedMarkup, BotError> {
         while let Some(ch) = self.text[self.at..].chars().next() {
             match ch {
                 '<' => self.tag()?,
@@ -367,7 +367,7 @@ impl<'a> Html<'a> {
         self.at += length;
     }
 
-    fn tag(&mut self) -> Result<(), ApiError> {
+    fn tag(&mut self) -> Result<(), BotError> {
         let begin = self.at;
         let rest = &self.text[self.at..];
         let end = rest
@@ -408,7 +408,7 @@ impl<'a> Html<'a> {
         Ok(())
     }
 
-    fn end_tag(&mut self, name: &str, begin: usize) -> Result<(), ApiError> {
+    fn end_tag(&mut self, name: &str, begin: usize) -> Result<(), BotError> {
         let Some((opened, mut open)) = self.open.pop() else {
             return Err(unreadable(&format!(
                 "Unexpected end tag at byte offset {begin}"
@@ -430,7 +430,7 @@ impl<'a> Html<'a> {
 mod tests {
     use super::*;
 
-    fn v2(text: &str) -> Result<Parsed, String> {
+    fn v2(text: &str) -> Result<ParsedMarkup, String> {
         parse(Some("MarkdownV2"), text).map_err(|error| error.description)
     }
 

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::answer::{Answer, ApiError, bad};
+use super::answer::{BotAnswer, BotError, bad};
 use super::markup::{parse, utf16};
-use super::params::Params;
-use super::world::{File, World};
+use super::params::BotParams;
+use super::state::{FakeTelegramState, StoredFile};
 
 /// Captions are shorter than texts.
 const CAPTION: usize = 1024;
@@ -14,7 +14,7 @@ const UPLOAD: usize = 50 * 1024 * 1024;
 const DOWNLOAD: u64 = 20 * 1024 * 1024;
 
 /// A file as a message of this kind describes it.
-pub(super) fn described(kind: &str, file: &File) -> Value {
+pub(super) fn described(kind: &str, file: &StoredFile) -> Value {
     let mut about = json!({
         "file_id": file.id,
         "file_unique_id": format!("u{}", file.id),
@@ -56,15 +56,15 @@ pub(super) fn described(kind: &str, file: &File) -> Value {
     about
 }
 
-impl World {
+impl FakeTelegramState {
     /// `sendPhoto` and its kind.
-    pub(super) fn send_file(&mut self, kind: &str, params: &Params) -> Answer {
+    pub(super) fn send_file(&mut self, kind: &str, params: &BotParams) -> BotAnswer {
         let file = self.file_of(params, kind, params.text(kind))?;
         let content = media_content(kind, &file, params.text("caption"), params)?;
         self.post(params, content)
     }
 
-    pub(super) fn send_media_group(&mut self, params: &Params) -> Answer {
+    pub(super) fn send_media_group(&mut self, params: &BotParams) -> BotAnswer {
         let Some(Value::Array(items)) = params.value("media")? else {
             return Err(bad("media must be a non-empty array"));
         };
@@ -94,10 +94,10 @@ impl World {
     /// The file that a field names: uploaded with the call, or known.
     fn file_of(
         &mut self,
-        params: &Params,
+        params: &BotParams,
         field: &str,
         named: Option<&str>,
-    ) -> Result<File, ApiError> {
+    ) -> Result<StoredFile, BotError> {
         let attached = named.and_then(|name| name.strip_prefix("attach://"));
         if let Some(upload) = params.files.get(attached.unwrap_or(field)) {
             if upload.bytes.is_empty() {
@@ -117,7 +117,7 @@ impl World {
         })
     }
 
-    pub(super) fn get_file(&self, params: &Params) -> Answer {
+    pub(super) fn get_file(&self, params: &BotParams) -> BotAnswer {
         let id = params.text("file_id").unwrap_or_default();
         let file = self
             .files
@@ -137,10 +137,10 @@ impl World {
 
 fn media_content(
     kind: &str,
-    file: &File,
+    file: &StoredFile,
     caption: Option<&str>,
-    params: &Params,
-) -> Result<Value, ApiError> {
+    params: &BotParams,
+) -> Result<Value, BotError> {
     if kind == "photo" && !is_image(&file.bytes) {
         return Err(bad("IMAGE_PROCESS_FAILED"));
     }

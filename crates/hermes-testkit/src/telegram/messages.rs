@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::answer::{Answer, ApiError, bad};
-use super::markup::{Parsed, parse, utf16};
-use super::params::Params;
-use super::world::World;
+use super::answer::{BotAnswer, BotError, bad};
+use super::markup::{ParsedMarkup, parse, utf16};
+use super::params::BotParams;
+use super::state::FakeTelegramState;
 
 /// The longest text, in UTF-16, markup taken out.
 const TEXT: usize = 4096;
 /// The longest data of a button, in bytes.
 const DATA: usize = 64;
 
-impl World {
-    pub(super) fn send_message(&mut self, params: &Params) -> Answer {
+impl FakeTelegramState {
+    pub(super) fn send_message(&mut self, params: &BotParams) -> BotAnswer {
         self.chat(params)?;
         let (text, entities) = text_of(params)?;
         let mut content = json!({"text": text});
@@ -24,7 +24,7 @@ impl World {
     }
 
     /// Puts a message of the bot into a chat.
-    pub(super) fn post(&mut self, params: &Params, mut content: Value) -> Answer {
+    pub(super) fn post(&mut self, params: &BotParams, mut content: Value) -> BotAnswer {
         let chat = self.chat(params)?;
         if let Some(thread) = params.number("message_thread_id") {
             // The general topic of a forum has no number in calls.
@@ -48,7 +48,7 @@ impl World {
         Ok(self.message(chat, &bot, content))
     }
 
-    pub(super) fn edit_message_text(&mut self, params: &Params) -> Answer {
+    pub(super) fn edit_message_text(&mut self, params: &BotParams) -> BotAnswer {
         let key = self.own_message(params, "edit")?;
         let (text, entities) = text_of(params)?;
         let markup = keyboard(params)?.unwrap_or(Value::Null);
@@ -72,7 +72,7 @@ impl World {
         Ok(message)
     }
 
-    pub(super) fn edit_reply_markup(&mut self, params: &Params) -> Answer {
+    pub(super) fn edit_reply_markup(&mut self, params: &BotParams) -> BotAnswer {
         let key = self.own_message(params, "edit")?;
         let markup = keyboard(params)?.unwrap_or(Value::Null);
         let message = self.messages.get_mut(&key).expect("it was found");
@@ -84,13 +84,13 @@ impl World {
         Ok(message.clone())
     }
 
-    pub(super) fn delete_message(&mut self, params: &Params) -> Answer {
+    pub(super) fn delete_message(&mut self, params: &BotParams) -> BotAnswer {
         let key = self.own_message(params, "delete")?;
         self.messages.remove(&key);
         Ok(json!(true))
     }
 
-    fn own_message(&mut self, params: &Params, doing: &str) -> Result<(i64, i64), ApiError> {
+    fn own_message(&mut self, params: &BotParams, doing: &str) -> Result<(i64, i64), BotError> {
         let chat = self.chat(params)?;
         let id = params
             .number("message_id")
@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    pub(super) fn send_draft(&mut self, params: &Params) -> Answer {
+    pub(super) fn send_draft(&mut self, params: &BotParams) -> BotAnswer {
         let chat = self.chat(params)?;
         if self.chats[&chat].value["type"] != "private" {
             return Err(bad("method is available only for private chats"));
@@ -122,7 +122,7 @@ impl World {
         Ok(json!(true))
     }
 
-    pub(super) fn set_reaction(&mut self, params: &Params) -> Answer {
+    pub(super) fn set_reaction(&mut self, params: &BotParams) -> BotAnswer {
         /// Some of those that Telegram allows.
         const ALLOWED: &[&str] = &["👍", "👎", "❤", "🔥", "🎉", "👀", "🤔", "👌", "💯", "🤷"];
         let chat = self.chat(params)?;
@@ -148,7 +148,7 @@ impl World {
         Ok(json!(true))
     }
 
-    pub(super) fn chat_action(&mut self, params: &Params) -> Answer {
+    pub(super) fn chat_action(&mut self, params: &BotParams) -> BotAnswer {
         let chat = self.chat(params)?;
         let action = params.text("action").unwrap_or_default();
         if action.is_empty() {
@@ -159,7 +159,7 @@ impl World {
         Ok(json!(true))
     }
 
-    pub(super) fn answer_callback(&mut self, params: &Params) -> Answer {
+    pub(super) fn answer_callback(&mut self, params: &BotParams) -> BotAnswer {
         let id = params.text("callback_query_id").unwrap_or_default();
         let too_old =
             || bad("query is too old and response timeout expired or query ID is invalid");
@@ -180,14 +180,14 @@ fn set(message: &mut Value, name: &str, value: Value, empty: bool) {
     }
 }
 
-fn not_modified() -> ApiError {
+fn not_modified() -> BotError {
     bad(
         "message is not modified: specified new message content and reply markup are exactly the \
          same as a current content and reply markup of the message",
     )
 }
 
-fn text_of(params: &Params) -> Result<Parsed, ApiError> {
+fn text_of(params: &BotParams) -> Result<ParsedMarkup, BotError> {
     let raw = params.text("text").unwrap_or_default();
     let (text, mut entities) = parse(params.text("parse_mode"), raw)?;
     if let Some(Value::Array(given)) = params.value("entities")? {
@@ -204,7 +204,7 @@ fn text_of(params: &Params) -> Result<Parsed, ApiError> {
 }
 
 /// The message replied to, and whether it may be missing.
-fn reply_target(params: &Params) -> Result<Option<(i64, bool)>, ApiError> {
+fn reply_target(params: &BotParams) -> Result<Option<(i64, bool)>, BotError> {
     if let Some(reply) = params.value("reply_parameters")? {
         let id = reply["message_id"].as_i64().unwrap_or_default();
         let lenient = reply["allow_sending_without_reply"] == json!(true);
@@ -214,7 +214,7 @@ fn reply_target(params: &Params) -> Result<Option<(i64, bool)>, ApiError> {
     Ok(params.number("reply_to_message_id").map(|id| (id, lenient)))
 }
 
-fn keyboard(params: &Params) -> Result<Option<Value>, ApiError> {
+fn keyboard(params: &BotParams) -> Result<Option<Value>, BotError> {
     let Some(markup) = params.value("reply_markup")? else {
         return Ok(None);
     };

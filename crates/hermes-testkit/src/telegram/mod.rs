@@ -24,7 +24,7 @@ mod messages;
 mod params;
 mod people;
 mod serve;
-mod world;
+mod state;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -36,10 +36,10 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use params::{Params, Upload};
-pub use people::Says;
-pub use world::{Fault, File, Request, Shown};
-use world::{Planned, World};
+pub use params::{BotParams, TelegramUpload};
+pub use people::PersonMessage;
+pub use state::{BotRequest, ShownMessage, StoredFile, TelegramFault};
+use state::{FakeTelegramState, PlannedFault};
 
 /// The token of the bot.
 pub const TOKEN: &str = "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw";
@@ -53,15 +53,15 @@ pub fn shown_text(parse_mode: &str, text: &str) -> Result<String, String> {
 }
 
 /// The server. It stops when dropped.
-pub struct Telegram {
+pub struct FakeTelegram {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<FakeTelegramShared>,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
-    world: Mutex<World>,
+struct FakeTelegramShared {
+    world: Mutex<FakeTelegramState>,
     /// Moves with every change of the world.
     version: watch::Sender<u64>,
     refusing: watch::Sender<bool>,
@@ -69,33 +69,33 @@ struct Shared {
     listening: (Mutex<bool>, Condvar),
 }
 
-impl Shared {
+impl FakeTelegramShared {
     fn set_listening(&self, listening: bool) {
         let (place, changed) = &self.listening;
         *place.lock().unwrap_or_else(PoisonError::into_inner) = listening;
         changed.notify_all();
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
+    fn world(&self) -> MutexGuard<'_, FakeTelegramState> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut FakeTelegramState) -> T) -> T {
         let result = change(&mut self.world());
         self.version.send_modify(|version| *version += 1);
         result
     }
 }
 
-impl Telegram {
+impl FakeTelegram {
     /// Starts on a free port of loopback. Works inside and outside a tokio runtime.
     pub fn start() -> Self {
         Self::start_on(SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
     pub fn start_on(address: SocketAddr) -> Self {
-        let shared = Arc::new(Shared {
-            world: Mutex::new(World::new(TOKEN)),
+        let shared = Arc::new(FakeTelegramShared {
+            world: Mutex::new(FakeTelegramState::new(TOKEN)),
             version: watch::Sender::new(0),
             refusing: watch::Sender::new(false),
             listening: (Mutex::new(true), Condvar::new()),
@@ -182,7 +182,7 @@ impl Telegram {
     }
 
     /// A person writes. Gives the id of the message.
-    pub fn say(&self, says: Says) -> i64 {
+    pub fn say(&self, says: PersonMessage) -> i64 {
         self.shared.change(|world| world.say(says))
     }
 
@@ -220,18 +220,18 @@ impl Telegram {
 
     /// The next `times` calls of the method (`*`: of every one) go wrong. Downloads are called
     /// `download`.
-    pub fn fault(&self, method: &str, fault: Fault, times: usize) {
+    pub fn fault(&self, method: &str, fault: TelegramFault, times: usize) {
         self.plan(method, fault, Some(times));
     }
 
-    /// Every call of the method goes wrong until [`Telegram::clear_faults`].
-    pub fn fault_always(&self, method: &str, fault: Fault) {
+    /// Every call of the method goes wrong until [`FakeTelegram::clear_faults`].
+    pub fn fault_always(&self, method: &str, fault: TelegramFault) {
         self.plan(method, fault, None);
     }
 
-    fn plan(&self, method: &str, fault: Fault, times: Option<usize>) {
+    fn plan(&self, method: &str, fault: TelegramFault, times: Option<usize>) {
         let method = (method != "*").then(|| method.to_owned());
-        let planned = Planned {
+        let planned = PlannedFault {
             method,
             fault,
             times,
@@ -262,7 +262,7 @@ impl Telegram {
     }
 
     /// The bot's messages in a chat that are there now, oldest first.
-    pub fn shown(&self, chat: i64) -> Vec<Shown> {
+    pub fn shown(&self, chat: i64) -> Vec<ShownMessage> {
         self.shared.world().shown(chat)
     }
 
@@ -277,7 +277,7 @@ impl Telegram {
         self.shared.world().updates.len()
     }
 
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<BotRequest> {
         self.shared.world().requests.clone()
     }
 
@@ -346,7 +346,7 @@ impl Telegram {
     }
 }
 
-impl Drop for Telegram {
+impl Drop for FakeTelegram {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::answer::{ApiError, bad};
-use crate::model_server::http::Incoming;
+use super::answer::{BotError, bad};
+use crate::model_server::http::ArrivedRequest;
 
 /// A file in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Upload {
+pub struct TelegramUpload {
     pub name: String,
     pub mime: Option<String>,
     pub bytes: Vec<u8>,
@@ -18,13 +18,13 @@ pub struct Upload {
 
 /// The parameters of one call. Values are texts, JSON where they are structured.
 #[derive(Clone, Debug, Default)]
-pub struct Params {
+pub struct BotParams {
     pub fields: HashMap<String, String>,
-    pub files: HashMap<String, Upload>,
+    pub files: HashMap<String, TelegramUpload>,
 }
 
-impl Params {
-    pub(super) fn read(request: &Incoming) -> Result<Self, ApiError> {
+impl BotParams {
+    pub(super) fn read(request: &ArrivedRequest) -> Result<Self, BotError> {
         let mut params = Self::default();
         if let Some((_, query)) = request.path.split_once('?') {
             params.urlencoded(query);
@@ -51,7 +51,7 @@ impl Params {
         }
     }
 
-    fn json(&mut self, body: &[u8]) -> Result<(), ApiError> {
+    fn json(&mut self, body: &[u8]) -> Result<(), BotError> {
         let Ok(Value::Object(fields)) = serde_json::from_slice(body) else {
             return Err(bad("can't parse JSON object"));
         };
@@ -65,7 +65,7 @@ impl Params {
         Ok(())
     }
 
-    fn multipart(&mut self, kind: &str, body: &[u8]) -> Result<(), ApiError> {
+    fn multipart(&mut self, kind: &str, body: &[u8]) -> Result<(), BotError> {
         let broken = || bad("can't parse multipart form data");
         let boundary = kind.split("boundary=").nth(1).ok_or_else(broken)?;
         let boundary = boundary.split(';').next().unwrap_or("").trim_matches('"');
@@ -96,7 +96,7 @@ impl Params {
             return;
         };
         if let Some(file) = argument(&disposition, "filename") {
-            let upload = Upload {
+            let upload = TelegramUpload {
                 name: file,
                 mime: header("content-type"),
                 bytes: content.to_vec(),
@@ -120,7 +120,7 @@ impl Params {
         matches!(self.text(name), Some("true" | "True" | "1"))
     }
 
-    pub(super) fn value(&self, name: &str) -> Result<Option<Value>, ApiError> {
+    pub(super) fn value(&self, name: &str) -> Result<Option<Value>, BotError> {
         match self.text(name) {
             None | Some("") => Ok(None),
             Some(text) => serde_json::from_str(text)

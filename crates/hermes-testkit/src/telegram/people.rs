@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::markup::utf16;
-use super::world::{Chat, World};
+use super::state::{FakeChat, FakeTelegramState};
 
 /// What a person writes.
 #[derive(Clone, Debug, Default)]
-pub struct Says {
+pub struct PersonMessage {
     pub chat: i64,
     pub from: i64,
     pub text: String,
@@ -21,7 +21,7 @@ pub struct Says {
     pub more: Value,
 }
 
-impl Says {
+impl PersonMessage {
     /// A person's text in a private chat.
     pub fn text(person: i64, text: &str) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl Says {
     }
 }
 
-impl World {
+impl FakeTelegramState {
     /// A person who has started the bot.
     pub(super) fn add_person(&mut self, id: i64, name: &str) {
         let user = json!({"id": id, "is_bot": false, "first_name": name, "language_code": "en",
@@ -94,7 +94,7 @@ impl World {
     }
 
     fn add_chat(&mut self, id: i64, value: Value) {
-        self.chats.entry(id).or_insert(Chat {
+        self.chats.entry(id).or_insert(FakeChat {
             value,
             topics: std::collections::BTreeMap::new(),
             moved: None,
@@ -104,7 +104,7 @@ impl World {
     }
 
     /// A message of a person. Gives its id.
-    pub(super) fn say(&mut self, says: Says) -> i64 {
+    pub(super) fn say(&mut self, says: PersonMessage) -> i64 {
         let from = self.people.get(&says.from).cloned().unwrap_or_else(|| {
             json!({"id": says.from, "is_bot": false, "first_name": format!("Person {}", says.from)})
         });

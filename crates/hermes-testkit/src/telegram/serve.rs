@@ -10,14 +10,18 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::Shared;
-use super::answer::{Answer, ApiError, error, too_many};
-use super::params::Params;
-use super::world::{Fault, Request, World};
-use crate::model_server::http::{Connection, Incoming, head};
+use super::FakeTelegramShared;
+use super::answer::{BotAnswer, BotError, error, too_many};
+use super::params::BotParams;
+use super::state::{BotRequest, FakeTelegramState, TelegramFault};
+use crate::model_server::http::{ArrivedRequest, HttpConnection, head};
 
 /// Accepts until told to stop. While the server refuses there is no listener at all.
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
+pub(super) async fn accept(
+    listener: TcpListener,
+    shared: Arc<FakeTelegramShared>,
+    stop: CancellationToken,
+) {
     let address = listener.local_addr().expect("the listener has an address");
     let mut listener = Some(listener);
     let mut refusing = shared.refusing.subscribe();
@@ -52,7 +56,7 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Can
                     tokio::select! {
                         () = open.cancelled() => {}
                         // A client that went away is not our trouble.
-                        _ = connection_loop(Connection::new(stream), &shared) => {}
+                        _ = connection_loop(HttpConnection::new(stream), &shared) => {}
                     }
                 }));
             }
@@ -70,7 +74,10 @@ async fn bind(address: std::net::SocketAddr) -> TcpListener {
     }
 }
 
-async fn connection_loop(mut connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
+async fn connection_loop(
+    mut connection: HttpConnection,
+    shared: &Arc<FakeTelegramShared>,
+) -> io::Result<()> {
     while let Some(request) = connection.next().await? {
         let (path, _) = request.path.split_once('?').unwrap_or((&request.path, ""));
         let path = path.to_owned();
@@ -104,10 +111,10 @@ enum Next {
 }
 
 async fn call(
-    connection: &mut Connection,
-    shared: &Arc<Shared>,
+    connection: &mut HttpConnection,
+    shared: &Arc<FakeTelegramShared>,
     rest: &str,
-    request: &Incoming,
+    request: &ArrivedRequest,
 ) -> io::Result<Next> {
     let Some((token, method)) = rest.split_once('/') else {
         return refuse(connection, &error(404, "Not Found")).await;
@@ -115,41 +122,43 @@ async fn call(
     if token != shared.world().token {
         return refuse(connection, &error(401, "Unauthorized")).await;
     }
-    let params = match Params::read(request) {
+    let params = match BotParams::read(request) {
         Ok(params) => params,
         Err(error) => return refuse(connection, &error).await,
     };
     let fault = shared.change(|world| {
-        world.requests.push(Request {
+        world.requests.push(BotRequest {
             method: method.to_owned(),
             params: params.clone(),
         });
         world.fault(method)
     });
     match fault {
-        Some(Fault::Hang) => {
+        Some(TelegramFault::Hang) => {
             connection.gone().await;
             return Ok(Next::Reset);
         }
-        Some(Fault::Cut) => return Ok(Next::Reset),
-        Some(Fault::Status(status)) => {
+        Some(TelegramFault::Cut) => return Ok(Next::Reset),
+        Some(TelegramFault::Status(status)) => {
             let page = "<html><head><title>Bad Gateway</title></head></html>";
             let head = head(status, "text/html", &[], Some(page.len()));
             connection.write(head.as_bytes()).await?;
             connection.write(page.as_bytes()).await?;
             return Ok(Next::Go);
         }
-        Some(Fault::Garbage) => {
+        Some(TelegramFault::Garbage) => {
             let head = head(200, "application/json", &[], Some(4));
             connection.write(head.as_bytes()).await?;
             connection.write(b"{ok:").await?;
             return Ok(Next::Go);
         }
-        Some(Fault::TooMany { retry_after }) => {
+        Some(TelegramFault::TooMany { retry_after }) => {
             return refuse(connection, &too_many(retry_after)).await;
         }
-        Some(Fault::Error(code, text)) => return refuse(connection, &error(code, &text)).await,
-        Some(Fault::CutAfter | Fault::HangAfter) | None => {}
+        Some(TelegramFault::Error(code, text)) => {
+            return refuse(connection, &error(code, &text)).await;
+        }
+        Some(TelegramFault::CutAfter | TelegramFault::HangAfter) | None => {}
     }
     let answer = if method.eq_ignore_ascii_case("getUpdates") {
         tokio::select! {
@@ -159,10 +168,10 @@ async fn call(
     } else {
         shared.change(|world| world.call(method, &params))
     };
-    if fault == Some(Fault::CutAfter) {
+    if fault == Some(TelegramFault::CutAfter) {
         return Ok(Next::Reset);
     }
-    if fault == Some(Fault::HangAfter) {
+    if fault == Some(TelegramFault::HangAfter) {
         connection.gone().await;
         return Ok(Next::Reset);
     }
@@ -176,7 +185,7 @@ async fn call(
 }
 
 /// Long polling: answers as soon as something waits.
-async fn poll(shared: &Arc<Shared>, params: &Params) -> Answer {
+async fn poll(shared: &Arc<FakeTelegramShared>, params: &BotParams) -> BotAnswer {
     let mine = shared.change(|world| world.begin_poll(params))?;
     let timeout = Duration::from_secs(params.number("timeout").unwrap_or(0).clamp(0, 50) as u64);
     let deadline = tokio::time::Instant::now() + timeout;
@@ -206,19 +215,23 @@ async fn poll(shared: &Arc<Shared>, params: &Params) -> Answer {
     }
 }
 
-async fn refuse(connection: &mut Connection, error: &ApiError) -> io::Result<Next> {
+async fn refuse(connection: &mut HttpConnection, error: &BotError) -> io::Result<Next> {
     respond(connection, error.code, &error.envelope()).await?;
     Ok(Next::Go)
 }
 
-async fn respond(connection: &mut Connection, status: u16, body: &Value) -> io::Result<()> {
+async fn respond(connection: &mut HttpConnection, status: u16, body: &Value) -> io::Result<()> {
     let body = body.to_string();
     let head = head(status, "application/json", &[], Some(body.len()));
     connection.write(head.as_bytes()).await?;
     connection.write(body.as_bytes()).await
 }
 
-async fn download(connection: &mut Connection, shared: &Arc<Shared>, rest: &str) -> io::Result<()> {
+async fn download(
+    connection: &mut HttpConnection,
+    shared: &Arc<FakeTelegramShared>,
+    rest: &str,
+) -> io::Result<()> {
     let bytes = {
         let mut world = shared.world();
         let broken = world.fault("download");
@@ -244,8 +257,8 @@ async fn download(connection: &mut Connection, shared: &Arc<Shared>, rest: &str)
     }
 }
 
-impl World {
-    fn call(&mut self, method: &str, params: &Params) -> Answer {
+impl FakeTelegramState {
+    fn call(&mut self, method: &str, params: &BotParams) -> BotAnswer {
         match method.to_ascii_lowercase().as_str() {
             "getme" => Ok(self.bot.clone()),
             "logout"

@@ -1,13 +1,13 @@
 //! The mail server does what its users rely on.
 
-use hermes_testkit::mail::{AUTHSERV_ID, Letter, MailServer, RECORDED};
+use hermes_testkit::mail::{AUTHSERV_ID, MailServer, RECORDED, TestMail};
 
 #[test]
 fn a_mail_arrives_stamped_by_who_sent_it() {
     let Some(server) = MailServer::start("a_mail_arrives_stamped_by_who_sent_it") else {
         return;
     };
-    let letter = Letter::new("ann@example.test", "bob@example.test", "Hi", "one\n.two\n");
+    let letter = TestMail::new("ann@example.test", "bob@example.test", "Hi", "one\n.two\n");
     letter.send(&server);
     letter.clone().unproven().send(&server);
     letter.unstamped().send(&server);
@@ -34,7 +34,7 @@ fn one_mailbox_has_its_sent_mail_recorded() {
     let Some(server) = MailServer::start("one_mailbox_has_its_sent_mail_recorded") else {
         return;
     };
-    Letter::new(RECORDED, "bob@example.test", "Hi", "text").send(&server);
+    TestMail::new(RECORDED, "bob@example.test", "Hi", "text").send(&server);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while server.folder(RECORDED, "Sent").is_empty() {
         assert!(std::time::Instant::now() < deadline, "{}", server.log());

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
 use hermes_testkit::process::Program;
-use hermes_testkit::telegram::{TOKEN, Telegram};
+use hermes_testkit::telegram::{FakeTelegram, TOKEN};
 use serde_json::json;
 
 fn certify(script: &str, name: &str) {
@@ -22,7 +22,7 @@ fn certify(script: &str, name: &str) {
         oracle::skip("SDKs for Telegram; run `cargo xtask setup`", name);
         return;
     }
-    let telegram = Telegram::start();
+    let telegram = FakeTelegram::start();
     let home = TempHome::new();
     let script = format!("{}/sdk/telegram/{script}", env!("CARGO_MANIFEST_DIR"));
     let control = format!("{}/control", telegram.root_url());

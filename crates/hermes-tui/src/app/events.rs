@@ -10,27 +10,29 @@ use super::state::{App, LONG_TURN, RunningTurn, TurnPause, UiRequest};
 use crate::cells::{AssistantCell, CommandOutputCell, FooterCell, NoticeCell, from_event};
 use crate::keys::KeyAction;
 use crate::panel::PanelView;
-use crate::port::{News, Panel};
+use crate::port::{HostUpdate, Panel};
 use crate::prompt::{self, PromptRequest};
 use crate::theme::Theme;
 
 impl App {
-    pub fn on_port_event(&mut self, news: News, now: Instant) {
+    pub fn on_port_event(&mut self, news: HostUpdate, now: Instant) {
         match news {
-            News::Event(event) => self.on_session_event(event.event, event.turn.is_none(), now),
-            News::Status(status) => self.update_status(*status),
-            News::Done => {
+            HostUpdate::Event(event) => {
+                self.on_session_event(event.event, event.turn.is_none(), now)
+            }
+            HostUpdate::Status(status) => self.update_status(*status),
+            HostUpdate::Done => {
                 self.running_commands.pop_front();
                 self.send_next_queued(now);
             }
-            News::Effect(effect) => self.apply_effect(effect, now),
-            News::Panel(panel) => self.panel(*panel, now),
-            News::ClosePanel => {
+            HostUpdate::Effect(effect) => self.apply_effect(effect, now),
+            HostUpdate::Panel(panel) => self.panel(*panel, now),
+            HostUpdate::ClosePanel => {
                 if matches!(self.overlay, Some(AppOverlay::Panel(_))) {
                     self.close_overlay();
                 }
             }
-            News::Candidates { ticket, candidates } => {
+            HostUpdate::Candidates { ticket, candidates } => {
                 self.dirty |= self.composer.candidates(ticket, candidates);
                 return;
             }

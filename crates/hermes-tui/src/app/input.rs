@@ -10,7 +10,7 @@ use crate::cells::{NoticeCell, UserCell};
 use crate::composer::{ComposerOutcome, Submission, SubmissionKind};
 use crate::input::TerminalInput;
 use crate::keys::{KeyAction, KeyArea, KeyCode, KeyPress};
-use crate::port::{Ask, Status};
+use crate::port::{SessionStatus, UiAsk};
 use crate::prompt::PromptOutcome;
 
 /// Two presses of Esc within this time count as a double press.
@@ -119,7 +119,7 @@ impl App {
             ComposerOutcome::Submit(submission) => self.on_enter(submission, now),
             ComposerOutcome::Edit(text) => self.request(UiRequest::Edit(text)),
             ComposerOutcome::Ask(ask) => self.ask(ask),
-            ComposerOutcome::Notice(text) => self.say(NoticeCell::warning(text)),
+            ComposerOutcome::Notice(text) => self.push_cell(NoticeCell::warning(text)),
         }
         self.dirty = true;
     }
@@ -183,7 +183,7 @@ impl App {
             return;
         }
         if !self.running_commands.is_empty() {
-            self.ask(Ask::Stop);
+            self.ask(UiAsk::Stop);
             return;
         }
         let again = self
@@ -211,7 +211,7 @@ impl App {
             return;
         }
         if !self.running_commands.is_empty() && self.exit_armed_until.is_none() {
-            self.ask(Ask::Stop);
+            self.ask(UiAsk::Stop);
         }
         self.exit_on_second_press(KeyAction::Cancel, "", now);
     }
@@ -276,7 +276,7 @@ impl App {
                 if matches!(command.verb, Verb::Queue | Verb::Steer) && !rest.is_empty()
         );
         if !message {
-            self.say(UserCell::command(line));
+            self.push_cell(UserCell::command(line));
         }
     }
 
@@ -318,7 +318,7 @@ impl App {
             }
         }
         self.start_command(line.to_owned(), now);
-        self.ask(Ask::Slash(line.to_owned()));
+        self.ask(UiAsk::Slash(line.to_owned()));
     }
 
     /// Starts a command in the program, which runs until [`crate::port::News::Done`].
@@ -331,7 +331,7 @@ impl App {
     pub fn on_edited(&mut self, text: Result<String, String>) {
         match text {
             Ok(text) => self.composer.edited(&text),
-            Err(why) => self.say(NoticeCell::error(why, None)),
+            Err(why) => self.push_cell(NoticeCell::error(why, None)),
         }
         self.dirty = true;
     }
@@ -359,7 +359,7 @@ impl App {
     }
 
     /// The last status reported by the program, for tests and the title.
-    pub fn status(&self) -> &Status {
+    pub fn status(&self) -> &SessionStatus {
         &self.status
     }
 }

@@ -9,8 +9,8 @@ use hermes_core::front_end::TranscriptEntry;
 use hermes_core::message::Part;
 use hermes_core::model::Route;
 
-use crate::composer::Command;
-use crate::port::Status;
+use crate::composer::CompletionCommand;
+use crate::port::SessionStatus;
 use crate::prompt::approval::CheckRule;
 
 /// Everything [`super::run`] needs to start.
@@ -23,14 +23,14 @@ pub struct AppOptions {
     /// Histories of the line chat and of the original, imported into a project that has none yet.
     pub seeds: Vec<PathBuf>,
     /// Commands in addition to the built-in table: skills.
-    pub commands: Vec<Command>,
+    pub commands: Vec<CompletionCommand>,
     /// Where stderr is redirected while the interface owns the terminal.
     pub log: Option<PathBuf>,
     /// [`Tui::from_config`].
     pub tui: Tui,
     /// Whether colours are wanted (`--color`, `NO_COLOR`).
     pub colour: bool,
-    pub status: Status,
+    pub status: SessionStatus,
     /// A conversation that is resumed.
     pub entries: Vec<TranscriptEntry>,
     /// Initial text of the composer; otherwise the saved draft is restored.
@@ -55,7 +55,7 @@ pub struct AppOptions {
 
 impl AppOptions {
     /// Options with defaults for everything that is not required.
-    pub fn new(version: impl Into<String>, status: Status) -> Self {
+    pub fn new(version: impl Into<String>, status: SessionStatus) -> Self {
         Self {
             version: version.into(),
             keep: None,

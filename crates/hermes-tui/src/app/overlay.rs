@@ -11,7 +11,7 @@ use crate::keys::{KeyAction, KeyArea, KeyPress};
 use crate::pager::{Pager, PagerOutcome};
 use crate::palette::{CommandPalette, PaletteOutcome};
 use crate::panel::{PanelOutcome, PanelView};
-use crate::port::{Ask, CLOSED, PanelAsk};
+use crate::port::{CLOSED, PanelRequest, UiAsk};
 use crate::row::ScreenFrame;
 
 /// A growing transcript is rebuilt at most this often while it is read.
@@ -99,9 +99,9 @@ impl App {
         match overlay {
             AppOverlay::Panel(view) => match view.key(key, &self.keys, now) {
                 PanelOutcome::Nothing | PanelOutcome::Redraw => {}
-                PanelOutcome::Ask(ask) => self.ask(Ask::Panel(ask)),
+                PanelOutcome::Ask(ask) => self.ask(UiAsk::Panel(ask)),
                 PanelOutcome::Close(ask) => {
-                    self.ask(Ask::Panel(ask));
+                    self.ask(UiAsk::Panel(ask));
                     self.close_overlay();
                 }
             },
@@ -143,9 +143,9 @@ impl App {
             None => return false,
             Some(AppOverlay::Panel(view)) => match view.paste(text, &self.keys, now) {
                 PanelOutcome::Nothing | PanelOutcome::Redraw => {}
-                PanelOutcome::Ask(ask) => self.ask(Ask::Panel(ask)),
+                PanelOutcome::Ask(ask) => self.ask(UiAsk::Panel(ask)),
                 PanelOutcome::Close(ask) => {
-                    self.ask(Ask::Panel(ask));
+                    self.ask(UiAsk::Panel(ask));
                     self.close_overlay();
                 }
             },
@@ -170,7 +170,7 @@ impl App {
         if let Some(AppOverlay::Panel(view)) = &mut self.overlay
             && let Some(ask) = view.due(now)
         {
-            self.ask(Ask::Panel(ask));
+            self.ask(UiAsk::Panel(ask));
         }
     }
 
@@ -190,7 +190,7 @@ impl App {
         let covered = self.covered_panel.take().map(AppOverlay::Panel);
         let overlay = self.overlay.take();
         if let Some(AppOverlay::Panel(view)) = covered.or(overlay) {
-            self.ask(Ask::Panel(PanelAsk {
+            self.ask(UiAsk::Panel(PanelRequest {
                 panel: view.id().to_owned(),
                 action: CLOSED.to_owned(),
                 row: None,

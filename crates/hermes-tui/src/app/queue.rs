@@ -10,7 +10,7 @@ use hermes_core::front_end::BusyInput;
 use super::state::App;
 use crate::cells::UserCell;
 use crate::composer::{Submission, SubmissionKind};
-use crate::port::Ask;
+use crate::port::UiAsk;
 
 /// Maximum number of queued messages.
 const MAX_WAITING: usize = 64;
@@ -37,7 +37,7 @@ impl App {
             }
             SubmissionKind::Shell => {
                 self.start_command(format!("!{}", submission.text), now);
-                self.ask(Ask::Shell(submission.text));
+                self.ask(UiAsk::Shell(submission.text));
             }
             SubmissionKind::Message if !self.is_busy() => self.send(submission),
             SubmissionKind::Message => match self.busy {
@@ -133,7 +133,7 @@ impl App {
         {
             self.queue.steers.pop_front();
         }
-        self.say(UserCell::steered(text));
+        self.push_cell(UserCell::steered(text));
     }
 
     /// Steering texts that came too late for the previous turn belong to this one.

@@ -14,9 +14,9 @@ use tokio::time::sleep_until;
 use super::editor;
 use super::options::{AppError, AppOptions, ExitReason};
 use super::state::{App, Appearance, UiRequest};
-use crate::composer::{Command, Composer, ComposerResult, ComposerSetup};
+use crate::composer::{CompletionCommand, Composer, ComposerResult, ComposerSetup};
 use crate::input::{InputReader, TerminalInput, TerminalReport};
-use crate::port::{Ask, News, Port};
+use crate::port::{HostUpdate, UiAsk, UiPort};
 use crate::row::StyledRow;
 use crate::screen::{
     Attention, InlineScreen, ModesOptions, ProcessSignal, Reflow, ScreenOptions, SignalStream,
@@ -39,7 +39,7 @@ const TERM: i32 = 15;
 const BATCH: usize = 512;
 
 /// Shows a conversation until the person leaves. The terminal is restored when this returns.
-pub async fn run(port: Port, options: AppOptions) -> Result<ExitReason, AppError> {
+pub async fn run(port: UiPort, options: AppOptions) -> Result<ExitReason, AppError> {
     let mut face = EventLoop::open(port, options)?;
     let farewell = face.run_loop().await;
     face.close();
@@ -48,9 +48,9 @@ pub async fn run(port: Port, options: AppOptions) -> Result<ExitReason, AppError
 
 struct EventLoop {
     app: App,
-    port: Port,
+    port: UiPort,
     /// Requests waiting for capacity in the channel.
-    outbox: VecDeque<Ask>,
+    outbox: VecDeque<UiAsk>,
     arrivals: mpsc::Receiver<ComposerResult>,
     screen: InlineScreen<File>,
     inputs: InputReader,
@@ -73,7 +73,7 @@ struct EventLoop {
 enum LoopEvent {
     Signal(ProcessSignal),
     Input(TerminalInput),
-    News(Box<News>),
+    News(Box<HostUpdate>),
     ComposerResult(ComposerResult),
     Timer,
     /// A request was sent to the program.
@@ -89,7 +89,7 @@ enum LoopControl {
 }
 
 impl EventLoop {
-    fn open(port: Port, options: AppOptions) -> Result<Self, AppError> {
+    fn open(port: UiPort, options: AppOptions) -> Result<Self, AppError> {
         record_panics();
         width::set_wide_ambiguous(options.tui.wide_ambiguous.unwrap_or_default());
         let mut look = TerminalCapabilities::from_environment();
@@ -102,7 +102,7 @@ impl EventLoop {
             hyperlinks: look.links,
             clock: time_of_day,
         };
-        let mut commands = Command::all();
+        let mut commands = CompletionCommand::all();
         commands.extend(options.commands.iter().cloned());
         let (composer, arrivals) = Composer::new(ComposerSetup {
             keep: options.keep.clone(),
@@ -210,7 +210,7 @@ impl EventLoop {
     }
 
     /// Handles everything that is already available before the next frame.
-    fn drain_ready(&mut self, first: News) {
+    fn drain_ready(&mut self, first: HostUpdate) {
         let now = Instant::now();
         self.app.on_port_event(first, now);
         for _ in 0..BATCH {
@@ -419,7 +419,7 @@ impl EventLoop {
         self.take_terminal()?;
         if !self.stopped {
             self.app
-                .tell("there is no shell to go back to", Instant::now());
+                .show_notice("there is no shell to go back to", Instant::now());
         }
         Ok(())
     }

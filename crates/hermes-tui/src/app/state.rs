@@ -17,7 +17,7 @@ use crate::cells::{BannerCell, CellContext, NoticeCell, TranscriptCell, UserCell
 use crate::composer::{Composer, ComposerResult};
 use crate::keys::Keymap;
 use crate::panel::PanelView;
-use crate::port::{Ask, Status};
+use crate::port::{SessionStatus, UiAsk};
 use crate::prompt::PromptQueue;
 use crate::row::StyledRow;
 use crate::theme::Theme;
@@ -30,7 +30,7 @@ pub(super) const LONG_TURN: Duration = Duration::from_secs(10);
 /// A request to the terminal or the program.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum UiRequest {
-    Send(Ask),
+    Send(UiAsk),
     /// Of the window.
     Title(String),
     /// Notifies a person who is looking elsewhere.
@@ -95,7 +95,7 @@ pub struct App {
     pub(super) auto_theme: &'static str,
     pub(super) keys: Keymap,
     pub(super) display: DisplayOptions,
-    pub(super) status: Status,
+    pub(super) status: SessionStatus,
     /// Cost of the running turn, which the session's total does not include yet.
     pub(super) turn_cost: Option<f64>,
     pub(super) route: Option<Route>,
@@ -236,7 +236,7 @@ impl App {
     }
 
     /// The program reported a new status.
-    pub(super) fn update_status(&mut self, status: Status) {
+    pub(super) fn update_status(&mut self, status: SessionStatus) {
         if status.session != self.status.session {
             self.composer.conversation(&status.session, self.fresh);
         }
@@ -256,12 +256,12 @@ impl App {
         self.requests.push(wish);
     }
 
-    pub(super) fn ask(&mut self, ask: Ask) {
+    pub(super) fn ask(&mut self, ask: UiAsk) {
         self.request(UiRequest::Send(ask));
     }
 
     pub(super) fn command(&mut self, command: AgentCommand) {
-        self.ask(Ask::Command(command));
+        self.ask(UiAsk::Command(command));
     }
 
     pub(crate) fn take_requests(&mut self) -> Vec<UiRequest> {
@@ -282,7 +282,7 @@ impl App {
     }
 
     /// Shows a short hint for a moment.
-    pub(crate) fn tell(&mut self, text: &str, now: Instant) {
+    pub(crate) fn show_notice(&mut self, text: &str, now: Instant) {
         self.hint(text, now);
     }
 
@@ -328,13 +328,13 @@ impl App {
     }
 
     /// The person leaves: saves the draft and ends growing cells. Returns what is still to be sent.
-    pub(crate) fn leave(&mut self) -> Vec<Ask> {
+    pub(crate) fn leave(&mut self) -> Vec<UiAsk> {
         self.composer.save_draft();
         self.composer.flush();
         self.overlay_on_exit();
         self.prompts.clear();
         self.overlay = None;
-        let mut asks: Vec<Ask> = self
+        let mut asks: Vec<UiAsk> = self
             .take_requests()
             .into_iter()
             .filter_map(|wish| match wish {
@@ -342,11 +342,11 @@ impl App {
                 _ => None,
             })
             .collect();
-        asks.push(Ask::Leave);
+        asks.push(UiAsk::Leave);
         asks
     }
 
-    pub(super) fn say(&mut self, cell: impl TranscriptCell + 'static) {
+    pub(super) fn push_cell(&mut self, cell: impl TranscriptCell + 'static) {
         self.transcript.push(cell);
         self.dirty = true;
     }
@@ -377,7 +377,7 @@ impl App {
         if self.display.timestamps {
             cell = cell.at((self.clock)());
         }
-        self.say(cell);
+        self.push_cell(cell);
     }
 
     /// The window's title: topic, directory, whether a turn runs.
@@ -435,7 +435,7 @@ fn with_appearance(theme: Theme, manner: &DisplayOptions) -> Theme {
 pub(super) fn context<'a>(
     theme: &'a Theme,
     manner: &DisplayOptions,
-    status: &'a Status,
+    status: &'a SessionStatus,
 ) -> CellContext<'a> {
     CellContext {
         verbose: manner.verbose,

@@ -8,7 +8,7 @@ use hermes_core::front_end::BusyInput;
 use ratatui_core::text::{Line, Span};
 
 use super::state::App;
-use crate::port::Status;
+use crate::port::SessionStatus;
 use crate::theme::StyleRole;
 use crate::width;
 
@@ -26,7 +26,7 @@ struct StatusFact {
 }
 
 /// `hermes 0.1 · qwen3:8b (ollama, local) · ~/proj (main) · 19 tools, mcp 2/3 !`
-pub fn banner(version: &str, status: &Status, dot: &str) -> String {
+pub fn banner(version: &str, status: &SessionStatus, dot: &str) -> String {
     let mut parts = vec![format!("hermes {version}")];
     if status.model.is_empty() {
         parts.push("no model yet".to_owned());
@@ -62,7 +62,7 @@ pub fn banner(version: &str, status: &Status, dot: &str) -> String {
     parts.join(&format!(" {dot} "))
 }
 
-fn mcp(status: &Status) -> Option<StatusFact> {
+fn mcp(status: &SessionStatus) -> Option<StatusFact> {
     let mcp = status.mcp.filter(|mcp| mcp.configured > 0)?;
     let down = mcp.connected + mcp.starting < mcp.configured;
     let sign = match (down, mcp.starting) {

@@ -32,10 +32,10 @@ use std::path::PathBuf;
 use hermes_core::message::Part;
 use tokio::sync::mpsc;
 
-use crate::port::{Ask, Candidate};
+use crate::port::{Candidate, UiAsk};
 
 pub use chip::{Chip, ChipError, INLINE_CHARS, INLINE_LINES, Paste, Picture};
-pub use complete::Command;
+pub use complete::CompletionCommand;
 
 use complete::Completer;
 use editor::TextEditor;
@@ -61,7 +61,7 @@ pub struct ComposerSetup {
     /// History files of the line chat and of the original, imported if the project has none yet.
     pub seeds: Vec<PathBuf>,
     /// Commands for completion after a slash.
-    pub commands: Vec<Command>,
+    pub commands: Vec<CompletionCommand>,
     /// Shown while the text is empty.
     pub placeholder: String,
 }
@@ -77,7 +77,7 @@ pub enum ComposerOutcome {
     /// Open the text in the person's editor; [`Composer::edited`] takes the result.
     Edit(String),
     /// For the program; the answer is passed to [`Composer::candidates`].
-    Ask(Ask),
+    Ask(UiAsk),
     /// A message for the person.
     Notice(String),
 }
@@ -159,7 +159,7 @@ impl Composer {
     }
 
     /// The commands have changed (skills were added or removed).
-    pub fn set_commands(&mut self, commands: Vec<Command>) {
+    pub fn set_commands(&mut self, commands: Vec<CompletionCommand>) {
         self.completion.set_commands(commands);
     }
 
@@ -328,7 +328,7 @@ impl Composer {
         }
     }
 
-    /// Takes the answer to [`ComposerOutcome::Ask`]. Returns whether the display changes.
+    /// Takes the answer to [`ComposerOutcome::UiAsk`]. Returns whether the display changes.
     pub fn candidates(&mut self, ticket: u64, candidates: Vec<Candidate>) -> bool {
         self.completion.candidates(ticket, candidates, &self.editor)
     }

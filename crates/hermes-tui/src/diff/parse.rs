@@ -2,7 +2,7 @@
 
 use similar::{ChangeTag, TextDiff};
 
-use super::{DiffHunk, DiffLine, FileChange, FileDiff, LineChange};
+use super::{DiffFileChange, DiffHunk, DiffLine, FileDiff, LineChange};
 
 /// Texts with more lines than this are not compared but shown one after the other.
 const MAX_COMPARED: usize = 4_000;
@@ -84,11 +84,11 @@ fn name(path: &str) -> String {
 fn file(old: &str, new: &str) -> FileDiff {
     const NONE: &str = "/dev/null";
     let (path, change) = match (old, new) {
-        (NONE, new) => (new, FileChange::Created),
-        (old, NONE) => (old, FileChange::Deleted),
-        (_, new) => (new, FileChange::Edited),
+        (NONE, new) => (new, DiffFileChange::Created),
+        (old, NONE) => (old, DiffFileChange::Deleted),
+        (_, new) => (new, DiffFileChange::Edited),
     };
-    let moved = change == FileChange::Edited && !old.is_empty() && old != new;
+    let moved = change == DiffFileChange::Edited && !old.is_empty() && old != new;
     FileDiff {
         path: if moved { old } else { path }.to_owned(),
         moved: moved.then(|| new.to_owned()),
@@ -97,12 +97,12 @@ fn file(old: &str, new: &str) -> FileDiff {
     }
 }
 
-type LineRange = (usize, usize);
+type HunkRange = (usize, usize);
 
 /// `-1,2 +3,4 @@ …`
-fn ranges(text: &str) -> Option<(LineRange, LineRange)> {
+fn ranges(text: &str) -> Option<(HunkRange, HunkRange)> {
     let mut parts = text.split_whitespace();
-    let mut next = |sign: char| -> Option<LineRange> {
+    let mut next = |sign: char| -> Option<HunkRange> {
         let part = parts.next()?.strip_prefix(sign)?;
         match part.split_once(',') {
             Some((start, count)) => Some((start.parse().ok()?, count.parse().ok()?)),
@@ -114,23 +114,23 @@ fn ranges(text: &str) -> Option<(LineRange, LineRange)> {
 
 pub(super) fn v4a(text: &str) -> Vec<FileDiff> {
     let mut files: Vec<FileDiff> = Vec::new();
-    let open = |path: &str, change: FileChange| FileDiff {
+    let open = |path: &str, change: DiffFileChange| FileDiff {
         path: path.trim().to_owned(),
         change,
         ..FileDiff::default()
     };
     for line in text.lines() {
         if let Some(path) = line.strip_prefix("*** Update File:") {
-            files.push(open(path, FileChange::Edited));
+            files.push(open(path, DiffFileChange::Edited));
         } else if let Some(path) = line.strip_prefix("*** Add File:") {
-            files.push(open(path, FileChange::Created));
+            files.push(open(path, DiffFileChange::Created));
         } else if let Some(path) = line.strip_prefix("*** Delete File:") {
-            files.push(open(path, FileChange::Deleted));
+            files.push(open(path, DiffFileChange::Deleted));
         } else if let Some(path) = line.strip_prefix("*** Move File:") {
             let (from, to) = path.split_once("->").unwrap_or((path, ""));
             files.push(FileDiff {
                 moved: Some(to.trim().to_owned()),
-                ..open(from, FileChange::Edited)
+                ..open(from, DiffFileChange::Edited)
             });
         } else if let Some(file) = files.last_mut() {
             v4a_line(file, line);
@@ -159,7 +159,7 @@ fn v4a_line(file: &mut FileDiff, line: &str) {
     };
     if file.hunks.is_empty() {
         // A new file begins at its first line.
-        let numbers = (file.change == FileChange::Created).then_some((0, 1));
+        let numbers = (file.change == DiffFileChange::Created).then_some((0, 1));
         file.hunks.push(DiffHunk {
             numbers,
             lines: Vec::new(),
@@ -207,7 +207,7 @@ pub(super) fn between(path: &str, before: &str, after: &str) -> FileDiff {
     FileDiff {
         path: path.to_owned(),
         moved: None,
-        change: FileChange::Edited,
+        change: DiffFileChange::Edited,
         hunks,
     }
 }

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{FileChange, FileDiff, LineChange, between, counts, rows, unified, v4a};
+use super::{DiffFileChange, FileDiff, LineChange, between, counts, rows, unified, v4a};
 use crate::cells::CellContext;
 use crate::cells::snap::{fits, gallery};
 use crate::theme::Theme;
@@ -50,9 +50,9 @@ const PATCH: &str = "\
 *** End Patch
 ";
 
-type Brief = (String, Option<String>, FileChange, (usize, usize));
+type DiffSummary = (String, Option<String>, DiffFileChange, (usize, usize));
 
-fn brief(files: &[FileDiff]) -> Vec<Brief> {
+fn brief(files: &[FileDiff]) -> Vec<DiffSummary> {
     files
         .iter()
         .map(|file| {
@@ -72,9 +72,19 @@ fn unified_diffs_are_read() {
     assert_eq!(
         brief(&files),
         [
-            ("src/parser.rs".to_owned(), None, FileChange::Edited, (3, 2)),
-            ("docs/new.md".to_owned(), None, FileChange::Created, (2, 0)),
-            ("old.txt".to_owned(), None, FileChange::Deleted, (0, 1)),
+            (
+                "src/parser.rs".to_owned(),
+                None,
+                DiffFileChange::Edited,
+                (3, 2)
+            ),
+            (
+                "docs/new.md".to_owned(),
+                None,
+                DiffFileChange::Created,
+                (2, 0)
+            ),
+            ("old.txt".to_owned(), None, DiffFileChange::Deleted, (0, 1)),
         ]
     );
     assert_eq!(counts(&files), (5, 3));
@@ -96,11 +106,11 @@ fn patches_of_models_are_read() {
             (
                 "src/a.py".to_owned(),
                 Some("src/b.py".to_owned()),
-                FileChange::Edited,
+                DiffFileChange::Edited,
                 (1, 2)
             ),
-            ("new.txt".to_owned(), None, FileChange::Created, (2, 0)),
-            ("gone.txt".to_owned(), None, FileChange::Deleted, (0, 0)),
+            ("new.txt".to_owned(), None, DiffFileChange::Created, (2, 0)),
+            ("gone.txt".to_owned(), None, DiffFileChange::Deleted, (0, 0)),
         ]
     );
 }

@@ -2,7 +2,7 @@
 
 use super::PanelView;
 use super::view::flat;
-use crate::port::{Mark, Panel};
+use crate::port::{Panel, RowMark};
 use crate::theme::Theme;
 use crate::width;
 
@@ -42,7 +42,7 @@ impl PanelColumns {
                 continue;
             };
             for row in &group.rows {
-                marks |= row.mark != Mark::None;
+                marks |= row.mark != RowMark::None;
                 for (at, cell) in row.cells.iter().enumerate() {
                     if widths.len() <= at {
                         widths.resize(at + 1, 0);

@@ -1,7 +1,7 @@
 //! Which rows of a panel are visible, and the cursor among them.
 
 use super::fuzzy;
-use crate::port::{Group, Panel, PanelRow};
+use crate::port::{Panel, PanelGroup, PanelRow};
 
 /// The position of a row in [`Panel::groups`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub(super) fn is_address(words: &str) -> bool {
     words.starts_with("http://") || words.starts_with("https://")
 }
 
-fn fit(group: &Group, row: &PanelRow, filter: &str) -> Option<i32> {
+fn fit(group: &PanelGroup, row: &PanelRow, filter: &str) -> Option<i32> {
     if filter.trim().is_empty() {
         return Some(0);
     }

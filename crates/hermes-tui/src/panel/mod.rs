@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 use self::entry::TextEntry;
 use self::list::RowPosition;
 use crate::keys::{KeyAction, KeyArea, KeyCode, KeyPress, Keymap};
-use crate::port::{CLOSED, FILTER, MOVED, Mark, Panel, PanelAsk, PanelKey, PanelRow, REFRESH};
+use crate::port::{
+    CLOSED, FILTER, MOVED, Panel, PanelKey, PanelRequest, PanelRow, REFRESH, RowMark,
+};
 
 /// How long a filter must be unchanged before it is sent to the program.
 const FILTER_DELAY: Duration = Duration::from_millis(200);
@@ -31,9 +33,9 @@ pub enum PanelOutcome {
     Nothing,
     Redraw,
     /// Sent to the program; the panel stays.
-    Ask(PanelAsk),
+    Ask(PanelRequest),
     /// Sent to the program; the panel is gone.
-    Close(PanelAsk),
+    Close(PanelRequest),
 }
 
 /// An open panel: cursor, filter and text input.
@@ -124,7 +126,7 @@ impl PanelView {
     }
 
     /// A request that is due by now.
-    pub fn due(&mut self, now: Instant) -> Option<PanelAsk> {
+    pub fn due(&mut self, now: Instant) -> Option<PanelRequest> {
         if self.filter_at.is_some_and(|at| at <= now) {
             self.filter_at = None;
             let mut ask = self.ask(FILTER);
@@ -311,7 +313,7 @@ impl PanelView {
             .and_then(|id| list::position(&self.panel, &self.places, id))
             .or_else(|| {
                 self.places.iter().position(|place| {
-                    list::row(&self.panel, *place).is_some_and(|row| row.mark == Mark::Current)
+                    list::row(&self.panel, *place).is_some_and(|row| row.mark == RowMark::Current)
                 })
             })
             .unwrap_or(0)
@@ -352,7 +354,7 @@ impl PanelView {
     }
 
     fn done(&self, of: &PendingKey, text: Option<String>) -> PanelOutcome {
-        let ask = PanelAsk {
+        let ask = PanelRequest {
             panel: self.panel.id.clone(),
             action: of.key.action.clone(),
             row: of.row.as_ref().map(|row| row.id.clone()),
@@ -365,8 +367,8 @@ impl PanelView {
         }
     }
 
-    fn ask(&self, action: &str) -> PanelAsk {
-        PanelAsk {
+    fn ask(&self, action: &str) -> PanelRequest {
+        PanelRequest {
             panel: self.panel.id.clone(),
             action: action.to_owned(),
             row: self.row().map(|row| row.id.clone()),

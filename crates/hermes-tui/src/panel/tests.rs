@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use ratatui_core::style::{Color, Modifier, Style};
 
 use super::*;
-use crate::port::Group;
+use crate::port::PanelGroup;
 use crate::row::ScreenFrame;
 use crate::theme::Theme;
 use crate::width;
@@ -85,7 +85,7 @@ fn key(text: &str) -> KeyPress {
     text.parse().unwrap()
 }
 
-fn row(id: &str, mark: Mark, cells: &[&str], detail: &str) -> PanelRow {
+fn row(id: &str, mark: RowMark, cells: &[&str], detail: &str) -> PanelRow {
     PanelRow {
         id: id.to_owned(),
         mark,
@@ -111,29 +111,29 @@ fn models() -> Panel {
         title: "Model".to_owned(),
         note: "2 here, 2 with your keys".to_owned(),
         groups: vec![
-            Group {
+            PanelGroup {
                 title: "on this machine   ollama 127.0.0.1:11434".to_owned(),
                 rows: vec![
                     row(
                         "qwen3:8b",
-                        Mark::Current,
+                        RowMark::Current,
                         &["qwen3:8b", "5.2 GB", "40k ctx", "tools ok"],
                         "in use in this conversation",
                     ),
                     row(
                         "qwen3:0.6b",
-                        Mark::None,
+                        RowMark::None,
                         &["qwen3:0.6b", "0.5 GB", "40k ctx"],
                         "",
                     ),
                 ],
             },
-            Group {
+            PanelGroup {
                 title: "with your keys".to_owned(),
                 rows: vec![
                     row(
                         "or/qwen3-coder",
-                        Mark::None,
+                        RowMark::None,
                         &[
                             "qwen/qwen3-coder",
                             "openrouter",
@@ -142,14 +142,19 @@ fn models() -> Panel {
                         ],
                         "",
                     ),
-                    row("家", Mark::None, &["家族/模型-大", "custom", "8k ctx"], ""),
+                    row(
+                        "家",
+                        RowMark::None,
+                        &["家族/模型-大", "custom", "8k ctx"],
+                        "",
+                    ),
                 ],
             },
-            Group {
+            PanelGroup {
                 title: "needs a key".to_owned(),
                 rows: vec![row(
                     "key:dashscope",
-                    Mark::Off,
+                    RowMark::Off,
                     &["dashscope", "DASHSCOPE_API_KEY"],
                     "",
                 )],
@@ -188,12 +193,12 @@ fn servers() -> Panel {
         title: "MCP".to_owned(),
         note: "2 ok · 1 down · 1 off".to_owned(),
         columns: columns.map(str::to_owned).to_vec(),
-        groups: vec![Group {
+        groups: vec![PanelGroup {
             title: String::new(),
             rows: vec![
                 row(
                     "github",
-                    Mark::Good,
+                    RowMark::Good,
                     &[
                         "github",
                         "stdio",
@@ -207,7 +212,7 @@ fn servers() -> Panel {
                 ),
                 row(
                     "canny",
-                    Mark::Bad,
+                    RowMark::Bad,
                     &[
                         "canny",
                         "http",
@@ -221,13 +226,13 @@ fn servers() -> Panel {
                 ),
                 row(
                     "linear",
-                    Mark::Waiting,
+                    RowMark::Waiting,
                     &["linear", "http", "needs login", "-", "-", "0", ""],
                     "",
                 ),
                 row(
                     "old",
-                    Mark::Off,
+                    RowMark::Off,
                     &["old", "sse", "off", "0", "-", "0", ""],
                     "",
                 ),
@@ -253,13 +258,13 @@ fn servers() -> Panel {
     }
 }
 
-struct Driver {
+struct PanelHarness {
     view: PanelView,
     keys: Keymap,
     now: Instant,
 }
 
-impl Driver {
+impl PanelHarness {
     fn new(panel: Panel) -> Self {
         let now = Instant::now();
         Self {
@@ -290,8 +295,8 @@ impl Driver {
     }
 }
 
-fn asked(panel: &str, action: &str, row: Option<&str>, text: Option<&str>) -> PanelAsk {
-    PanelAsk {
+fn asked(panel: &str, action: &str, row: Option<&str>, text: Option<&str>) -> PanelRequest {
+    PanelRequest {
         panel: panel.to_owned(),
         action: action.to_owned(),
         row: row.map(str::to_owned),
@@ -301,29 +306,29 @@ fn asked(panel: &str, action: &str, row: Option<&str>, text: Option<&str>) -> Pa
 
 #[test]
 fn pictures_of_a_picker() {
-    pictures!("model", Driver::new(models()).view, 18);
+    pictures!("model", PanelHarness::new(models()).view, 18);
 }
 
 #[test]
 fn pictures_of_a_filter() {
-    let mut driver = Driver::new(models());
+    let mut driver = PanelHarness::new(models());
     driver.type_in("qw");
     pictures!("filter", driver.view, 14);
 }
 
 #[test]
 fn pictures_of_a_table() {
-    let mut driver = Driver::new(servers());
+    let mut driver = PanelHarness::new(servers());
     driver.press(&["down"]);
     pictures!("mcp", driver.view, 16);
 }
 
 #[test]
 fn pictures_of_questions() {
-    let mut driver = Driver::new(servers());
+    let mut driver = PanelHarness::new(servers());
     driver.press(&["o"]);
     pictures!("confirm", driver.view, 12);
-    let mut driver = Driver::new(models());
+    let mut driver = PanelHarness::new(models());
     driver.press(&["up", "ctrl+k"]);
     driver.type_in("sk-or-v1");
     pictures!("secret", driver.view, 12);
@@ -331,7 +336,7 @@ fn pictures_of_questions() {
 
 #[test]
 fn a_small_screen_shows_the_row_under_the_cursor() {
-    let mut driver = Driver::new(servers());
+    let mut driver = PanelHarness::new(servers());
     driver.press(&["down"]);
     let mut text = String::new();
     for (width, height) in [(40, 5), (20, 3), (12, 2), (5, 1)] {
@@ -347,7 +352,7 @@ fn a_small_screen_shows_the_row_under_the_cursor() {
 
 #[test]
 fn a_filter_finds_and_escape_clears_it_first() {
-    let mut driver = Driver::new(models());
+    let mut driver = PanelHarness::new(models());
     assert_eq!(driver.on(), Some("qwen3:8b"), "the current one at first");
     assert_eq!(driver.type_in("coder"), PanelOutcome::Redraw);
     assert_eq!(driver.on(), Some("or/qwen3-coder"));
@@ -369,7 +374,7 @@ fn a_filter_finds_and_escape_clears_it_first() {
 
 #[test]
 fn without_a_row_keys_of_rows_do_nothing() {
-    let mut driver = Driver::new(models());
+    let mut driver = PanelHarness::new(models());
     driver.type_in("zzz");
     assert_eq!(driver.press(&["enter"]), PanelOutcome::Nothing);
     assert_eq!(driver.on(), None);
@@ -380,13 +385,13 @@ fn a_group_without_rows_is_said_until_something_is_typed() {
     let mut panel = models();
     panel.groups.insert(
         0,
-        Group {
+        PanelGroup {
             title: "nothing answers".to_owned(),
             rows: Vec::new(),
         },
     );
-    let mut driver = Driver::new(panel);
-    let shows = |driver: &Driver| {
+    let mut driver = PanelHarness::new(panel);
+    let shows = |driver: &PanelHarness| {
         let frame = driver.view.view(60, 20, &theme("ascii"));
         let lines = frame.lines.iter();
         lines
@@ -400,7 +405,7 @@ fn a_group_without_rows_is_said_until_something_is_typed() {
 
 #[test]
 fn only_y_confirms() {
-    let mut driver = Driver::new(servers());
+    let mut driver = PanelHarness::new(servers());
     assert_eq!(driver.press(&["o"]), PanelOutcome::Redraw);
     assert_eq!(driver.press(&["enter"]), PanelOutcome::Redraw);
     driver.press(&["o"]);
@@ -412,8 +417,8 @@ fn only_y_confirms() {
 
 #[test]
 fn quick_keys_are_keys_and_never_answers() {
-    let mut driver = Driver::new(servers());
-    let paste = |driver: &mut Driver, text| driver.view.paste(text, &driver.keys, driver.now);
+    let mut driver = PanelHarness::new(servers());
+    let paste = |driver: &mut PanelHarness, text| driver.view.paste(text, &driver.keys, driver.now);
     assert_eq!(
         paste(&mut driver, "r"),
         PanelOutcome::Ask(asked("mcp", "reconnect", Some("github"), None))
@@ -429,7 +434,7 @@ fn quick_keys_are_keys_and_never_answers() {
 
 #[test]
 fn an_answer_is_for_the_row_it_was_asked_about() {
-    let mut driver = Driver::new(servers());
+    let mut driver = PanelHarness::new(servers());
     driver.press(&["o"]);
     let mut panel = servers();
     panel.groups[0].rows.remove(0);
@@ -445,7 +450,7 @@ fn an_answer_is_for_the_row_it_was_asked_about() {
 fn a_text_is_asked_for() {
     let mut panel = servers();
     panel.groups[0].rows[0].text = "git".to_owned();
-    let mut driver = Driver::new(panel);
+    let mut driver = PanelHarness::new(panel);
     driver.press(&["n"]);
     driver.type_in("x");
     driver.view.paste("y\nz", &driver.keys, driver.now);
@@ -463,7 +468,7 @@ fn a_text_is_asked_for() {
 
 #[test]
 fn a_secret_is_never_drawn() {
-    let mut driver = Driver::new(models());
+    let mut driver = PanelHarness::new(models());
     driver.press(&["up", "ctrl+k"]);
     driver.type_in("sk-or-v1");
     let frame = driver.view.view(80, 20, &theme("dark"));
@@ -484,7 +489,7 @@ fn a_secret_is_never_drawn() {
 
 #[test]
 fn new_rows_keep_the_cursor() {
-    let mut driver = Driver::new(servers());
+    let mut driver = PanelHarness::new(servers());
     driver.press(&["down", "down"]);
     assert_eq!(driver.on(), Some("linear"));
     let mut panel = servers();
@@ -505,7 +510,7 @@ fn new_rows_keep_the_cursor() {
 
 #[test]
 fn rows_are_asked_for_in_time() {
-    let mut driver = Driver::new(servers());
+    let mut driver = PanelHarness::new(servers());
     let second = Duration::from_secs(1);
     assert_eq!(driver.view.next_due(), Some(driver.now + second));
     assert_eq!(driver.view.due(driver.now), None);
@@ -516,13 +521,13 @@ fn rows_are_asked_for_in_time() {
     );
     assert_eq!(driver.view.due(later), None, "once");
     assert_eq!(driver.view.next_due(), Some(later + second));
-    let quiet = Driver::new(models());
+    let quiet = PanelHarness::new(models());
     assert_eq!(quiet.view.next_due(), None);
 }
 
 #[test]
 fn a_filter_is_told_when_it_rests() {
-    let mut driver = Driver::new(Panel {
+    let mut driver = PanelHarness::new(Panel {
         searches: true,
         ..models()
     });
@@ -542,7 +547,7 @@ fn a_filter_is_told_when_it_rests() {
 
 #[test]
 fn moves_are_told_where_they_show_something() {
-    let mut driver = Driver::new(Panel {
+    let mut driver = PanelHarness::new(Panel {
         previews: true,
         ..models()
     });
@@ -554,16 +559,16 @@ fn moves_are_told_where_they_show_something() {
 
 #[test]
 fn a_long_list_scrolls_with_the_cursor() {
-    let rows = (0..200).map(|n| row(&n.to_string(), Mark::None, &[&format!("row {n}")], ""));
+    let rows = (0..200).map(|n| row(&n.to_string(), RowMark::None, &[&format!("row {n}")], ""));
     let panel = Panel {
-        groups: vec![Group {
+        groups: vec![PanelGroup {
             title: "all".to_owned(),
             rows: rows.collect(),
         }],
         ..Panel::default()
     };
-    let mut driver = Driver::new(panel);
-    let shows = |driver: &Driver| {
+    let mut driver = PanelHarness::new(panel);
+    let shows = |driver: &PanelHarness| {
         let frame = driver.view.view(30, 10, &theme("ascii"));
         let text: Vec<String> = frame.lines.iter().map(ToString::to_string).collect();
         text.join("\n")
@@ -591,12 +596,12 @@ fn any_row() -> impl Strategy<Value = PanelRow> {
             cells,
             detail,
             mark: [
-                Mark::None,
-                Mark::Current,
-                Mark::Good,
-                Mark::Waiting,
-                Mark::Bad,
-                Mark::Off,
+                RowMark::None,
+                RowMark::Current,
+                RowMark::Good,
+                RowMark::Waiting,
+                RowMark::Bad,
+                RowMark::Off,
             ][mark],
             ..PanelRow::default()
         })
@@ -604,7 +609,7 @@ fn any_row() -> impl Strategy<Value = PanelRow> {
 
 fn any_panel() -> impl Strategy<Value = Panel> {
     let group = (".{0,20}", proptest::collection::vec(any_row(), 0..8))
-        .prop_map(|(title, rows)| Group { title, rows });
+        .prop_map(|(title, rows)| PanelGroup { title, rows });
     (
         ".{0,30}",
         ".{0,30}",

@@ -5,7 +5,7 @@ use ratatui_core::text::{Line, Span};
 
 use super::list::{self, ListLine, RowPosition};
 use super::{PanelState, PanelView};
-use crate::port::Mark;
+use crate::port::RowMark;
 use crate::row::ScreenFrame;
 use crate::theme::{StyleRole, Theme};
 use crate::width;
@@ -225,7 +225,7 @@ impl PanelView {
         }
         let (text, _) = self.cells(&row.cells, place.group, self.room(w), theme);
         let role = match row.mark {
-            Mark::Off => StyleRole::Dim,
+            RowMark::Off => StyleRole::Dim,
             _ => StyleRole::Text,
         };
         spans.push(Span::styled(text, over(theme.style(role))));
@@ -240,15 +240,15 @@ impl PanelView {
     }
 }
 
-fn sign(mark: Mark, theme: &Theme) -> (&'static str, StyleRole) {
+fn sign(mark: RowMark, theme: &Theme) -> (&'static str, StyleRole) {
     let glyphs = theme.glyphs();
     match mark {
-        Mark::None => (" ", StyleRole::Text),
-        Mark::Current => (glyphs.bullet, StyleRole::Accent),
-        Mark::Good => (glyphs.good, StyleRole::Success),
-        Mark::Waiting => (glyphs.waiting, StyleRole::Warning),
-        Mark::Bad => (glyphs.bad, StyleRole::Error),
-        Mark::Off => (glyphs.off, StyleRole::Dim),
+        RowMark::None => (" ", StyleRole::Text),
+        RowMark::Current => (glyphs.bullet, StyleRole::Accent),
+        RowMark::Good => (glyphs.good, StyleRole::Success),
+        RowMark::Waiting => (glyphs.waiting, StyleRole::Warning),
+        RowMark::Bad => (glyphs.bad, StyleRole::Error),
+        RowMark::Off => (glyphs.off, StyleRole::Dim),
     }
 }
 

@@ -6,21 +6,21 @@ use hermes_tui::width::{Indent, harmless, wrap_row};
 use proptest::prelude::*;
 use ratatui_core::text::Line;
 
-use crate::screen::{Bench, frame, rows};
+use crate::screen::{ScreenHarness, frame, rows};
 
 /// A step of a life at the terminal.
 #[derive(Clone, Debug)]
 enum Step {
-    Commit(Vec<Said>),
+    Commit(Vec<SeenText>),
     Frame { height: u16, cursor: u16 },
-    Both { said: Vec<Said>, height: u16 },
+    Both { said: Vec<SeenText>, height: u16 },
     Resize(u16, u16),
     Height(u16),
     Overlay(Vec<Step>),
 }
 
 #[derive(Clone, Debug)]
-enum Said {
+enum SeenText {
     Prose(usize),
     Code(usize),
     Foreign(Vec<u8>),
@@ -62,11 +62,11 @@ fn output_of_a_tool() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn said() -> impl Strategy<Value = SeenText> {
     prop_oneof![
-        (1..12usize).prop_map(Said::Prose),
-        (0..130usize).prop_map(Said::Code),
-        output_of_a_tool().prop_map(Said::Foreign),
+        (1..12usize).prop_map(SeenText::Prose),
+        (0..130usize).prop_map(SeenText::Code),
+        output_of_a_tool().prop_map(SeenText::Foreign),
     ]
 }
 
@@ -86,14 +86,14 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// A person's transcript, as the interface keeps it.
 #[derive(Default)]
-struct Life {
+struct InterfaceProcess {
     /// Sources; each is known by its mark.
-    said: Vec<Said>,
+    said: Vec<SeenText>,
     height: u16,
     cursor: u16,
 }
 
-impl Life {
+impl InterfaceProcess {
     fn rows_of(&self, from: usize, width: u16) -> Vec<StyledRow> {
         let numbered = self.said.iter().enumerate().skip(from);
         numbered
@@ -112,18 +112,18 @@ impl Life {
 }
 
 /// Rows of one said thing; its mark `<n>` stands at its beginning.
-fn cell(number: usize, said: &Said, width: u16) -> Vec<StyledRow> {
+fn cell(number: usize, said: &SeenText, width: u16) -> Vec<StyledRow> {
     let columns = usize::from(width);
     match said {
-        Said::Prose(words) => {
+        SeenText::Prose(words) => {
             let text = format!("<{number}>{}", " word".repeat(*words));
             wrap_row(&StyledRow::new(text), columns, &Indent::hanging("• "))
         }
-        Said::Code(length) => vec![StyledRow::unbroken(format!(
+        SeenText::Code(length) => vec![StyledRow::unbroken(format!(
             "<{number}>{}",
             "x".repeat(*length)
         ))],
-        Said::Foreign(bytes) => {
+        SeenText::Foreign(bytes) => {
             // Bytes as they are: the screen itself must hold.
             let raw = format!("<{number}>{}", String::from_utf8_lossy(bytes));
             vec![StyledRow::new(raw.replace(['<', '>'], "*").replacen(
@@ -135,7 +135,7 @@ fn cell(number: usize, said: &Said, width: u16) -> Vec<StyledRow> {
     }
 }
 
-fn live(bench: &mut Bench, life: &mut Life, steps: &[Step], deep: bool) {
+fn live(bench: &mut ScreenHarness, life: &mut InterfaceProcess, steps: &[Step], deep: bool) {
     for step in steps {
         let size = bench.screen.size();
         let from = life.said.len();
@@ -175,7 +175,7 @@ fn live(bench: &mut Bench, life: &mut Life, steps: &[Step], deep: bool) {
 }
 
 /// Sizes have settled: reflow if asked for, draw, look.
-fn settle(bench: &mut Bench, life: &Life) {
+fn settle(bench: &mut ScreenHarness, life: &InterfaceProcess) {
     let size = bench.screen.size();
     let frame = life.frame(size);
     if bench.screen.needs_reflow() {
@@ -223,8 +223,8 @@ proptest! {
         steps in prop::collection::vec(step(), 1..24),
         (width, height) in (12..90u16, 3..14u16),
     ) {
-        let mut bench = Bench::new(width, height);
-        let mut life = Life { height: 2, ..Life::default() };
+        let mut bench = ScreenHarness::new(width, height);
+        let mut life = InterfaceProcess { height: 2, ..InterfaceProcess::default() };
         live(&mut bench, &mut life, &steps, false);
         let written = String::from_utf8(std::mem::take(&mut bench.written)).unwrap();
         prop_assert!(!sets_scroll_region(&written));
@@ -238,7 +238,7 @@ proptest! {
     ) {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let text = if clean { harmless(&text).into_owned() } else { text };
-        let mut bench = Bench::new(40, 10);
+        let mut bench = ScreenHarness::new(40, 10);
         let ui = frame(&["frame 0", "> ", "status"], Some((2, 1)));
         bench.act(|screen| screen.update(&rows(&["<before>"]), &ui));
         let row = if unbroken { StyledRow::unbroken(text.clone()) } else { StyledRow::new(text.clone()) };

@@ -19,9 +19,9 @@ const LOOK: TerminalCapabilities = TerminalCapabilities {
 
 /// What a terminal was told beside its text.
 #[derive(Default)]
-pub(crate) struct Told(pub(crate) usize);
+pub(crate) struct SeenReports(pub(crate) usize);
 
-impl vt100::Callbacks for Told {
+impl vt100::Callbacks for SeenReports {
     fn set_window_title(&mut self, _: &mut vt100::Screen, _: &[u8]) {
         self.0 += 1;
     }
@@ -39,20 +39,20 @@ impl vt100::Callbacks for Told {
     }
 }
 
-fn terminal(width: u16, height: u16) -> vt100::Parser<Told> {
+fn terminal(width: u16, height: u16) -> vt100::Parser<SeenReports> {
     let size = |cells: u16| NonZeroU16::new(cells).unwrap();
-    vt100::Parser::new_with_callbacks(size(height), size(width), 10_000, Told::default())
+    vt100::Parser::new_with_callbacks(size(height), size(width), 10_000, SeenReports::default())
 }
 
 /// A screen, and the terminal that reads what it writes.
-pub(crate) struct Bench {
+pub(crate) struct ScreenHarness {
     pub(crate) screen: InlineScreen<Vec<u8>>,
-    pub(crate) terminal: vt100::Parser<Told>,
+    pub(crate) terminal: vt100::Parser<SeenReports>,
     /// Everything ever written.
     pub(crate) written: Vec<u8>,
 }
 
-impl Bench {
+impl ScreenHarness {
     pub(crate) fn new(width: u16, height: u16) -> Self {
         Self::with(width, height, ScreenOptions::new(LOOK))
     }
@@ -130,7 +130,7 @@ pub(crate) fn rows(lines: &[&str]) -> Vec<StyledRow> {
 
 #[test]
 fn rows_go_above_the_frame_once() {
-    let mut bench = Bench::new(20, 6);
+    let mut bench = ScreenHarness::new(20, 6);
     bench.terminal.process(b"$ hermes\r\n");
     bench.act(|screen| screen.update(&rows(&["banner"]), &frame(&["> ", "status"], Some((2, 0)))));
     assert_eq!(bench.rows(), ["$ hermes", "banner", ">", "status"]);
@@ -155,7 +155,7 @@ fn rows_go_above_the_frame_once() {
 
 #[test]
 fn an_equal_frame_writes_nothing_and_a_change_only_its_line() {
-    let mut bench = Bench::new(40, 10);
+    let mut bench = ScreenHarness::new(40, 10);
     let first = frame(&["working", "rule", "> hello", "status"], Some((7, 2)));
     bench.act(|screen| screen.draw(&first));
     assert_eq!(bench.act(|screen| screen.draw(&first)), "");
@@ -179,7 +179,7 @@ fn an_equal_frame_writes_nothing_and_a_change_only_its_line() {
 
 #[test]
 fn what_only_the_terminal_may_break_is_one_line_there() {
-    let mut bench = Bench::new(10, 8);
+    let mut bench = ScreenHarness::new(10, 8);
     let ui = frame(&["> ", "status"], Some((2, 0)));
     bench.act(|screen| screen.draw(&ui));
     let code = StyledRow::unbroken("let answer = compute(42);");
@@ -208,7 +208,7 @@ fn what_only_the_terminal_may_break_is_one_line_there() {
 
 #[test]
 fn a_row_that_is_too_wide_is_cut_not_broken() {
-    let mut bench = Bench::new(8, 5);
+    let mut bench = ScreenHarness::new(8, 5);
     bench.act(|screen| {
         screen.update(
             &rows(&["123456789", "1234567日"]),
@@ -224,7 +224,7 @@ fn a_row_that_is_too_wide_is_cut_not_broken() {
 
 #[test]
 fn a_frame_taller_than_the_screen_keeps_its_end_and_the_cursor() {
-    let mut bench = Bench::new(10, 3);
+    let mut bench = ScreenHarness::new(10, 3);
     let tall = ["1", "2", "3", "4", "5"];
     bench.act(|screen| screen.draw(&frame(&tall, Some((0, 4)))));
     assert_eq!(bench.rows(), ["3", "4", "5"]);
@@ -259,7 +259,7 @@ fn graphemes_keep_their_columns() {
     {
         let wide = hermes_tui::width::width(text) as u16;
         for pad in [0, 1, 38 - wide, 39 - wide, 40 - wide] {
-            let mut bench = Bench::new(40, 6);
+            let mut bench = ScreenHarness::new(40, 6);
             let line = format!("{:pad$}{text}|", "", pad = usize::from(pad));
             let after = frame(&[&line, "below"], Some((pad + wide, 0)));
             bench.act(|screen| screen.update(&rows(&[&line, "next"]), &after));
@@ -288,7 +288,7 @@ fn graphemes_keep_their_columns() {
 
 #[test]
 fn an_overlay_leaves_everything_as_it_was() {
-    let mut bench = Bench::new(20, 6);
+    let mut bench = ScreenHarness::new(20, 6);
     let ui = frame(&["> draft", "status"], Some((7, 0)));
     bench.act(|screen| screen.update(&rows(&["one", "two"]), &ui));
     let before = bench.rows();
@@ -323,7 +323,7 @@ fn an_overlay_leaves_everything_as_it_was() {
 
 #[test]
 fn a_width_that_changes_under_an_overlay_is_mended_after_it() {
-    let mut bench = Bench::new(20, 6);
+    let mut bench = ScreenHarness::new(20, 6);
     let ui = frame(&["> ", "status"], Some((2, 0)));
     bench.act(|screen| screen.update(&rows(&["one", "two"]), &ui));
     bench.act(InlineScreen::enter_overlay);
@@ -339,7 +339,7 @@ fn a_width_that_changes_under_an_overlay_is_mended_after_it() {
 
 #[test]
 fn a_height_that_changes_erases_nothing() {
-    let mut bench = Bench::new(20, 8);
+    let mut bench = ScreenHarness::new(20, 8);
     bench.terminal.process(b"$ hermes\r\n");
     let ui = frame(&["busy", "> ", "status"], Some((2, 1)));
     bench.act(|screen| screen.update(&rows(&["one", "two", "three"]), &ui));
@@ -361,7 +361,7 @@ fn a_height_that_changes_erases_nothing() {
 
 #[test]
 fn a_screen_lower_than_the_frame_leaves_no_copy_of_it() {
-    let mut bench = Bench::new(20, 12);
+    let mut bench = ScreenHarness::new(20, 12);
     let tall = frame(&["a", "b", "c", "d", "e", "> ", "status"], Some((2, 5)));
     bench.act(|screen| screen.update(&rows(&["one", "two"]), &tall));
     bench.resize(20, 4);
@@ -404,7 +404,7 @@ fn a_terminal_that_is_full_is_waited_for() {
 
 #[test]
 fn what_drives_a_terminal_is_seen_instead() {
-    let mut bench = Bench::new(40, 4);
+    let mut bench = ScreenHarness::new(40, 4);
     bench.act(|screen| screen.commit(&rows(&["a\x1b[2Jb\tc\rde\x07f\u{202e}g"])));
     assert_eq!(bench.rows(), ["a␛[2Jb cde␇fg"]);
 }
@@ -415,7 +415,7 @@ fn without_reflow_old_rows_are_left_to_the_terminal() {
         reflow: Reflow::Off,
         ..ScreenOptions::new(LOOK)
     };
-    let mut bench = Bench::with(20, 8, options);
+    let mut bench = ScreenHarness::with(20, 8, options);
     bench.terminal.process(b"$ hermes\r\n");
     let ui = frame(&["> ", "status"], Some((2, 0)));
     bench.act(|screen| screen.update(&rows(&["one", "two"]), &ui));
@@ -439,7 +439,7 @@ fn a_terminal_that_breaks_its_lines_anew_gets_its_frame_cleared() {
         },
         ..ScreenOptions::new(LOOK)
     };
-    let mut bench = Bench::with(20, 8, options);
+    let mut bench = ScreenHarness::with(20, 8, options);
     let ui = frame(
         &["--------------------", "> 34567890123", "status"],
         Some((13, 1)),
@@ -456,7 +456,7 @@ fn a_terminal_that_breaks_its_lines_anew_gets_its_frame_cleared() {
 
 #[test]
 fn released_the_terminal_belongs_to_others() {
-    let mut bench = Bench::new(20, 8);
+    let mut bench = ScreenHarness::new(20, 8);
     let ui = frame(&["busy", "> ", "status"], Some((2, 1)));
     bench.act(|screen| screen.update(&rows(&["one"]), &ui));
     bench.act(InlineScreen::release);
@@ -472,7 +472,7 @@ fn released_the_terminal_belongs_to_others() {
 
 #[test]
 fn rows_that_wait_for_a_reflow_are_not_lost_at_the_end() {
-    let mut bench = Bench::new(20, 8);
+    let mut bench = ScreenHarness::new(20, 8);
     let ui = frame(&["> ", "status"], Some((2, 0)));
     bench.act(|screen| screen.update(&rows(&["one"]), &ui));
     bench.resize(30, 8);
@@ -487,7 +487,7 @@ fn a_redraw_of_lines_that_were_cut_erases_nothing_above() {
         rewraps: true,
         ..LOOK
     };
-    let mut bench = Bench::with(10, 8, ScreenOptions::new(look));
+    let mut bench = ScreenHarness::with(10, 8, ScreenOptions::new(look));
     let ui = frame(&["wider than the screen", "> ", "status"], Some((2, 1)));
     bench.act(|screen| screen.update(&rows(&["one", "two"]), &ui));
     bench.screen.redraw();
@@ -504,7 +504,7 @@ fn styles_and_links_are_what_the_terminal_can_show() {
     ));
     row.push_link("page".underlined(), "https://example.org/a\x1b]b c");
     let painted = |look: TerminalCapabilities| {
-        let mut bench = Bench::with(40, 4, ScreenOptions::new(look));
+        let mut bench = ScreenHarness::with(40, 4, ScreenOptions::new(look));
         bench.act(|screen| screen.commit(std::slice::from_ref(&row)))
     };
     let full = painted(TerminalCapabilities {
@@ -537,7 +537,7 @@ fn styles_and_links_are_what_the_terminal_can_show() {
 
 #[test]
 fn what_is_said_beside_the_text_is_harmless() {
-    let mut bench = Bench::new(40, 4);
+    let mut bench = ScreenHarness::new(40, 4);
     let title = bench.act(|screen| screen.title("hermes · a\x1b]52;c;eA==\x07 b\nc"));
     assert_eq!(title, "\x1b]2;hermes · a␛]52;c;eA==␇ b c\x1b\\");
     assert_eq!(
@@ -550,7 +550,7 @@ fn what_is_said_beside_the_text_is_harmless() {
     assert_eq!(osc9, "\x1b]9;hermes: done, ␇ok\x1b\\");
     let copied = bench.act(|screen| screen.copy("hi").map(|_| ()));
     assert_eq!(copied, "\x1b]52;c;aGk=\x07");
-    let mut tmux = Bench::with(
+    let mut tmux = ScreenHarness::with(
         40,
         4,
         ScreenOptions::new(TerminalCapabilities { tmux: true, ..LOOK }),

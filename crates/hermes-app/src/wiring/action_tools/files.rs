@@ -1,4 +1,4 @@
-//! Files: reading, writing, patching, searching. They stand where commands do.
+//! File tools: reading, writing, patching, searching, in the same environment as commands.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use hermes_exec::Confinement;
 use hermes_tools::files::{FileDeps, ReadMemory};
 
 use crate::context::AppContext;
-use crate::wiring::commands::Commands;
+use crate::wiring::commands::CommandEnvironment;
 
-/// What the file tools of a conversation work with. `sees`: the model takes images; `window`: its
-/// size in tokens, beside which a page must fit.
+/// The dependencies of the file tools. `sees`: the model supports images; `window`: its context
+/// size in tokens, which limits a page.
 pub(super) fn deps(
     cx: &AppContext,
     config: &Config,
-    commands: &Commands,
+    commands: &CommandEnvironment,
     (sees, window): (bool, u32),
     memory: ReadMemory,
 ) -> FileDeps {

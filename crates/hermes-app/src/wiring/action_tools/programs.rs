@@ -1,4 +1,4 @@
-//! What acts by itself: programs that call tools, and jobs.
+//! Programs that call tools, and jobs.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use hermes_tools::code::{self, CodeDeps};
 use hermes_tools::schedule::{self, ScheduleDeps};
 
 use crate::context::AppContext;
-use crate::wiring::commands::Commands;
+use crate::wiring::commands::CommandEnvironment;
 
 /// `execute_code`, or why it cannot be offered. Programs run where commands do.
 pub(super) fn programs(
-    commands: Option<&Commands>,
+    commands: Option<&CommandEnvironment>,
     config: &Config,
 ) -> Result<Vec<Arc<dyn Tool>>, String> {
-    let commands = commands.ok_or("there is no place to run commands")?;
+    let commands = commands.ok_or("no environment to run commands is available")?;
     let deps = CodeDeps::from_config(
         config,
         Arc::clone(&commands.environment),
@@ -50,7 +50,7 @@ pub(super) fn jobs(
 ) -> Vec<Arc<dyn Tool>> {
     let mut deps = ScheduleDeps::from_config(&cx.home, config, clock);
     deps.origin = origin;
-    // A job that names no model notes which one was in use when it was made.
+    // A job without a model records the one in use when it was created.
     deps.route = router.primary().ok().map(|client| {
         let route = client.route();
         (route.provider.clone(), route.model.clone())

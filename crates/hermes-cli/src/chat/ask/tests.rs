@@ -5,7 +5,7 @@ use super::*;
 
 struct Typed(VecDeque<&'static str>);
 
-impl Lines for Typed {
+impl LineSource for Typed {
     fn line(&mut self) -> Option<String> {
         self.0.pop_front().map(|line| format!("{line}\n"))
     }

@@ -1,7 +1,7 @@
-//! The program behind the full interface: answers what a person wants, tells what happens.
+//! The program behind the full interface: handles requests and sends updates.
 //!
 //! One task owns the conversation. While a command runs, events of the session, interrupts and
-//! answers go on beside it; further commands wait for it.
+//! answers are still handled; further commands wait for it.
 
 mod complete;
 pub(crate) mod panels;
@@ -27,34 +27,34 @@ use hermes_mcp::actor::McpEvent;
 use hermes_mcp::tools::toolbox::Toolbox;
 use hermes_store::skills::{SkillBundles, SkillLibrary, command_name};
 use hermes_tui::app::{self, AppOptions, ExitReason, Explanation};
-use hermes_tui::composer::Command;
-use hermes_tui::port::{self, Ask, HostPort, News, Status};
+use hermes_tui::composer::CompletionCommand;
+use hermes_tui::port::{self, HostPort, HostUpdate, SessionStatus, UiAsk};
 use tokio::sync::{broadcast, mpsc};
 
-use self::panels::{Desk, PanelReply};
-use self::shell::Shell;
+use self::panels::{OpenPanel, PanelReply};
+use self::shell::ShellCommand;
 use super::{TerminalConflict, approve};
 use crate::args::TurnArgs;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::Hold;
+use crate::output::StderrHold;
 
-/// How often it is looked after programs in the background, while there are any.
+/// How often background processes are checked, while there are any.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Shows a conversation until the person leaves.
+/// Shows a conversation until the person quits.
 pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
-    let hold = Hold::new();
+    let hold = StderrHold::new();
     let (conversation, later) =
         Conversation::open((&args).into(), cx, Surface::Screen, &TerminalConflict).await?;
-    let options = options(&conversation, Hold::take(), cx.out.color).await?;
+    let options = options(&conversation, StderrHold::take(), cx.out.color).await?;
     let id = conversation.chat.id.clone();
     let (port, host) = port::pair();
     let status = options.status.clone();
     let host = Host::new(conversation, host, later, status, cx.clone());
     let host = task::spawn("host", host.run());
     let shown = app::run(port, options).await;
-    // The interface has dropped its end: the host comes to its own.
+    // The interface has closed its channel, so the host ends.
     let Ok(Ok(conversation)) = host.await else {
         drop(hold);
         return Err(Failure::failed(
@@ -113,23 +113,26 @@ async fn options(
         explain: explained,
         approval_limit: cx.approval_limit(),
         check_rule: approve::edited,
-        ..AppOptions::new(env!("CARGO_PKG_VERSION"), status::of(conversation))
+        ..AppOptions::new(
+            env!("CARGO_PKG_VERSION"),
+            status::session_status(conversation),
+        )
     })
 }
 
 /// `/<skill>` and `/<bundle>`, for completion.
-fn skills(conversation: &Conversation) -> Vec<Command> {
+fn skills(conversation: &Conversation) -> Vec<CompletionCommand> {
     let chat = &conversation.chat;
     let library = SkillLibrary::of_home(&conversation.cx.home, &chat.config, Some("cli"));
     let enabled = library.scan().into_iter().filter(|skill| skill.enabled);
-    let command = enabled.map(|skill| Command {
+    let command = enabled.map(|skill| CompletionCommand {
         name: command_name(&skill.name),
         aliases: Vec::new(),
         args: "[words]".to_owned(),
         summary: hermes_app::text::shorten(&skill.description, 80),
     });
     let (bundles, _) = SkillBundles::for_home(&conversation.cx.home).scan();
-    let bundles = bundles.into_iter().map(|bundle| Command {
+    let bundles = bundles.into_iter().map(|bundle| CompletionCommand {
         name: bundle.command(),
         aliases: Vec::new(),
         args: "[words]".to_owned(),
@@ -143,7 +146,7 @@ fn explained(exit: &TurnExit, route: Option<&Route>) -> Option<Explanation> {
     Some(Explanation { cause, fix })
 }
 
-/// What helps stands behind the cause; the card writes `fix:` itself.
+/// The remedy follows the cause; the card adds `fix:` itself.
 fn cause_and_fix(text: &str) -> (String, Option<String>) {
     let Some((cause, fix)) = text.split_once('\n') else {
         return (text.to_owned(), None);
@@ -153,16 +156,16 @@ fn cause_and_fix(text: &str) -> (String, Option<String>) {
     (cause.to_owned(), Some(fix.to_owned()))
 }
 
-/// The conversation, and what belongs to its open panel.
+/// The conversation and the state of its open panel.
 pub(crate) struct ScreenConversation {
     conversation: Conversation,
-    panels: Desk,
+    panels: OpenPanel,
     /// As the program was started.
     started: Context,
 }
 
 impl ScreenConversation {
-    /// For commands of the program, with what .env says by now.
+    /// The context for subcommands, with `.env` reloaded.
     fn context(&self) -> Context {
         Context {
             app: self.conversation.cx.clone(),
@@ -187,37 +190,37 @@ impl DerefMut for ScreenConversation {
 
 struct Host {
     conversation: ScreenConversation,
-    live: Live,
+    live: HostInputs,
 }
 
-/// What goes on beside a command.
-struct Live {
+/// The channels that are served while a command runs.
+struct HostInputs {
     port: HostPort,
     /// `None`: the session is over.
     events: Option<EventReceiver>,
     handle: SessionHandle,
     later: mpsc::Receiver<Effect>,
-    /// Wishes that wait for the command that runs.
-    waiting: VecDeque<Ask>,
-    /// Events that the conversation was not told of yet.
+    /// Requests that wait for the running command.
+    waiting: VecDeque<UiAsk>,
+    /// Events that the conversation has not observed yet.
     seen: Vec<AgentEvent>,
-    /// As it was last told.
-    status: Status,
+    /// The last status sent.
+    status: SessionStatus,
     /// It may be another one now.
     stale: bool,
     /// What happens to MCP servers.
     servers: Option<broadcast::Receiver<McpEvent>>,
-    /// Of those it was told that they are down.
+    /// Servers that were reported as down.
     down: BTreeSet<String>,
-    shell: Option<Shell>,
+    shell: Option<ShellCommand>,
     /// For the model, with the next message.
     notes: Vec<String>,
     left: bool,
 }
 
-/// What happened beside a command.
-enum Beside {
-    Goes,
+/// Whether to continue the command.
+enum CommandControl {
+    Continue,
     /// The command is to stop.
     Stop,
 }
@@ -227,10 +230,10 @@ impl Host {
         mut conversation: Conversation,
         port: HostPort,
         later: mpsc::Receiver<Effect>,
-        status: Status,
+        status: SessionStatus,
         started: Context,
     ) -> Self {
-        let live = Live {
+        let live = HostInputs {
             port,
             events: conversation.opened.take(),
             handle: conversation.chat.handle(),
@@ -247,13 +250,13 @@ impl Host {
         };
         let conversation = ScreenConversation {
             conversation,
-            panels: Desk::default(),
+            panels: OpenPanel::default(),
             started,
         };
         Self { conversation, live }
     }
 
-    /// Until the person leaves. Gives the conversation back, to be closed.
+    /// Runs until the person quits. Returns the conversation to be closed.
     async fn run(mut self) -> Conversation {
         while !self.live.left {
             self.watch_servers();
@@ -262,15 +265,15 @@ impl Host {
             } else {
                 let next = self.live.next().await;
                 match next {
-                    Next::Ask(Some(ask)) => self.ask(ask).await,
-                    Next::Ask(None) => break,
-                    Next::Event(event) => self.live.event(event).await,
-                    Next::Later(effect) => {
+                    HostEvent::Ask(Some(ask)) => self.ask(ask).await,
+                    HostEvent::Ask(None) => break,
+                    HostEvent::Event(event) => self.live.event(event).await,
+                    HostEvent::Later(effect) => {
                         self.live.stale = true;
                         self.live.effect(effect).await;
                     }
-                    Next::Changed => self.live.stale = true,
-                    Next::Shell(news) => self.shell(news).await,
+                    HostEvent::Changed => self.live.stale = true,
+                    HostEvent::Shell(news) => self.shell(news).await,
                 }
             }
             self.settle().await;
@@ -281,7 +284,7 @@ impl Host {
         self.conversation.conversation
     }
 
-    /// Servers come with the first one that is configured.
+    /// Servers exist once the first one is configured.
     fn watch_servers(&mut self) {
         if self.live.servers.is_none() {
             self.live.servers = self.toolbox().map(|toolbox| toolbox.events());
@@ -292,7 +295,7 @@ impl Host {
         self.conversation.chat.mcp.as_ref()?.toolbox()
     }
 
-    /// The conversation learns what happened, and the status line what changed.
+    /// Applies pending events to the conversation and updates the status line.
     async fn settle(&mut self) {
         for event in std::mem::take(&mut self.live.seen) {
             self.conversation.observe(&event);
@@ -314,10 +317,12 @@ impl Host {
                 self.live.effect(effect).await;
             }
         }
-        let status = status::of(&self.conversation);
+        let status = status::session_status(&self.conversation);
         if status != self.live.status {
             self.live.status = status.clone();
-            self.live.tell(News::Status(Box::new(status))).await;
+            self.live
+                .send_update(HostUpdate::Status(Box::new(status)))
+                .await;
         }
     }
 
@@ -329,24 +334,26 @@ impl Host {
         }
     }
 
-    async fn ask(&mut self, ask: Ask) {
+    async fn ask(&mut self, ask: UiAsk) {
         self.live.stale = true;
         match ask {
-            Ask::Command(AgentCommand::Submit(input)) => self.submit(input).await,
-            Ask::Command(command) => self.live.command(command).await,
-            Ask::Slash(line) => self.slash(&line).await,
-            Ask::Shell(command) => self.begin_shell(command).await,
-            Ask::Stop => {
+            UiAsk::Command(AgentCommand::Submit(input)) => self.submit(input).await,
+            UiAsk::Command(command) => self.live.command(command).await,
+            UiAsk::Slash(line) => self.slash(&line).await,
+            UiAsk::Shell(command) => self.begin_shell(command).await,
+            UiAsk::Stop => {
                 if let Some(shell) = &mut self.live.shell {
                     shell.kill();
                 }
             }
-            Ask::Panel(ask) => {
+            UiAsk::Panel(ask) => {
                 let Self { conversation, live } = self;
-                let done = live.attend(Box::pin(panels::act(conversation, ask))).await;
+                let done = live
+                    .run_alongside(Box::pin(panels::act(conversation, ask)))
+                    .await;
                 self.show(done).await;
             }
-            Ask::Complete {
+            UiAsk::Complete {
                 ticket,
                 command,
                 before,
@@ -354,18 +361,19 @@ impl Host {
             } => {
                 let Self { conversation, live } = self;
                 let work = complete::candidates(conversation, &command, &before, &word);
-                if let Some(candidates) = live.attend(Box::pin(work)).await {
-                    live.tell(News::Candidates { ticket, candidates }).await;
+                if let Some(candidates) = live.run_alongside(Box::pin(work)).await {
+                    live.send_update(HostUpdate::Candidates { ticket, candidates })
+                        .await;
                 }
             }
-            Ask::Leave => self.live.left = true,
+            UiAsk::Leave => self.live.left = true,
         }
     }
 
     async fn submit(&mut self, input: hermes_core::event::UserInput) {
         let Self { conversation, live } = self;
         match live
-            .attend(Box::pin(conversation.unready(&input.text)))
+            .run_alongside(Box::pin(conversation.check_ready(&input.text)))
             .await
         {
             Some(Ok(None)) => {
@@ -381,12 +389,13 @@ impl Host {
             }
             Some(Ok(Some(told))) => self.live.unsent(told).await,
             Some(Err(failure)) => {
-                let told = CommandResult::of(Effect::Draft(input.text)).and(card(&failure));
+                let told =
+                    CommandResult::from_effect(Effect::Draft(input.text)).and(card(&failure));
                 self.live.unsent(told).await;
             }
             None => {
                 self.live
-                    .unsent(CommandResult::of(Effect::Draft(input.text)))
+                    .unsent(CommandResult::from_effect(Effect::Draft(input.text)))
                     .await
             }
         }
@@ -394,22 +403,24 @@ impl Host {
 
     async fn slash(&mut self, line: &str) {
         let Self { conversation, live } = self;
-        let done = live.attend(Box::pin(run_line(conversation, line))).await;
+        let done = live
+            .run_alongside(Box::pin(run_line(conversation, line)))
+            .await;
         match done {
-            // A path, say: something to talk about.
+            // Not a command (a path, for example): a message.
             Some(None) => {
-                self.live.tell(News::Done).await;
+                self.live.send_update(HostUpdate::Done).await;
                 self.live.effect(Effect::Asked(line.to_owned())).await;
                 self.submit(line.into()).await;
             }
             done => {
                 self.show(done.flatten()).await;
-                self.live.tell(News::Done).await;
+                self.live.send_update(HostUpdate::Done).await;
             }
         }
     }
 
-    /// Shows what a command or a key of a panel did.
+    /// Shows the result of a command or a panel key.
     async fn show(&mut self, done: Option<Result<PanelReply, Failure>>) {
         let mut reply = match done {
             Some(Ok(reply)) => reply,
@@ -419,52 +430,52 @@ impl Host {
         for effect in &mut reply.result.effects {
             // Another conversation begins with the same line as the first one.
             if let Effect::Opened { banner, .. } = effect {
-                let status = status::of(&self.conversation);
+                let status = status::session_status(&self.conversation);
                 *banner = app::banner(env!("CARGO_PKG_VERSION"), &status, "·");
             }
         }
         if reply.closes {
-            self.live.tell(News::ClosePanel).await;
+            self.live.send_update(HostUpdate::ClosePanel).await;
         }
         self.live.show(reply.result).await;
         if let Some(panel) = reply.panel {
-            self.live.tell(News::Panel(panel)).await;
+            self.live.send_update(HostUpdate::Panel(panel)).await;
         }
     }
 
     async fn begin_shell(&mut self, command: String) {
-        match Shell::start(&command, &self.conversation.chat.cwd) {
+        match ShellCommand::start(&command, &self.conversation.chat.cwd) {
             Ok((shell, started)) => {
                 self.live.shell = Some(shell);
                 self.live.shell_event(started).await;
             }
             Err(error) => {
                 self.live.effect(card(&Failure::failed(error))).await;
-                self.live.tell(News::Done).await;
+                self.live.send_update(HostUpdate::Done).await;
             }
         }
     }
 
-    async fn shell(&mut self, news: shell::Step) {
+    async fn shell(&mut self, news: shell::ShellStep) {
         match news {
-            shell::Step::Event(event) => self.live.shell_event(event).await,
-            shell::Step::Ended { event, note } => self.live.shell_ended(event, note).await,
+            shell::ShellStep::Event(event) => self.live.shell_event(event).await,
+            shell::ShellStep::Ended { event, note } => self.live.shell_ended(event, note).await,
         }
     }
 }
 
-/// What the loop waits for.
-enum Next {
-    Ask(Option<Ask>),
+/// An event of the main loop.
+enum HostEvent {
+    Ask(Option<UiAsk>),
     Event(Option<SequencedEvent>),
     Later(Effect),
-    /// The status line may have to say something else.
+    /// The status line may have changed.
     Changed,
-    Shell(shell::Step),
+    Shell(shell::ShellStep),
 }
 
-impl Live {
-    async fn next(&mut self) -> Next {
+impl HostInputs {
+    async fn next(&mut self) -> HostEvent {
         let Self {
             port,
             events,
@@ -476,18 +487,18 @@ impl Live {
         } = self;
         tokio::select! {
             biased;
-            ask = port.asks.recv() => Next::Ask(ask),
-            event = next_event(events) => Next::Event(event),
-            Some(effect) = later.recv() => Next::Later(effect),
-            step = next_step(shell) => Next::Shell(step),
-            () = next_change(servers) => Next::Changed,
-            // Nobody tells when a program in the background ends.
-            () = tokio::time::sleep(LOOK), if status.background > 0 => Next::Changed,
+            ask = port.asks.recv() => HostEvent::Ask(ask),
+            event = next_event(events) => HostEvent::Event(event),
+            Some(effect) = later.recv() => HostEvent::Later(effect),
+            step = next_step(shell) => HostEvent::Shell(step),
+            () = next_change(servers) => HostEvent::Changed,
+            // There is no event for the end of a background process.
+            () = tokio::time::sleep(LOOK), if status.background > 0 => HostEvent::Changed,
         }
     }
 
-    /// Runs a command, and what goes on beside it. `None`: it was stopped.
-    async fn attend<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+    /// Runs a command while serving the channels. `None`: it was stopped.
+    async fn run_alongside<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::pin!(work);
         loop {
             let next = tokio::select! {
@@ -496,39 +507,39 @@ impl Live {
                 next = self.next() => next,
             };
             match next {
-                Next::Ask(None) => {
+                HostEvent::Ask(None) => {
                     self.left = true;
                     return None;
                 }
-                Next::Ask(Some(ask)) => {
-                    if let Beside::Stop = self.beside(ask).await {
+                HostEvent::Ask(Some(ask)) => {
+                    if let CommandControl::Stop = self.beside(ask).await {
                         return None;
                     }
                 }
-                Next::Event(event) => self.event(event).await,
-                Next::Later(effect) => self.effect(effect).await,
-                Next::Changed => self.stale = true,
-                Next::Shell(shell::Step::Event(event)) => self.shell_event(event).await,
-                Next::Shell(shell::Step::Ended { event, note }) => {
+                HostEvent::Event(event) => self.event(event).await,
+                HostEvent::Later(effect) => self.effect(effect).await,
+                HostEvent::Changed => self.stale = true,
+                HostEvent::Shell(shell::ShellStep::Event(event)) => self.shell_event(event).await,
+                HostEvent::Shell(shell::ShellStep::Ended { event, note }) => {
                     self.shell_ended(event, note).await;
                 }
             }
         }
     }
 
-    /// What cannot wait for the command that runs.
-    async fn beside(&mut self, ask: Ask) -> Beside {
+    /// Requests that cannot wait for the running command.
+    async fn beside(&mut self, ask: UiAsk) -> CommandControl {
         match ask {
-            Ask::Stop => return Beside::Stop,
-            Ask::Leave => {
+            UiAsk::Stop => return CommandControl::Stop,
+            UiAsk::Leave => {
                 self.left = true;
-                return Beside::Stop;
+                return CommandControl::Stop;
             }
-            Ask::Command(AgentCommand::Submit(_)) => self.waiting.push_back(ask),
-            Ask::Command(command) => self.command(command).await,
+            UiAsk::Command(AgentCommand::Submit(_)) => self.waiting.push_back(ask),
+            UiAsk::Command(command) => self.command(command).await,
             ask => self.waiting.push_back(ask),
         }
-        Beside::Goes
+        CommandControl::Continue
     }
 
     async fn command(&mut self, command: AgentCommand) {
@@ -546,9 +557,9 @@ impl Live {
             self.stale = true;
             self.seen.push(event.event.clone());
         }
-        // The end of a session that was left for another is no news.
+        // The end of a replaced session is not reported.
         if event.event != AgentEvent::Closed {
-            self.tell(News::Event(event)).await;
+            self.send_update(HostUpdate::Event(event)).await;
         }
     }
 
@@ -558,7 +569,7 @@ impl Live {
             turn: None,
             event,
         };
-        self.tell(News::Event(event)).await;
+        self.send_update(HostUpdate::Event(event)).await;
     }
 
     async fn shell_ended(&mut self, event: AgentEvent, note: String) {
@@ -566,7 +577,7 @@ impl Live {
         self.stale = true;
         self.notes.push(note);
         self.shell_event(event).await;
-        self.tell(News::Done).await;
+        self.send_update(HostUpdate::Done).await;
     }
 
     async fn show(&mut self, result: CommandResult) {
@@ -575,25 +586,25 @@ impl Live {
         }
     }
 
-    /// What was to be said was not sent: nothing will come.
+    /// The message was not sent: there will be no answer.
     async fn unsent(&mut self, told: CommandResult) {
         self.shell_event(AgentEvent::Closed).await;
         self.show(told).await;
     }
 
     async fn effect(&mut self, effect: Effect) {
-        self.tell(News::Effect(effect)).await;
+        self.send_update(HostUpdate::Effect(effect)).await;
     }
 
-    async fn tell(&mut self, news: News) {
+    async fn send_update(&mut self, news: HostUpdate) {
         if self.port.news.send(news).await.is_err() {
             self.left = true;
         }
     }
 }
 
-/// Runs a line that begins with a slash, in its panel if it has one. `None`: it is no command but something
-/// to say.
+/// Runs a line that begins with a slash, in its panel if it has one. `None`: it is not a command
+/// but a message.
 async fn run_line(
     conversation: &mut ScreenConversation,
     line: &str,
@@ -614,7 +625,7 @@ async fn run_line(
     Some(done.map(PanelReply::from))
 }
 
-/// What comes many times a second and changes nothing that the conversation remembers.
+/// Frequent events that do not change the state of the conversation.
 fn is_frequent(event: &AgentEvent) -> bool {
     matches!(
         event,
@@ -631,7 +642,7 @@ async fn next_event(events: &mut Option<EventReceiver>) -> Option<SequencedEvent
     }
 }
 
-async fn next_step(shell: &mut Option<Shell>) -> shell::Step {
+async fn next_step(shell: &mut Option<ShellCommand>) -> shell::ShellStep {
     match shell {
         Some(shell) => shell.step().await,
         None => std::future::pending().await,
@@ -640,7 +651,7 @@ async fn next_step(shell: &mut Option<Shell>) -> shell::Step {
 
 async fn next_change(servers: &mut Option<broadcast::Receiver<McpEvent>>) {
     let closed = match servers {
-        // Lagging only means that much happened.
+        // Lagging only means that there were many events.
         Some(events) => matches!(
             events.recv().await,
             Err(broadcast::error::RecvError::Closed)

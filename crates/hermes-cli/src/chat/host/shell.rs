@@ -1,5 +1,5 @@
-//! `!command`: the person's own command, by their own shell, in the directory of the conversation.
-//! What it prints is shown as it comes and told to the model with the next message.
+//! `!command`: a command of the person, run by their own shell in the directory of the
+//! conversation. Its output is shown as it arrives and added to the next message to the model.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -14,15 +14,15 @@ use tokio::process::{Child, Command};
 
 /// The end of the output that is kept, in bytes.
 const KEPT: usize = 64 * 1024;
-/// The part that the model is told.
+/// The part of the output for the model.
 const TOLD: usize = 8 * 1024;
-/// How often the screen hears of output, at most.
+/// Minimum interval between updates of the screen.
 const PACE: Duration = Duration::from_millis(50);
-/// What the end of the output is waited for after the command itself has ended.
+/// How long to wait for the end of the output after the command has ended.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// A command that runs.
-pub(super) struct Shell {
+/// A running command.
+pub(super) struct ShellCommand {
     command: String,
     id: String,
     child: Child,
@@ -36,13 +36,13 @@ pub(super) struct Shell {
     stopped: bool,
 }
 
-/// What came of waiting.
-pub(super) enum Step {
+/// The result of waiting.
+pub(super) enum ShellStep {
     Event(AgentEvent),
     Ended { event: AgentEvent, note: String },
 }
 
-impl Shell {
+impl ShellCommand {
     /// Both streams go into one pipe, so that their lines stay in order.
     pub(super) fn start(command: &str, dir: &Path) -> Result<(Self, AgentEvent), String> {
         let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
@@ -85,7 +85,7 @@ impl Shell {
     }
 
     /// The next thing to show. Nothing is lost when it is dropped.
-    pub(super) async fn step(&mut self) -> Step {
+    pub(super) async fn step(&mut self) -> ShellStep {
         let mut news = false;
         loop {
             let wait = self
@@ -101,7 +101,7 @@ impl Shell {
                 },
                 () = tokio::time::sleep(wait), if news => {
                     self.shown = Some(Instant::now());
-                    return Step::Event(AgentEvent::ToolProgress {
+                    return ShellStep::Event(AgentEvent::ToolProgress {
                         call_id: self.id.clone(),
                         text: self.kept(),
                     });
@@ -123,7 +123,7 @@ impl Shell {
         }
     }
 
-    /// What the command left in the pipe; something it started may hold it open.
+    /// The rest of the pipe; a child process may keep it open.
     async fn drain(&mut self) {
         while self.open {
             let read = self.output.read_buf(&mut self.text);
@@ -145,7 +145,7 @@ impl Shell {
         }
     }
 
-    fn ended(&self, code: Option<i32>) -> Step {
+    fn ended(&self, code: Option<i32>) -> ShellStep {
         let output = self.kept();
         let error = match code {
             Some(0) => None,
@@ -158,7 +158,7 @@ impl Shell {
             None if self.stopped => "stopped".to_owned(),
             None => "ended by a signal".to_owned(),
         };
-        Step::Ended {
+        ShellStep::Ended {
             note: format!(
                 "The person ran this command themselves ({how}):\n$ {}\n{}",
                 self.command,
@@ -178,7 +178,7 @@ impl Shell {
     pub(super) fn kill(&mut self) {
         self.stopped = true;
         if let Some(group) = self.group {
-            // It may be gone already.
+            // It may have ended already.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -204,12 +204,12 @@ mod tests {
 
     async fn run(command: &str) -> (Vec<AgentEvent>, String) {
         let dir = tempfile::tempdir().unwrap();
-        let (mut shell, started) = Shell::start(command, dir.path()).unwrap();
+        let (mut shell, started) = ShellCommand::start(command, dir.path()).unwrap();
         let mut events = vec![started];
         loop {
             match shell.step().await {
-                Step::Event(event) => events.push(event),
-                Step::Ended { event, note } => {
+                ShellStep::Event(event) => events.push(event),
+                ShellStep::Ended { event, note } => {
                     events.push(event);
                     return (events, note);
                 }
@@ -247,10 +247,10 @@ mod tests {
     #[tokio::test]
     async fn stopping_ends_what_it_started() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut shell, _) = Shell::start("sleep 600 & sleep 600", dir.path()).unwrap();
+        let (mut shell, _) = ShellCommand::start("sleep 600 & sleep 600", dir.path()).unwrap();
         shell.kill();
         loop {
-            if let Step::Ended { note, .. } = shell.step().await {
+            if let ShellStep::Ended { note, .. } = shell.step().await {
                 assert!(note.contains("(stopped)"), "{note}");
                 break;
             }

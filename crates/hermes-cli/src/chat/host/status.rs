@@ -9,13 +9,13 @@ use hermes_core::front_end::{Effect, TextKind};
 use hermes_core::model::Route;
 use hermes_mcp::actor::state::LinkState;
 use hermes_mcp::tools::toolbox::Toolbox;
-use hermes_tui::port::{McpCount, Status};
+use hermes_tui::port::{McpCount, SessionStatus};
 
 use crate::wiring;
 use crate::wiring::mcp::server_counts;
 
 /// The conversation as it is now. Cheap: files that are read are small and of this machine.
-pub(super) fn of(conversation: &Conversation) -> Status {
+pub(super) fn session_status(conversation: &Conversation) -> SessionStatus {
     use hermes_agent::session::ToolSource as _;
     let chat = &conversation.chat;
     let toolbox = chat.mcp.as_ref().and_then(|mcp| mcp.toolbox());
@@ -23,7 +23,7 @@ pub(super) fn of(conversation: &Conversation) -> Status {
         .commands
         .as_ref()
         .map_or(0, |commands| commands.processes.running());
-    Status {
+    SessionStatus {
         model: chat.route.model.clone(),
         provider: chat.route.provider.clone(),
         remark: remark(conversation),

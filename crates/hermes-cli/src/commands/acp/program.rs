@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hermes_app::conversation::actor::{self, ActorOptions, ClosePolicy, CommandRules, refusal};
+use hermes_app::conversation::actor::{self, ActorOptions, ClosePolicy, CommandRules, host_error};
 use hermes_app::conversation::replay;
 use hermes_app::conversation::{Conversation, Surface};
-use hermes_app::front::{OpenedConversation, Refusal};
-use hermes_app::host::{CommandInfo, ConversationHost, ListQuery, ListedConversation, Opening};
+use hermes_app::front::{HostError, OpenedConversation};
+use hermes_app::host::{
+    CommandInfo, ConversationHost, ListQuery, ListedConversation, OpeningRequest,
+};
 use hermes_app::{AppContext, TurnOptions};
 use hermes_core::BoxFuture;
 use hermes_store::db::{ListFilter, SessionOrder};
@@ -15,23 +17,23 @@ use hermes_store::db::{ListFilter, SessionOrder};
 use super::{commands, servers};
 use crate::commands::Context;
 use crate::exit::Failure;
-use crate::output::Hold;
+use crate::output::StderrHold;
 use crate::wiring::front_end::{FrontEndSettings, SharedResources};
 use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
 
-/// What its sessions are recorded as, in the original's word.
+/// The recorded source of its sessions, in the original's terms.
 const SOURCE: &str = "acp";
-/// Sessions that are nobody's conversations.
+/// Sources whose sessions are not conversations.
 const NOT_LISTED: [&str; 2] = ["subagent", "cron"];
 
-/// The program as an editor meets it.
-pub(super) struct Editor {
+/// The host of editor conversations.
+pub(super) struct EditorHost {
     cx: Context,
-    /// Made with the first conversation.
+    /// Created with the first conversation.
     shared: Mutex<Option<SharedResources>>,
 }
 
-impl Editor {
+impl EditorHost {
     pub(super) fn new(cx: Context) -> Self {
         Self {
             cx,
@@ -65,8 +67,8 @@ impl Editor {
         }
     }
 
-    async fn open_one(&self, opening: Opening) -> Result<OpenedConversation, Failure> {
-        // What was set up meanwhile counts.
+    async fn open_one(&self, opening: OpeningRequest) -> Result<OpenedConversation, Failure> {
+        // Configuration changes since the start count.
         let cx = self.cx.app.reread()?;
         if let Some(id) = &opening.resume {
             self.known(id).await?;
@@ -97,7 +99,7 @@ impl Editor {
         })
         .await;
         let (conversation, later) = match chat {
-            Ok(opened) => Conversation::around(options, &cx, Surface::Line, opened).await?,
+            Ok(opened) => Conversation::with_session(options, &cx, Surface::Line, opened).await?,
             Err(failure) => {
                 if let Some(toolbox) = toolbox {
                     toolbox.shutdown(wiring::mcp::STOPPING).await;
@@ -119,7 +121,7 @@ impl Editor {
             on_close: ClosePolicy::End,
             servers: toolbox,
             past,
-            remarks: Hold::take().into_iter().chain(problems).collect(),
+            remarks: StderrHold::take().into_iter().chain(problems).collect(),
         };
         Ok(actor::start(conversation, later, options))
     }
@@ -155,7 +157,7 @@ impl Editor {
         let rows = wiring::open_for_reading(&self.cx)?.list(filter).await?;
         let elsewhere = self.cx.home.root();
         let row = |row: hermes_store::db::SessionSummary| ListedConversation {
-            // Begun where there are no directories: a chat platform.
+            // Started on a chat platform, where there are no directories.
             cwd: row.cwd.map_or_else(|| elsewhere.to_owned(), PathBuf::from),
             title: row
                 .title
@@ -167,26 +169,29 @@ impl Editor {
     }
 }
 
-impl ConversationHost for Editor {
-    fn ready(&self) -> Result<(), Refusal> {
+impl ConversationHost for EditorHost {
+    fn ready(&self) -> Result<(), HostError> {
         let ready = self.cx.reread().and_then(|cx| {
             let args = TurnOptions::default();
             wiring::require_model(&args, &cx)
         });
-        ready.map_err(|failure| refusal(&failure))
+        ready.map_err(|failure| host_error(&failure))
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
+    fn open(
+        &self,
+        opening: OpeningRequest,
+    ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
         Box::pin(async {
             let opened = self.open_one(opening).await;
-            opened.map_err(|failure| refusal(&failure))
+            opened.map_err(|failure| host_error(&failure))
         })
     }
 
-    fn list(&self, query: ListQuery) -> BoxFuture<'_, Result<Vec<ListedConversation>, Refusal>> {
+    fn list(&self, query: ListQuery) -> BoxFuture<'_, Result<Vec<ListedConversation>, HostError>> {
         Box::pin(async {
             let listed = self.listed(query).await;
-            listed.map_err(|failure| refusal(&failure))
+            listed.map_err(|failure| host_error(&failure))
         })
     }
 

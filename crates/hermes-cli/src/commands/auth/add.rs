@@ -10,14 +10,14 @@ use hermes_models::providers::{self, Auth};
 use hermes_models::router::{LiveError, Router};
 use secrecy::SecretString;
 
-use super::{AddArgs, Desk, Kind, store_failure};
+use super::{AddArgs, AuthContext, CredentialKind, store_failure};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{prompt, wiring};
 
 pub(super) fn run(args: &AddArgs, cx: &Context) -> Outcome {
-    let desk = Desk::open(cx)?;
-    if args.kind == Kind::OAuth {
+    let desk = AuthContext::open(cx)?;
+    if args.kind == CredentialKind::OAuth {
         return Err(Failure::usage(no_login(&args.provider)));
     }
     let (pool, base_url) = desk.router.pool_of(&args.provider)?;
@@ -37,11 +37,11 @@ pub(super) fn run(args: &AddArgs, cx: &Context) -> Outcome {
     let secret = SecretString::from(key);
     if !args.no_test {
         match verify(&desk.router, &pool, None, secret.clone())? {
-            Verdict::Taken(models) => cx.out.remark(format!(
+            KeyCheck::Taken(models) => cx.out.remark(format!(
                 "{pool} takes the key ({})",
                 crate::commands::counted(models, "model")
             )),
-            Verdict::Unknown(why) => cx.out.remark(format!("the key was not tested: {why}")),
+            KeyCheck::Unknown(why) => cx.out.remark(format!("the key was not tested: {why}")),
         }
     }
     cx.home
@@ -108,7 +108,7 @@ fn read_key(args: &AddArgs, pool: &str, cx: &Context) -> Result<String, Failure>
 }
 
 /// What a provider says of a key.
-pub(crate) enum Verdict {
+pub(crate) enum KeyCheck {
     /// It lists that many models to it.
     Taken(usize),
     /// The provider could not be asked, for this reason.
@@ -121,11 +121,11 @@ pub(crate) fn verify(
     provider: &str,
     base_url: Option<&str>,
     key: SecretString,
-) -> Result<Verdict, Failure> {
+) -> Result<KeyCheck, Failure> {
     let asked =
         wiring::runtime()?.block_on(router.models_with_key(provider, base_url, key, LIST_TIMEOUT));
     match asked {
-        Ok(models) => Ok(Verdict::Taken(models.len())),
+        Ok(models) => Ok(KeyCheck::Taken(models.len())),
         Err(LiveError::List(ListError::Refused {
             status: status @ (401 | 403),
             message,
@@ -142,7 +142,7 @@ pub(crate) fn verify(
             ),
         )),
         Err(error @ (LiveError::List(_) | LiveError::NotListed { .. })) => {
-            Ok(Verdict::Unknown(error.to_string()))
+            Ok(KeyCheck::Unknown(error.to_string()))
         }
         Err(LiveError::Route(error)) => Err(Failure::from(error)),
     }

@@ -6,12 +6,12 @@ use hermes_models::credentials::manage::KeyEntry;
 use hermes_models::providers::PROVIDERS;
 use serde_json::{Value, json};
 
-use super::{Desk, Row, store_failure};
+use super::{AuthContext, CredentialRow, store_failure};
 use crate::commands::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
 
 pub(super) fn list(provider: Option<&str>, as_json: bool, cx: &Context) -> Outcome {
-    let desk = Desk::open(cx)?;
+    let desk = AuthContext::open(cx)?;
     let pools = match provider {
         Some(name) => vec![desk.pool_of(name)?.0],
         None => all_pools(&desk)?,
@@ -62,7 +62,7 @@ pub(super) fn list(provider: Option<&str>, as_json: bool, cx: &Context) -> Outco
 }
 
 /// Providers with a stored entry, then those with a variable set, in the order of the table.
-fn all_pools(desk: &Desk<'_>) -> Result<Vec<String>, Failure> {
+fn all_pools(desk: &AuthContext<'_>) -> Result<Vec<String>, Failure> {
     let mut pools = desk
         .store
         .providers()
@@ -99,7 +99,7 @@ fn state(entry: &KeyEntry, now: DateTime<Utc>) -> &'static str {
     }
 }
 
-fn row_json(index: usize, row: &Row, now: DateTime<Utc>) -> Value {
+fn row_json(index: usize, row: &CredentialRow, now: DateTime<Utc>) -> Value {
     let entry = &row.entry;
     let until = match entry.status {
         KeyStatus::Exhausted(until) if until > now => Some(until.to_rfc3339()),
@@ -121,7 +121,7 @@ fn row_json(index: usize, row: &Row, now: DateTime<Utc>) -> Value {
 }
 
 pub(super) fn status(provider: Option<&str>, as_json: bool, cx: &Context) -> Outcome {
-    let desk = Desk::open(cx)?;
+    let desk = AuthContext::open(cx)?;
     let name = match provider {
         Some(name) => name.to_owned(),
         None => desk.router.describe()?.provider,

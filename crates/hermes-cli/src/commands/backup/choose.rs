@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// Files to keep, relative to the root.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct BackupFiles {
     pub(super) files: Vec<String>,
     pub(super) left_out: Vec<String>,
     pub(super) unreadable: Vec<String>,
@@ -115,16 +115,16 @@ fn is_lock(name: &str) -> bool {
     })
 }
 
-pub(super) fn all(root: &Path) -> Found {
-    let mut found = Found::default();
+pub(super) fn all(root: &Path) -> BackupFiles {
+    let mut found = BackupFiles::default();
     walk(root, "", true, &mut found);
     found.files.sort();
     found.left_out.sort();
     found
 }
 
-pub(super) fn state(root: &Path) -> Found {
-    let mut found = Found::default();
+pub(super) fn state(root: &Path) -> BackupFiles {
+    let mut found = BackupFiles::default();
     for name in STATE {
         let path = root.join(name);
         match std::fs::symlink_metadata(&path) {
@@ -138,7 +138,7 @@ pub(super) fn state(root: &Path) -> Found {
 
 /// `home`: the directory is a home, whose caches are left out. Links are not followed: what they
 /// lead to is not in the home.
-fn walk(dir: &Path, prefix: &str, home: bool, found: &mut Found) {
+fn walk(dir: &Path, prefix: &str, home: bool, found: &mut BackupFiles) {
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) => {

@@ -26,12 +26,12 @@ const MOST_SESSIONS: usize = 60;
 
 /// What is being completed: the home depends on the words typed so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Request {
+pub(super) struct CompletionRequest {
     profile: Option<String>,
 }
 
-impl Request {
-    pub(super) fn of(words: &[OsString]) -> Self {
+impl CompletionRequest {
+    pub(super) fn from_args(words: &[OsString]) -> Self {
         let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
         let profile = words.iter().enumerate().find_map(|(at, word)| match *word {
             "-p" | "--profile" => words.get(at + 1).map(|&name| name.to_owned()),
@@ -44,7 +44,7 @@ impl Request {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum CompletionKind {
     Sessions,
     Models,
     Providers,
@@ -58,35 +58,37 @@ enum Kind {
 }
 
 /// What an argument stands for, told by its name and its command.
-fn kind(path: &[String], arg: &str) -> Option<Kind> {
+fn kind(path: &[String], arg: &str) -> Option<CompletionKind> {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     let kind = match (path.as_slice(), arg) {
-        (_, "profile") => Kind::Profiles,
+        (_, "profile") => CompletionKind::Profiles,
         (["profile", "create" | "import"], _) => return None,
-        (["profile", _], "name" | "old") => Kind::Profiles,
+        (["profile", _], "name" | "old") => CompletionKind::Profiles,
         (["sessions", ..], "session" | "session_id") | (["logs"], "session") | (_, "resume") => {
-            Kind::Sessions
+            CompletionKind::Sessions
         }
-        ([] | ["chat" | "setup"] | ["model" | "fallback", ..], "model") => Kind::Models,
-        (_, "provider") => Kind::Providers,
-        ([] | ["chat"], "skills") | (["skills", ..], "name" | "skill" | "skills") => Kind::Skills,
+        ([] | ["chat" | "setup"] | ["model" | "fallback", ..], "model") => CompletionKind::Models,
+        (_, "provider") => CompletionKind::Providers,
+        ([] | ["chat"], "skills") | (["skills", ..], "name" | "skill" | "skills") => {
+            CompletionKind::Skills
+        }
         (["mcp", "add"], _) => return None,
-        (["mcp", _], "name" | "names" | "server" | "servers") => Kind::Servers,
-        (["config", _], "key") => Kind::Keys,
-        (_, "toolsets") | (["tools", _], "name" | "names") => Kind::Toolsets,
-        (["cron", _], "job") => Kind::Jobs,
-        (["logs"], "log") => Kind::Logs,
+        (["mcp", _], "name" | "names" | "server" | "servers") => CompletionKind::Servers,
+        (["config", _], "key") => CompletionKind::Keys,
+        (_, "toolsets") | (["tools", _], "name" | "names") => CompletionKind::Toolsets,
+        (["cron", _], "job") => CompletionKind::Jobs,
+        (["logs"], "log") => CompletionKind::Logs,
         _ => return None,
     };
     Some(kind)
 }
 
 /// Tells the arguments of the tree where their words come from.
-pub(super) fn attach(command: Command, request: &Request) -> Command {
+pub(super) fn attach(command: Command, request: &CompletionRequest) -> Command {
     below(command, &mut Vec::new(), request)
 }
 
-fn below(mut command: Command, path: &mut Vec<String>, request: &Request) -> Command {
+fn below(mut command: Command, path: &mut Vec<String>, request: &CompletionRequest) -> Command {
     // All at once: arguments changed one by one would lose their order.
     command = command.mut_args(|arg| match kind(path, arg.get_id().as_str()) {
         Some(kind) => completed(arg, kind, request),
@@ -104,7 +106,7 @@ fn below(mut command: Command, path: &mut Vec<String>, request: &Request) -> Com
     command
 }
 
-fn completed(arg: Arg, kind: Kind, request: &Request) -> Arg {
+fn completed(arg: Arg, kind: CompletionKind, request: &CompletionRequest) -> Arg {
     let request = request.clone();
     arg.add(ArgValueCompleter::new(move |current: &OsStr| {
         let Some(current) = current.to_str() else {
@@ -122,7 +124,7 @@ fn completed(arg: Arg, kind: Kind, request: &Request) -> Arg {
 
 type Words = Vec<(String, String)>;
 
-fn in_time(kind: Kind, request: Request) -> Words {
+fn in_time(kind: CompletionKind, request: CompletionRequest) -> Words {
     let (tell, told) = mpsc::sync_channel(1);
     // The process ends after its answer, and with it a search that takes too long.
     std::thread::spawn(move || {
@@ -132,10 +134,10 @@ fn in_time(kind: Kind, request: Request) -> Words {
     told.recv_timeout(PATIENCE).unwrap_or_default()
 }
 
-fn words(kind: Kind, request: &Request) -> Option<Words> {
+fn words(kind: CompletionKind, request: &CompletionRequest) -> Option<Words> {
     let process = ProcessEnv::current();
     let home = Home::resolve(&process, request.profile.as_deref());
-    if kind == Kind::Profiles {
+    if kind == CompletionKind::Profiles {
         // Also for who has typed half a name.
         let home = home
             .or_else(|_| Home::resolve(&process, Some("default")))
@@ -149,33 +151,33 @@ fn words(kind: Kind, request: &Request) -> Option<Words> {
     };
     let config = || Some(loaded()?.config);
     Some(match kind {
-        Kind::Sessions => sessions(&home)?,
-        Kind::Models => models(&config()?),
-        Kind::Providers => plain(providers::PROVIDERS.iter().map(|provider| provider.id)),
-        Kind::Skills => SkillLibrary::of_home(&home, &config()?, Some("cli"))
+        CompletionKind::Sessions => sessions(&home)?,
+        CompletionKind::Models => models(&config()?),
+        CompletionKind::Providers => plain(providers::PROVIDERS.iter().map(|provider| provider.id)),
+        CompletionKind::Skills => SkillLibrary::of_home(&home, &config()?, Some("cli"))
             .scan()
             .into_iter()
             .map(|skill| (skill.name, short(&skill.description)))
             .collect(),
-        Kind::Servers => config()?
+        CompletionKind::Servers => config()?
             .mcp_servers?
             .into_iter()
             .map(|(name, _)| (name, String::new()))
             .collect(),
-        Kind::Keys => {
+        CompletionKind::Keys => {
             let mut keys = Words::new();
             leaves(&loaded()?.tree, &mut String::new(), &mut keys);
             keys
         }
-        Kind::Toolsets => plain(toolsets::switchable("cli").map(|set| set.name)),
-        Kind::Jobs => JobTable::new(home.cron_dir())
+        CompletionKind::Toolsets => plain(toolsets::switchable("cli").map(|set| set.name)),
+        CompletionKind::Jobs => JobTable::new(home.cron_dir())
             .list()
             .ok()?
             .into_iter()
             .map(|job| (job.id().to_owned(), short(&job.name())))
             .collect(),
-        Kind::Logs => logs(&home),
-        Kind::Profiles => profiles(&home),
+        CompletionKind::Logs => logs(&home),
+        CompletionKind::Profiles => profiles(&home),
     })
 }
 

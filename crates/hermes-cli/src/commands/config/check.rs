@@ -10,7 +10,7 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// One remark: whether something has no effect, and what to read about it.
-struct Finding {
+struct ConfigFinding {
     key: String,
     text: String,
     problem: bool,
@@ -19,10 +19,10 @@ struct Finding {
 pub(super) fn run(cx: &Context, as_json: bool) -> Outcome {
     let findings = match Config::load(&cx.home, &cx.env) {
         Ok(loaded) => {
-            let mut findings: Vec<Finding> = loaded
+            let mut findings: Vec<ConfigFinding> = loaded
                 .warnings
                 .iter()
-                .map(|warning| Finding {
+                .map(|warning| ConfigFinding {
                     key: warning.key.clone(),
                     text: warning.to_string(),
                     problem: warning.is_problem(),
@@ -30,17 +30,21 @@ pub(super) fn run(cx: &Context, as_json: bool) -> Outcome {
                 .collect();
             findings.extend(about_version(&loaded.file_tree));
             findings.extend(about_plugins(cx));
-            findings.extend(about_others(cx, &loaded).into_iter().map(|text| Finding {
-                key: String::new(),
-                text,
-                problem: true,
-            }));
+            findings.extend(
+                about_others(cx, &loaded)
+                    .into_iter()
+                    .map(|text| ConfigFinding {
+                        key: String::new(),
+                        text,
+                        problem: true,
+                    }),
+            );
             findings
         }
         Err(error) if as_json => return unreadable(cx, &error),
         Err(error) => return Err(Failure::failed(error.to_string())),
     };
-    let findings: Vec<Finding> = findings.into_iter().chain(about_env(cx)).collect();
+    let findings: Vec<ConfigFinding> = findings.into_iter().chain(about_env(cx)).collect();
     let bad = findings.iter().any(|finding| finding.problem);
     if as_json {
         let list: Vec<_> = findings
@@ -136,13 +140,13 @@ fn bundles(cx: &Context) -> Vec<String> {
         .1
 }
 
-fn about_version(file: &serde_json::Value) -> Option<Finding> {
+fn about_version(file: &serde_json::Value) -> Option<ConfigFinding> {
     let version = file
         .get("_config_version")
         .and_then(serde_json::Value::as_u64)
         .unwrap_or(0);
     let empty = file.as_object().is_none_or(serde_json::Map::is_empty);
-    (!empty && version < CONFIG_VERSION).then(|| Finding {
+    (!empty && version < CONFIG_VERSION).then(|| ConfigFinding {
         key: "_config_version".to_owned(),
         text: format!(
             "config version {version} (current: {CONFIG_VERSION}); run hermes config migrate to update it"
@@ -151,21 +155,21 @@ fn about_version(file: &serde_json::Value) -> Option<Finding> {
     })
 }
 
-fn about_plugins(cx: &Context) -> Option<Finding> {
-    crate::wiring::unsupported::about_plugins(cx).map(|text| Finding {
+fn about_plugins(cx: &Context) -> Option<ConfigFinding> {
+    crate::wiring::unsupported::plugins_warning(cx).map(|text| ConfigFinding {
         key: "plugins".to_owned(),
         text,
         problem: false,
     })
 }
 
-fn about_env(cx: &Context) -> Vec<Finding> {
-    let note = |text: String| Finding {
+fn about_env(cx: &Context) -> Vec<ConfigFinding> {
+    let note = |text: String| ConfigFinding {
         key: String::new(),
         text,
         problem: false,
     };
-    let mut findings: Vec<Finding> = cx
+    let mut findings: Vec<ConfigFinding> = cx
         .env
         .warnings()
         .iter()

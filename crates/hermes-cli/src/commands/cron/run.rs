@@ -6,11 +6,13 @@ use std::time::Duration;
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::store::StoreError;
 use hermes_gateway::authorize::pairing::Pairing;
-use hermes_gateway::cron::{self, Courier, CronError, HomeFiles, Report, Scheduler, Told};
-use hermes_gateway::gateway::{Calls, Deps, Gateway};
+use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
+use hermes_gateway::cron::{
+    self, CronError, HomeJobEnvironment, JobDeliveryStatus, JobMessenger, JobRunReport, Scheduler,
+};
+use hermes_gateway::gateway::{Gateway, GatewayCallbacks, GatewayDeps};
 use hermes_gateway::platforms;
-use hermes_gateway::process::{self, Machine};
-use hermes_gateway::seats::{Bounds, Seats};
+use hermes_gateway::process::{self, MachineProcesses};
 use hermes_gateway::settings::GatewaySettings;
 use hermes_models::router::Overrides;
 use hermes_store::Store;
@@ -20,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::super::gateway::Conversations;
+use super::super::gateway::GatewayConversations;
 use crate::commands::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
@@ -37,7 +39,7 @@ pub(super) fn one(reference: &str, json: bool, cx: &Context) -> Outcome {
         .map_err(|error| super::refused(&error.into()))?;
     wiring::runtime()?.block_on(async {
         let cancel = interrupted()?;
-        let here = Here::open(cx)?;
+        let here = JobRunner::open(cx)?;
         cx.out.remark("running; Ctrl+C stops it");
         let fired = here.scheduler(None).fire(reference, &cancel).await;
         let handed = here.deliver().await;
@@ -47,7 +49,7 @@ pub(super) fn one(reference: &str, json: bool, cx: &Context) -> Outcome {
         if json {
             cx.out.json(&value(&report))?;
         } else {
-            tell(&report, cx)?;
+            print_report(&report, cx)?;
         }
         ended(&[report], &cancel)
     })
@@ -56,7 +58,7 @@ pub(super) fn one(reference: &str, json: bool, cx: &Context) -> Outcome {
 pub(super) fn due(json: bool, cx: &Context) -> Outcome {
     wiring::runtime()?.block_on(async {
         let cancel = interrupted()?;
-        let here = Here::open(cx)?;
+        let here = JobRunner::open(cx)?;
         let ran = here.scheduler(None).tick(&cancel).await;
         let handed = here.deliver().await;
         here.close().await;
@@ -72,7 +74,7 @@ pub(super) fn due(json: bool, cx: &Context) -> Outcome {
             cx.out.remark("nothing is due");
         }
         for report in reports.iter().filter(|_| !json) {
-            tell(report, cx)?;
+            print_report(report, cx)?;
         }
         ended(&reports, &cancel)
     })
@@ -97,23 +99,23 @@ fn interrupted() -> Result<CancellationToken, Failure> {
 }
 
 /// What jobs need, without the rest of a gateway.
-struct Here<'a> {
+struct JobRunner<'a> {
     cx: &'a Context,
     settings: Arc<GatewaySettings>,
     store: Store,
-    program: Arc<Conversations>,
-    seats: Seats,
+    program: Arc<GatewayConversations>,
+    pool: ConversationPool,
     owner: Owner,
 }
 
-impl<'a> Here<'a> {
+impl<'a> JobRunner<'a> {
     fn open(cx: &'a Context) -> Result<Self, Failure> {
         let loaded = cx.load_config()?;
         hermes_config::secrets::remember_config(&loaded.tree);
         let settings = GatewaySettings::load(&cx.home, loaded, &cx.env)
             .map_err(|error| Failure::failed(error.to_string()))?;
         let store = wiring::open_store(cx)?;
-        let program = Arc::new(Conversations::new(cx, store.clone())?);
+        let program = Arc::new(GatewayConversations::new(cx, store.clone())?);
         program.show_progress(Arc::clone(&cx.process));
         let shared = Arc::clone(&program) as _;
         Ok(Self {
@@ -121,13 +123,13 @@ impl<'a> Here<'a> {
             settings: Arc::new(settings),
             store,
             program,
-            seats: Seats::new(shared, Bounds::default(), CancellationToken::new()),
+            pool: ConversationPool::new(shared, PoolLimits::default(), CancellationToken::new()),
             owner: process::this_process(),
         })
     }
 
     /// Without a courier it leaves what is to be delivered for [`Self::deliver`], or for a gateway.
-    fn scheduler(&self, courier: Option<Arc<dyn Courier>>) -> Scheduler {
+    fn scheduler(&self, courier: Option<Arc<dyn JobMessenger>>) -> Scheduler {
         let (home, settings) = (&self.cx.home, &self.settings);
         let (cx, config) = (self.cx.clone(), Arc::clone(&settings.config));
         let route = Arc::new(move || {
@@ -135,30 +137,34 @@ impl<'a> Here<'a> {
             route.ok().map(|route| (route.provider, route.model))
         });
         let (clock, rng) = sources();
-        Scheduler::new(cron::Deps {
+        Scheduler::new(cron::SchedulerDeps {
             jobs: JobTable::with_sources(home.cron_dir(), Arc::clone(&clock), Arc::clone(&rng)),
             dir: home.cron_dir(),
             zone: hermes_config::Zone::named(&settings.config.timezone),
-            seats: self.seats.clone(),
-            around: Arc::new(HomeFiles::new(home.clone(), self.cx.process_env(), route)),
-            courier,
+            pool: self.pool.clone(),
+            environment: Arc::new(HomeJobEnvironment::new(
+                home.clone(),
+                self.cx.process_env(),
+                route,
+            )),
+            messenger: courier,
             store: Some(self.store.clone()),
             owner: self.owner.clone(),
-            processes: Arc::new(Machine),
+            processes: Arc::new(MachineProcesses),
             clock,
             rng,
-            policy: cron::Policy::new(&settings.config, |name| settings.var(name)),
+            policy: cron::SchedulerPolicy::new(&settings.config, |name| settings.var(name)),
         })
     }
 
     /// Sends what was left, unless a gateway does. Nothing is lost if this is cut short.
-    async fn deliver(&self) -> Result<Vec<Report>, Failure> {
-        if !self.scheduler(None).has_left() {
+    async fn deliver(&self) -> Result<Vec<JobRunReport>, Failure> {
+        if !self.scheduler(None).has_unfinished() {
             return Ok(Vec::new());
         }
         let owned = self
             .store
-            .own_delivery(self.owner.clone(), LEASE, Arc::new(Machine));
+            .own_delivery(self.owner.clone(), LEASE, Arc::new(MachineProcesses));
         let delivery = match owned.await {
             Ok((delivery, _)) => delivery,
             Err(StoreError::NotOwner { .. }) => return Ok(Vec::new()),
@@ -171,18 +177,18 @@ impl<'a> Here<'a> {
                 .out
                 .remark(format!("{} cannot be used: {}", one.platform, one.why));
         }
-        let gateway = Gateway::new(Deps {
+        let gateway = Gateway::new(GatewayDeps {
             settings: Arc::clone(&self.settings),
             store: self.store.clone(),
             delivery: delivery.clone(),
             lease: LEASE,
-            seats: self.seats.clone(),
+            pool: self.pool.clone(),
             pairing: Pairing::new(&self.cx.home, Arc::clone(&clock)),
             clock,
             rng,
             transcriber: None,
             speaker: None,
-            calls: Calls::default(),
+            callbacks: GatewayCallbacks::default(),
         });
         let gateway = gateway
             .await
@@ -190,7 +196,7 @@ impl<'a> Here<'a> {
         gateway.connect(&platforms);
         let handed = self
             .scheduler(Some(Arc::new(gateway.post())))
-            .settle_left()
+            .settle_earlier_runs()
             .await;
         gateway.send_owed(SENDING).await?;
         delivery.release().await?;
@@ -198,7 +204,7 @@ impl<'a> Here<'a> {
     }
 
     async fn close(self) {
-        self.seats.close_idle().await;
+        self.pool.close_idle().await;
         self.program.close().await;
         if let Err(error) = self.store.close().await {
             tracing::warn!("closing the database: {error}");
@@ -211,10 +217,10 @@ fn sources() -> (Arc<dyn Clock>, Arc<dyn Rng>) {
 }
 
 /// A run as it was reported last: first it was handed over, then perhaps taken.
-fn latest(report: Report, handed: Vec<Report>) -> Report {
-    let same = |one: &Report| one.execution == report.execution;
+fn latest(report: JobRunReport, handed: Vec<JobRunReport>) -> JobRunReport {
+    let same = |one: &JobRunReport| one.execution == report.execution;
     match handed.into_iter().find(same) {
-        Some(later) => Report {
+        Some(later) => JobRunReport {
             output: report.output,
             ..later
         },
@@ -232,12 +238,12 @@ fn failure(error: &CronError) -> Failure {
     Failure::new(exit, error.to_string())
 }
 
-fn value(report: &Report) -> Value {
-    let (delivery, chats) = match report.told {
-        Told::Silent => ("silent", 0),
-        Told::Nobody => ("none", 0),
-        Told::Owed(chats) => ("delivered", chats),
-        Told::HandedOver(chats) => ("gateway", chats),
+fn value(report: &JobRunReport) -> Value {
+    let (delivery, chats) = match report.delivery {
+        JobDeliveryStatus::Silent => ("silent", 0),
+        JobDeliveryStatus::NoTarget => ("none", 0),
+        JobDeliveryStatus::Queued(chats) => ("delivered", chats),
+        JobDeliveryStatus::HandedOver(chats) => ("gateway", chats),
     };
     json!({
         "id": report.job,
@@ -253,24 +259,24 @@ fn value(report: &Report) -> Value {
     })
 }
 
-fn tell(report: &Report, cx: &Context) -> Outcome {
+fn print_report(report: &JobRunReport, cx: &Context) -> Outcome {
     match &report.error {
         None => cx.out.foreign_line(&format!("{}: done", report.name))?,
         Some(error) => cx
             .out
             .foreign_line(&format!("{}: failed: {error}", report.name))?,
     }
-    if report.told != Told::Silent && !report.response.trim().is_empty() {
+    if report.delivery != JobDeliveryStatus::Silent && !report.response.trim().is_empty() {
         cx.out.foreign_line(report.response.trim_end())?;
     }
     if let Some(path) = &report.output {
         cx.out.remark(format!("written to {}", path.display()));
     }
-    match report.told {
-        Told::Silent => cx.out.remark("it had nothing to report"),
-        Told::Nobody => {}
-        Told::Owed(chats) => cx.out.remark(format!("to {}", counted(chats, "chat"))),
-        Told::HandedOver(chats) => cx
+    match report.delivery {
+        JobDeliveryStatus::Silent => cx.out.remark("it had nothing to report"),
+        JobDeliveryStatus::NoTarget => {}
+        JobDeliveryStatus::Queued(chats) => cx.out.remark(format!("to {}", counted(chats, "chat"))),
+        JobDeliveryStatus::HandedOver(chats) => cx
             .out
             .remark(format!("to {}, by the gateway", counted(chats, "chat"))),
     }
@@ -280,7 +286,7 @@ fn tell(report: &Report, cx: &Context) -> Outcome {
     Ok(())
 }
 
-fn ended(reports: &[Report], cancel: &CancellationToken) -> Outcome {
+fn ended(reports: &[JobRunReport], cancel: &CancellationToken) -> Outcome {
     if cancel.is_cancelled() {
         return Err(Failure::silent(Exit::Interrupted));
     }

@@ -1,7 +1,7 @@
 //! What is there: jobs, runs, and whether anybody runs them.
 
 use hermes_core::clock::{Clock as _, SystemClock};
-use hermes_gateway::process::{self, Machine};
+use hermes_gateway::process::{self, MachineProcesses};
 use hermes_store::jobs::{Execution, Executions, Job};
 use serde_json::{Value, json};
 
@@ -198,7 +198,7 @@ pub(super) fn status(args: &StatusArgs, cx: &Context) -> Outcome {
         Some(_) if stale(success) => ("failing", "the gateway cannot read the jobs: hermes logs"),
         Some(_) => ("running", "the gateway runs due jobs"),
     };
-    let running = Executions::new(&deps.dir).running(&Machine);
+    let running = Executions::new(&deps.dir).running(&MachineProcesses);
     let running = running.map_err(|error| Failure::failed(error.to_string()))?;
     if args.json {
         return Ok(cx.out.json(&json!({

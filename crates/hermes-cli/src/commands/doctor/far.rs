@@ -10,7 +10,7 @@ use hermes_exec::local::Declared;
 use hermes_exec::sandbox::{Sandbox, SandboxSettings, SandboxTier};
 use hermes_models::router::Overrides;
 
-use super::Report;
+use super::DoctorReport;
 use crate::commands::{Context, counted, mcp, model, setup};
 use crate::exit::Failure;
 use crate::wiring;
@@ -24,11 +24,11 @@ fn loaded(cx: &Context) -> Option<Arc<Config>> {
 }
 
 /// Who would answer.
-pub(super) fn route(cx: &Context, report: &mut Report) {
+pub(super) fn route(cx: &Context, report: &mut DoctorReport) {
     resolved(cx, report);
 }
 
-fn resolved(cx: &Context, report: &mut Report) -> Option<Arc<dyn ModelClient>> {
+fn resolved(cx: &Context, report: &mut DoctorReport) -> Option<Arc<dyn ModelClient>> {
     let config = loaded(cx)?;
     let router = wiring::router(cx, &config, Overrides::default());
     for problem in router.problems() {
@@ -63,7 +63,7 @@ fn resolved(cx: &Context, report: &mut Report) -> Option<Arc<dyn ModelClient>> {
 }
 
 /// The model in use, asked for real at its own address.
-pub(super) fn model(cx: &Context, report: &mut Report) {
+pub(super) fn model(cx: &Context, report: &mut DoctorReport) {
     let Some(client) = resolved(cx, report) else {
         return;
     };
@@ -99,15 +99,15 @@ pub(super) fn model(cx: &Context, report: &mut Report) {
 }
 
 /// Every MCP server that is on, started or called for a moment.
-pub(super) fn mcp(cx: &Context, report: &mut Report) {
-    match mcp::reports(cx, Some(mcp::Patience::Thorough)) {
+pub(super) fn mcp(cx: &Context, report: &mut DoctorReport) {
+    match mcp::reports(cx, Some(mcp::ServerPatience::Thorough)) {
         Ok(servers) => servers_of(&servers, true, report),
         Err(failure) => report.problem(failure.message, ""),
     }
 }
 
 /// What can be said of the servers from their settings.
-pub(super) fn mcp_settings(cx: &Context, report: &mut Report) {
+pub(super) fn mcp_settings(cx: &Context, report: &mut DoctorReport) {
     if let Ok(servers) = mcp::reports(cx, None) {
         servers_of(&servers, false, report);
     }
@@ -116,7 +116,7 @@ pub(super) fn mcp_settings(cx: &Context, report: &mut Report) {
 fn servers_of(
     servers: &[hermes_mcp::status::report::ServerReport],
     called: bool,
-    report: &mut Report,
+    report: &mut DoctorReport,
 ) {
     if servers.is_empty() {
         report.ok("no servers");
@@ -142,7 +142,7 @@ fn servers_of(
 }
 
 /// Where commands run and what confines them.
-pub(super) fn posture(cx: &Context, report: &mut Report) {
+pub(super) fn posture(cx: &Context, report: &mut DoctorReport) {
     let Some(config) = loaded(cx) else {
         return;
     };
@@ -166,7 +166,7 @@ pub(super) fn posture(cx: &Context, report: &mut Report) {
 }
 
 /// A real command, where commands run elsewhere.
-pub(super) fn command(cx: &Context, report: &mut Report) {
+pub(super) fn command(cx: &Context, report: &mut DoctorReport) {
     let Some(config) = loaded(cx) else {
         return;
     };

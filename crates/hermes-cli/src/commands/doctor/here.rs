@@ -12,7 +12,7 @@ use hermes_store::db::{RepairOptions, RepairReport, quick_check, repair};
 use hermes_store::memory::{MemoryFiles, MemoryTarget};
 use hermes_store::skills::SkillLibrary;
 
-use super::Report;
+use super::DoctorReport;
 use crate::commands::{self, Context, counted};
 use crate::wiring;
 
@@ -22,7 +22,7 @@ const LOW: u64 = 1024 * 1024 * 1024;
 /// A larger database is not read through: that takes seconds.
 const READ_THROUGH: u64 = 64 * 1024 * 1024;
 
-pub(super) fn home(cx: &Context, report: &mut Report) {
+pub(super) fn home(cx: &Context, report: &mut DoctorReport) {
     let root = cx.home.root();
     if !root.exists() {
         report.ok(format!(
@@ -84,7 +84,7 @@ pub(super) fn readable_by_others(path: &Path) -> Option<u32> {
     (mode & 0o077 != 0).then_some(mode)
 }
 
-pub(super) fn disk(cx: &Context, report: &mut Report) {
+pub(super) fn disk(cx: &Context, report: &mut DoctorReport) {
     // The nearest directory that exists stands for the home that does not yet.
     let Some(place) = cx.home.root().ancestors().find(|path| path.exists()) else {
         return;
@@ -108,7 +108,7 @@ pub(super) fn disk(cx: &Context, report: &mut Report) {
     }
 }
 
-pub(super) fn config(cx: &Context, report: &mut Report) {
+pub(super) fn config(cx: &Context, report: &mut DoctorReport) {
     for warning in cx.env.warnings() {
         report.warning(format!(".env: {warning}"), "hermes config env-path");
     }
@@ -136,7 +136,7 @@ pub(super) fn config(cx: &Context, report: &mut Report) {
         }
         Err(failure) => report.problem(failure.message, ""),
     }
-    if let Some(text) = wiring::unsupported::about_plugins(cx) {
+    if let Some(text) = wiring::unsupported::plugins_warning(cx) {
         report.warning(
             text,
             "an MCP server (hermes mcp add) or a hook (hermes hooks) can do what they do",
@@ -145,7 +145,7 @@ pub(super) fn config(cx: &Context, report: &mut Report) {
 }
 
 /// Keys that were refused or rest, and fallbacks without any.
-pub(super) fn keys(cx: &Context, report: &mut Report) {
+pub(super) fn keys(cx: &Context, report: &mut DoctorReport) {
     let store = AuthStore::new(&cx.home);
     let providers = match store.providers() {
         Ok(providers) => providers,
@@ -218,7 +218,7 @@ pub(super) fn keys(cx: &Context, report: &mut Report) {
     }
 }
 
-pub(super) fn database(cx: &Context, report: &mut Report) {
+pub(super) fn database(cx: &Context, report: &mut DoctorReport) {
     let path = cx.home.state_db();
     if !path.exists() {
         report.ok("none yet");
@@ -263,7 +263,7 @@ fn writable(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-pub(super) fn memory(cx: &Context, report: &mut Report) {
+pub(super) fn memory(cx: &Context, report: &mut DoctorReport) {
     let Ok(loaded) = cx.load_config() else {
         return;
     };
@@ -276,7 +276,7 @@ pub(super) fn memory(cx: &Context, report: &mut Report) {
     }
 }
 
-pub(super) fn skills(cx: &Context, report: &mut Report) {
+pub(super) fn skills(cx: &Context, report: &mut DoctorReport) {
     if let Ok(loaded) = cx.load_config() {
         let found = SkillLibrary::of_home(&cx.home, &loaded.config, Some("cli")).scan();
         report.ok(format!("{} found", found.len()));
@@ -284,7 +284,7 @@ pub(super) fn skills(cx: &Context, report: &mut Report) {
 }
 
 /// Permissions that are wider than they look.
-pub(super) fn approvals(cx: &Context, report: &mut Report) {
+pub(super) fn approvals(cx: &Context, report: &mut DoctorReport) {
     let Ok(loaded) = cx.load_config() else {
         return;
     };
@@ -300,7 +300,7 @@ pub(super) fn approvals(cx: &Context, report: &mut Report) {
     }
 }
 
-pub(super) fn gateway(cx: &Context, report: &mut Report) {
+pub(super) fn gateway(cx: &Context, report: &mut DoctorReport) {
     let recorded = cx.home.join("gateway.pid");
     let summary = commands::gateway::summary(cx, false);
     match summary.pid {
@@ -324,7 +324,7 @@ fn set_of(tool: &str) -> &'static str {
 }
 
 /// Tools that are switched on and cannot be offered here.
-pub(super) fn tools(cx: &Context, report: &mut Report) {
+pub(super) fn tools(cx: &Context, report: &mut DoctorReport) {
     let Ok(loaded) = cx.load_config() else {
         return;
     };

@@ -8,14 +8,14 @@ use hermes_models::local::server::{self, LocalService};
 use hermes_models::local::weights::ModelWeights;
 use hermes_models::local::{PROVIDER, table};
 
-use super::Report;
+use super::DoctorReport;
 use crate::commands::Context;
-use crate::commands::model::local::Here;
+use crate::commands::model::local::LocalModelContext;
 use crate::wiring;
 
 /// What can be seen without starting anything. `None`: there is nothing to start.
-fn looked_at(cx: &Context, report: &mut Report) -> Option<(Here, ModelWeights)> {
-    let here = Here::look(cx).ok()?;
+fn looked_at(cx: &Context, report: &mut DoctorReport) -> Option<(LocalModelContext, ModelWeights)> {
+    let here = LocalModelContext::load(cx).ok()?;
     let route = here.router.describe().ok();
     let used = route.filter(|route| route.provider == PROVIDER);
     let name = used
@@ -76,12 +76,12 @@ fn looked_at(cx: &Context, report: &mut Report) -> Option<(Here, ModelWeights)> 
     Some((here, weights))
 }
 
-pub(super) fn there(cx: &Context, report: &mut Report) {
+pub(super) fn there(cx: &Context, report: &mut DoctorReport) {
     looked_at(cx, report);
 }
 
 /// Starts it for real, unless it runs.
-pub(super) fn started(cx: &Context, report: &mut Report) {
+pub(super) fn started(cx: &Context, report: &mut DoctorReport) {
     let Some((here, weights)) = looked_at(cx, report) else {
         return;
     };

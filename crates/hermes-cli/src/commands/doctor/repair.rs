@@ -8,13 +8,13 @@ use hermes_core::clock::SystemClock;
 use hermes_store::db::{RepairOptions, repair};
 
 use super::here::{private_files, readable_by_others};
-use super::{Check, Finding, Report};
+use super::{Check, DoctorFinding, DoctorReport};
 use crate::commands::{Context, profile};
 
 /// Temporary files of a write take no longer than this; older ones were left by a crash.
 const LEFTOVER: Duration = Duration::from_hours(24);
 
-pub(super) fn run(cx: &Context) -> Vec<Finding> {
+pub(super) fn run(cx: &Context) -> Vec<DoctorFinding> {
     let steps: [Check; 5] = [
         ("home", directories),
         ("home", permissions),
@@ -24,14 +24,14 @@ pub(super) fn run(cx: &Context) -> Vec<Finding> {
     ];
     let mut findings = Vec::new();
     for (name, step) in steps {
-        let mut report = Report::new(name);
+        let mut report = DoctorReport::new(name);
         step(cx, &mut report);
         findings.extend(report.findings);
     }
     findings
 }
 
-fn directories(cx: &Context, report: &mut Report) {
+fn directories(cx: &Context, report: &mut DoctorReport) {
     let missing: Vec<&str> = ["cron", "logs", "memories", "sessions", "skills"]
         .into_iter()
         .filter(|name| !cx.home.join(name).is_dir())
@@ -45,7 +45,7 @@ fn directories(cx: &Context, report: &mut Report) {
     }
 }
 
-fn permissions(cx: &Context, report: &mut Report) {
+fn permissions(cx: &Context, report: &mut DoctorReport) {
     let mut tighten = |path: &Path, mode: u32| {
         let allowed = std::fs::Permissions::from_mode(mode);
         match std::fs::set_permissions(path, allowed) {
@@ -65,7 +65,7 @@ fn permissions(cx: &Context, report: &mut Report) {
 
 /// Files that a program which is gone left behind. Locks are held by the system, not by files, and
 /// end with their program: none can be stale.
-fn leftovers(cx: &Context, report: &mut Report) {
+fn leftovers(cx: &Context, report: &mut DoctorReport) {
     let pid = cx.home.join("gateway.pid");
     if pid.exists() && profile::gateway_pid(cx.home.root()).is_none() {
         remove(&pid, report);
@@ -92,7 +92,7 @@ fn leftovers(cx: &Context, report: &mut Report) {
     }
 }
 
-fn remove(path: &Path, report: &mut Report) {
+fn remove(path: &Path, report: &mut DoctorReport) {
     match std::fs::remove_file(path) {
         Ok(()) => report.fixed(format!(
             "removed {}, left by a process that no longer runs",
@@ -102,14 +102,14 @@ fn remove(path: &Path, report: &mut Report) {
     }
 }
 
-fn settings(cx: &Context, report: &mut Report) {
+fn settings(cx: &Context, report: &mut DoctorReport) {
     match hermes_config::migrate::run(&cx.home, &cx.env, false) {
         Ok(done) => done.notes.into_iter().for_each(|note| report.fixed(note)),
         Err(error) => report.problem(error.to_string(), "hermes config edit"),
     }
 }
 
-fn database(cx: &Context, report: &mut Report) {
+fn database(cx: &Context, report: &mut DoctorReport) {
     let path = cx.home.state_db();
     if !path.exists() {
         return;

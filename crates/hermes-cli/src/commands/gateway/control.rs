@@ -8,21 +8,21 @@ use std::time::Duration;
 
 use chrono::Utc;
 use hermes_config::Home;
-use hermes_gateway::process::{self, Marker, Process, read_state};
+use hermes_gateway::process::{self, GatewayProcess, Marker, read_state};
 use hermes_gateway::settings::GatewaySettings;
 use rustix::process::Signal;
 use serde_json::Value;
 
 use super::WhichArgs;
-use super::service::{Manager, installed};
+use super::service::{ServiceManager, installed};
 use super::status::homes;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
 
-/// What a new gateway may take until it says that it runs.
+/// Timeout for the start of a gateway.
 const STARTING: Duration = Duration::from_secs(15);
-/// What an old one may take to end, beside what it may drain.
+/// Timeout for the end of a gateway, besides draining.
 const STOPPING: Duration = Duration::from_secs(20);
 const KILLED: Duration = Duration::from_secs(5);
 
@@ -57,7 +57,7 @@ fn each(args: WhichArgs, cx: &Context, act: impl Fn(&Home) -> Outcome) -> Outcom
     }
     let mut outcome = Ok(());
     for home in homes(cx) {
-        // One that fails does not keep the others.
+        // A failure does not affect the others.
         if let Err(failure) = act(&home) {
             cx.out
                 .error(format!("{}: {}", name(&home), failure.message));
@@ -102,7 +102,7 @@ fn start_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
 }
 
 fn stop_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
-    let service = installed(home, args.system, cx).filter(Manager::is_active);
+    let service = installed(home, args.system, cx).filter(ServiceManager::is_active);
     let Some(running) = process::running(home.root()) else {
         if let Some(service) = service {
             // It may be about to start again.
@@ -139,7 +139,7 @@ fn restart_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
         return start_one(home, args, cx);
     };
     let (target, before) = (running.process, life(home));
-    if let Some(service) = service.filter(Manager::is_active) {
+    if let Some(service) = service.filter(ServiceManager::is_active) {
         Marker::PlannedStop.leave(home.root(), target, Utc::now())?;
         let restarted = service.restart();
         Marker::PlannedStop.clear(home.root());
@@ -161,8 +161,8 @@ fn restart_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
     Ok(())
 }
 
-/// Asks a process to end, waits, and at last ends it.
-fn end(target: Process, drain: Duration) -> Outcome {
+/// Asks a process to stop, waits, and finally kills it.
+fn end(target: GatewayProcess, drain: Duration) -> Outcome {
     let failed = |error: std::io::Error| Failure::failed(format!("pid {}: {error}", target.pid));
     target.signal(Signal::TERM).map_err(failed)?;
     wiring::runtime()?.block_on(async {
@@ -180,7 +180,7 @@ fn end(target: Process, drain: Duration) -> Outcome {
     })
 }
 
-/// How long its turns may go on.
+/// How long its turns may continue.
 fn drain(home: &Home, cx: &Context) -> Duration {
     let loaded = cx.load_config().ok();
     let settings = loaded.and_then(|loaded| GatewaySettings::load(home, loaded, &cx.env).ok());
@@ -230,13 +230,13 @@ pub(super) fn program() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Tells one life of the gateway of a home from the next.
+/// Identifies one run of a home's gateway.
 fn life(home: &Home) -> Value {
     let state = read_state(home.root()).unwrap_or_default();
     state["started_at"].clone()
 }
 
-/// A service manager only knows that it failed; the gateway has written down why.
+/// The service manager only knows that it failed; the gateway has recorded why.
 fn because(home: &Home, before: &Value, failure: Failure) -> Failure {
     let state = read_state(home.root()).unwrap_or_default();
     if state["started_at"] == *before || state["gateway_state"] != "startup_failed" {
@@ -251,8 +251,8 @@ fn not_started(state: &Value) -> Failure {
     Failure::failed(format!("the gateway did not start: {why}"))
 }
 
-/// Waits until a gateway says that it runs, in another life than `before`.
-fn appeared(home: &Home, before: &Value) -> Result<Process, Failure> {
+/// Waits until a gateway reports that it runs, in another run than `before`.
+fn appeared(home: &Home, before: &Value) -> Result<GatewayProcess, Failure> {
     let waiting = async {
         loop {
             let state = read_state(home.root()).unwrap_or_default();

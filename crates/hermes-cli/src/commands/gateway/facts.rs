@@ -1,21 +1,20 @@
-//! What the parts of the gateway are told by the program: who listens and speaks, how it is, who
-//! asked for a restart.
+//! Information for the parts of the gateway: transcription and synthesis, status, restart requests.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use chrono::Utc;
 use hermes_app::home::toolsets;
-use hermes_app::hooks::{Happening, Hooks};
+use hermes_app::hooks::{HookEvent, Hooks};
 use hermes_config::fs::write_atomic;
 use hermes_gateway::gateway::{Gateway, RestartRequest};
 use hermes_gateway::settings::GatewaySettings;
-use hermes_gateway::voice::{Ears, Mouth, Speaker, Transcriber};
-use hermes_platforms::{Http, Posting};
+use hermes_gateway::voice::{HomeSynthesizer, HomeTranscriber, SpeechSynthesizer, Transcriber};
+use hermes_platforms::{PlatformHttp, Posting};
 use hermes_store::db::delivery::Target;
 use serde_json::{Value, json};
 
-/// Who asked for the restart that is under way.
+/// Where the current restart was requested.
 const NOTIFY: &str = ".restart_notify.json";
 
 pub(super) fn transcriber(settings: &GatewaySettings) -> Option<Arc<dyn Transcriber>> {
@@ -27,8 +26,8 @@ pub(super) fn transcriber(settings: &GatewaySettings) -> Option<Arc<dyn Transcri
         return None;
     }
     let named = named(settings, "stt");
-    let http = Http::new(&settings.env, None);
-    Some(Arc::new(Ears::new(
+    let http = PlatformHttp::new(&settings.env, None);
+    Some(Arc::new(HomeTranscriber::new(
         section,
         named.as_deref(),
         &settings.env,
@@ -36,14 +35,19 @@ pub(super) fn transcriber(settings: &GatewaySettings) -> Option<Arc<dyn Transcri
     )))
 }
 
-pub(super) fn speaker(settings: &GatewaySettings) -> Arc<dyn Speaker> {
+pub(super) fn speaker(settings: &GatewaySettings) -> Arc<dyn SpeechSynthesizer> {
     let named = named(settings, "tts");
-    let http = Http::new(&settings.env, None);
+    let http = PlatformHttp::new(&settings.env, None);
     let section = settings.setting("tts");
-    Arc::new(Mouth::new(section, named.as_deref(), &settings.env, http))
+    Arc::new(HomeSynthesizer::new(
+        section,
+        named.as_deref(),
+        &settings.env,
+        http,
+    ))
 }
 
-/// The provider that the person named, not a default.
+/// The explicitly configured provider, not a default.
 fn named(settings: &GatewaySettings, section: &str) -> Option<String> {
     let places = [
         format!("/{section}/provider"),
@@ -53,7 +57,7 @@ fn named(settings: &GatewaySettings, section: &str) -> Option<String> {
     written.and_then(Value::as_str).map(str::to_owned)
 }
 
-/// Keeps who asked for a restart until the next life can tell them that it is there.
+/// Stores where a restart was requested, so that the next process can report there.
 pub(super) fn remember_restart(root: &Path, request: &RestartRequest) {
     let path = root.join(NOTIFY);
     let word = json!({
@@ -69,7 +73,7 @@ pub(super) fn remember_restart(root: &Path, request: &RestartRequest) {
     }
 }
 
-/// Tells whoever asked for a restart that it is done.
+/// Reports the completed restart where it was requested.
 pub(super) async fn announce(root: &Path, gateway: &Gateway) {
     let path = root.join(NOTIFY);
     let Ok(text) = std::fs::read_to_string(&path) else {
@@ -104,13 +108,13 @@ pub(super) async fn announce(root: &Path, gateway: &Gateway) {
     }
 }
 
-/// What the API server is told.
-pub(super) struct Told {
+/// Implements the facts for the API server.
+pub(super) struct RunningGatewayFacts {
     pub(super) settings: Arc<GatewaySettings>,
     pub(super) gateway: Gateway,
 }
 
-impl hermes_api::Facts for Told {
+impl hermes_api::GatewayFacts for RunningGatewayFacts {
     fn status(&self) -> Value {
         let status = self.gateway.status();
         let platforms: serde_json::Map<String, Value> = status
@@ -148,17 +152,17 @@ impl hermes_api::Facts for Told {
     }
 }
 
-/// Tells the hooks. A command is an event of its own name.
-pub(super) fn happened(hooks: &Hooks, event: &str, about: Value) {
+/// Runs the hooks of an event. A command is an event with its own name.
+pub(super) fn run_hooks(hooks: &Hooks, event: &str, about: Value) {
     let text = |key: &str| about.get(key).and_then(Value::as_str).map(str::to_owned);
     let event = match (event, text("name")) {
         ("command", Some(name)) => format!("command:{name}"),
         _ => event.to_owned(),
     };
-    let happening = Happening {
+    let happening = HookEvent {
         session: text("session_id").unwrap_or_default(),
         tool: None,
         extra: about,
     };
-    hooks.tell(&event, happening);
+    hooks.notify(&event, happening);
 }

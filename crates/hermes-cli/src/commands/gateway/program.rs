@@ -4,50 +4,50 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hermes_app::context::HostProcess;
-use hermes_app::conversation::actor::{self, ActorOptions, ClosePolicy, CommandRules, refusal};
+use hermes_app::conversation::actor::{self, ActorOptions, ClosePolicy, CommandRules, host_error};
 use hermes_app::conversation::{Conversation, Surface};
-use hermes_app::front::{OpenedConversation, Refusal};
+use hermes_app::front::{HostError, OpenedConversation};
 use hermes_app::home::ToolChoice;
 use hermes_app::home::store_tools::RunInline;
-use hermes_app::host::{CommandInfo, ConversationHost, Opening, Script};
+use hermes_app::host::{CommandInfo, ConversationHost, HomeScript, OpeningRequest};
 use hermes_app::{AppContext, TurnOptions};
 use hermes_core::slash::{COMMANDS, CommandDef, Parsed, Verb, parse};
 use hermes_core::{BoxFuture, task};
 use hermes_models::router::Overrides;
 use hermes_store::Store;
 
-use super::scripts::Scripts;
+use super::scripts::HomeScripts;
 use crate::exit::Failure;
-use crate::wiring::commands::Commands;
+use crate::wiring::commands::CommandEnvironment;
 use crate::wiring::front_end::{FrontEndSettings, NamedSession, SharedResources};
-use crate::wiring::mcp::Mcp;
+use crate::wiring::mcp::McpServers;
 use crate::wiring::parts_cache::{HomeParts, PartsCache};
 use crate::wiring::unattended::{CommandLine, CommandOutput};
 use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
 
-/// Sources whose sessions nobody looks for by their names.
+/// Sources whose sessions are not looked up by title.
 const UNTITLED: [&str; 3] = ["api_server", "webhook", "cron"];
 /// Values of `terminal.cwd` that mean the directory in which a person started the program.
 const NOWHERE: [&str; 4] = ["", ".", "auto", "cwd"];
 
 /// Everything that the conversations of the gateway share.
-pub(crate) struct Conversations {
+pub(crate) struct GatewayConversations {
     cache: PartsCache,
     resources: SharedResources,
-    scripts: Scripts,
+    scripts: HomeScripts,
 }
 
-impl Conversations {
+impl GatewayConversations {
     /// MCP servers start in the background.
     pub(crate) fn new(cx: &AppContext, store: Store) -> Result<Self, Failure> {
         let cache = PartsCache::new(cx)?;
-        let parts = cache.take();
+        let parts = cache.current();
         let (cx, config) = (&parts.cx, &parts.config);
-        // Each platform chooses its tools; the servers are there for all of them.
+        // Each platform chooses its tools; the servers are shared.
         let choice = ToolChoice::named(&["all".to_owned()]);
-        let mcp = Mcp::for_chat(cx, config, &choice, Overrides::default(), true);
+        let mcp = McpServers::for_chat(cx, config, &choice, Overrides::default(), true);
         let judge = wiring::router(cx, config, Overrides::default());
-        let commands = Commands::for_chat(cx, config, judge);
+        let commands = CommandEnvironment::for_chat(cx, config, judge);
         if let Some(commands) = commands.clone() {
             task::spawn("background processes", async move {
                 commands.adopt().await;
@@ -59,7 +59,7 @@ impl Conversations {
             commands,
         };
         Ok(Self {
-            scripts: Scripts::new(cx, resources.commands.clone()),
+            scripts: HomeScripts::new(cx, resources.commands.clone()),
             cache,
             resources,
         })
@@ -67,12 +67,12 @@ impl Conversations {
 
     /// Runs the commands in skills of routes, where that is switched on.
     pub(crate) fn inline_shell(&self) -> Option<RunInline> {
-        let parts = self.cache.take();
+        let parts = self.cache.current();
         let commands = self.resources.commands.as_ref();
         wiring::skills::inline_shell(&parts.cx, &parts.config, commands)
     }
 
-    /// Shows there what jobs wait for.
+    /// Sets where waiting jobs are displayed.
     pub(crate) fn show_progress(&self, process: Arc<dyn HostProcess>) {
         if let Some(mcp) = &self.resources.mcp {
             mcp.show_progress(process);
@@ -88,8 +88,8 @@ impl Conversations {
         resources.close().await;
     }
 
-    async fn open_one(&self, opening: Opening) -> Result<OpenedConversation, Failure> {
-        let parts = self.cache.take();
+    async fn open_one(&self, opening: OpeningRequest) -> Result<OpenedConversation, Failure> {
+        let parts = self.cache.current();
         let options = TurnOptions {
             model: opening.model,
             provider: opening.provider,
@@ -128,7 +128,7 @@ impl Conversations {
         .await?;
         let surface = Surface::Platform;
         let (conversation, later) =
-            Conversation::around(options, &parts.cx, surface, opened).await?;
+            Conversation::with_session(options, &parts.cx, surface, opened).await?;
         let on_close = if opening.keep_open {
             ClosePolicy::Keep
         } else {
@@ -145,8 +145,7 @@ impl Conversations {
     }
 }
 
-/// Where the tools of a conversation work that names no place: as configured, else the person's
-/// own directory.
+/// The default working directory of tools: as configured, else the user's home directory.
 pub(super) fn workplace(parts: &HomeParts) -> PathBuf {
     let home = &parts.cx.home;
     let configured = parts.config.terminal.cwd.trim();
@@ -166,35 +165,38 @@ pub(super) fn workplace(parts: &HomeParts) -> PathBuf {
     }
 }
 
-impl ConversationHost for Conversations {
-    fn ready(&self) -> Result<(), Refusal> {
-        let parts = self.cache.take();
+impl ConversationHost for GatewayConversations {
+    fn ready(&self) -> Result<(), HostError> {
+        let parts = self.cache.current();
         let route = wiring::router(&parts.cx, &parts.config, Overrides::default()).describe();
         route
             .map(drop)
-            .map_err(|error| refusal(&Failure::from(error)))
+            .map_err(|error| host_error(&Failure::from(error)))
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
+    fn open(
+        &self,
+        opening: OpeningRequest,
+    ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
         Box::pin(async {
             let opened = self.open_one(opening).await;
-            opened.map_err(|failure| refusal(&failure))
+            opened.map_err(|failure| host_error(&failure))
         })
     }
 
-    fn script(&self, script: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
+    fn script(&self, script: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
         Box::pin(async {
-            let parts = self.cache.take();
+            let parts = self.cache.current();
             let ran = self.scripts.run(script, &parts).await;
-            ran.map_err(|failure| refusal(&failure))
+            ran.map_err(|failure| host_error(&failure))
         })
     }
 
-    fn run_line(&self, line: CommandLine) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
+    fn run_line(&self, line: CommandLine) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
         Box::pin(async {
-            let parts = self.cache.take();
+            let parts = self.cache.current();
             let ran = self.scripts.run_line(line, &parts).await;
-            ran.map_err(|failure| refusal(&failure))
+            ran.map_err(|failure| host_error(&failure))
         })
     }
 
@@ -214,7 +216,7 @@ fn offer(command: &CommandDef) -> CommandInfo {
 
 const RULES: CommandRules = CommandRules { refused, help };
 
-/// What is said to a command that needs a terminal.
+/// The reply to commands that need a terminal.
 fn refused(line: &str) -> Option<String> {
     match parse(line) {
         Parsed::Command(command, _) if !command.surfaces.platform => Some(format!(

@@ -7,25 +7,25 @@ use std::time::Duration;
 use chrono::Utc;
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_gateway::process::{
-    self, Claim, ClaimError, GatewayState, Marker, Notifier, Process, Snapshot, StateFile,
-    StormLimits,
+    self, ClaimError, GatewayProcess, GatewaySnapshot, GatewayState, GatewayStateFile, HomeClaim,
+    Marker, Notifier, RestartStormLimits,
 };
-use hermes_gateway::settings::{Door, GatewaySettings};
+use hermes_gateway::settings::{AccessSummary, GatewaySettings};
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::RunArgs;
-use super::life::{self, End};
+use super::lifecycle::{self, GatewayEnd};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::wiring;
 
-/// What an old gateway may take to end before it is killed.
+/// How long an old gateway may take to end before it is killed.
 const TAKEOVER: Duration = Duration::from_secs(10);
 const KILLED: Duration = Duration::from_secs(5);
-/// What threads may take that nobody waits for any more.
+/// Timeout for detached threads.
 const LAST: Duration = Duration::from_millis(500);
 
 pub(super) fn run(args: &RunArgs, cx: &Context) -> Outcome {
@@ -44,22 +44,22 @@ pub(super) fn run(args: &RunArgs, cx: &Context) -> Outcome {
     let ended = runtime.block_on(live(args, &cx));
     runtime.shutdown_timeout(LAST);
     match ended? {
-        End::Planned | End::Signal => Ok(()),
-        // Whoever looks after us starts us again.
-        End::Unexpected => Err(Failure::silent(Exit::Failed)),
-        End::Lost(why) => Err(Failure::new(Exit::Busy, why)),
-        End::Damaged(why) => Err(Failure::new(Exit::Config, why)),
-        End::Restart if args.external_supervisor || is_supervised(&cx) => {
+        GatewayEnd::Planned | GatewayEnd::Signal => Ok(()),
+        // The service manager restarts us.
+        GatewayEnd::Unexpected => Err(Failure::silent(Exit::Failed)),
+        GatewayEnd::Lost(why) => Err(Failure::new(Exit::Busy, why)),
+        GatewayEnd::Damaged(why) => Err(Failure::new(Exit::Config, why)),
+        GatewayEnd::Restart if args.external_supervisor || is_supervised(&cx) => {
             Err(Failure::silent(Exit::Busy))
         }
-        End::Restart => Err(again(args)),
+        GatewayEnd::Restart => Err(again(args)),
     }
 }
 
-/// Begins anew in this process. Returns only when that fails.
+/// Re-executes the program. Returns only on failure.
 fn again(args: &RunArgs) -> Failure {
     let program = match std::env::current_exe() {
-        // It was replaced by a newer one while we ran.
+        // The program file was replaced by a newer one.
         Ok(path) if !path.exists() => std::env::args_os().next().map(Into::into),
         Ok(path) => Some(path),
         Err(_) => None,
@@ -75,9 +75,8 @@ fn again(args: &RunArgs) -> Failure {
     Failure::failed(format!("starting {} again: {error}", program.display()))
 }
 
-/// Whether somebody starts us again when we end, and this is the way to begin anew. To a systemd
-/// that listens we say it and stay: its `reload` counts an end as a failure, and it waits before it
-/// starts a service again.
+/// Whether a service manager restarts us after an exit. With a notified systemd we stay and report
+/// it instead: its `reload` treats an exit as a failure, and it delays restarts.
 fn is_supervised(cx: &Context) -> bool {
     let set = |name: &str| {
         cx.env
@@ -95,40 +94,40 @@ fn is_supervised(cx: &Context) -> bool {
         || on("HERMES_GATEWAY_EXTERNAL_SUPERVISOR")
 }
 
-/// The whole life, after the home was taken.
-async fn live(args: &RunArgs, cx: &Context) -> Result<End, Failure> {
+/// The whole run, after the home was claimed.
+async fn live(args: &RunArgs, cx: &Context) -> Result<GatewayEnd, Failure> {
     let root = cx.home.root();
     if args.replace {
         replace(cx).await?;
     }
-    let claim = Claim::take(&cx.home).map_err(|error| taken(&error))?;
-    // Words for a gateway that had our number before.
+    let claim = HomeClaim::take(&cx.home).map_err(|error| taken(&error))?;
+    // Markers for an earlier gateway with our pid.
     Marker::Takeover.clear(root);
     Marker::PlannedStop.clear(root);
-    let mut state = StateFile::new(&cx.home, Utc::now());
-    state.tell(Snapshot::default(), Utc::now());
+    let mut state = GatewayStateFile::new(&cx.home, Utc::now());
+    state.write(GatewaySnapshot::default(), Utc::now());
     let settings = match settings(cx) {
         Ok(settings) => settings,
         Err(failure) => return Err(failed_start(&mut state, failure)),
     };
     if !args.force && !calm(&settings).await {
-        return Ok(End::Planned);
+        return Ok(GatewayEnd::Planned);
     }
     let notifier = Notifier::from_vars(|name| std::env::var(name).ok());
-    let ended = life::begin(cx, Arc::new(settings), state, notifier).await;
+    let ended = lifecycle::begin(cx, Arc::new(settings), state, notifier).await;
     drop(claim);
     ended
 }
 
-/// What could not be started is told to whoever reads the state.
-pub(super) fn failed_start(state: &mut StateFile, failure: Failure) -> Failure {
+/// Startup failures are published in the state file.
+pub(super) fn failed_start(state: &mut GatewayStateFile, failure: Failure) -> Failure {
     tracing::error!("the gateway cannot start: {}", failure.message);
-    let snapshot = Snapshot {
+    let snapshot = GatewaySnapshot {
         state: GatewayState::StartupFailed,
         exit_reason: Some(failure.message.clone()),
-        ..Snapshot::default()
+        ..GatewaySnapshot::default()
     };
-    state.tell(snapshot, Utc::now());
+    state.write(snapshot, Utc::now());
     failure
 }
 
@@ -144,13 +143,13 @@ fn taken(error: &ClaimError) -> Failure {
     Failure::new(exit, format!("{error}{hint}"))
 }
 
-/// Ends the gateway that runs on this home. It is told that this is meant.
+/// Stops the gateway of this home, with a marker that this is intended.
 async fn replace(cx: &Context) -> Outcome {
     let root = cx.home.root();
     let Some(running) = process::running(root) else {
         return Ok(());
     };
-    let Process { pid, .. } = running.process;
+    let GatewayProcess { pid, .. } = running.process;
     tracing::info!("taking the place of the gateway with pid {pid}");
     Marker::Takeover.leave(root, running.process, Utc::now())?;
     end(running.process).await?;
@@ -158,7 +157,7 @@ async fn replace(cx: &Context) -> Outcome {
     Ok(())
 }
 
-async fn end(process: Process) -> Outcome {
+async fn end(process: GatewayProcess) -> Outcome {
     let failed = |error: std::io::Error| {
         Failure::failed(format!("the gateway with pid {}: {error}", process.pid))
     };
@@ -180,7 +179,7 @@ async fn end(process: Process) -> Outcome {
     ))
 }
 
-/// What the home says, and whether that will do.
+/// Loads and validates the settings.
 pub(super) fn settings(cx: &Context) -> Result<GatewaySettings, Failure> {
     let wrong = |message: String| Failure::new(Exit::Config, message);
     let loaded = cx.load_config().map_err(|failure| wrong(failure.message))?;
@@ -191,11 +190,11 @@ pub(super) fn settings(cx: &Context) -> Result<GatewaySettings, Failure> {
         tracing::warn!("{problem}");
         cx.out.remark(problem);
     }
-    let Door {
-        open,
-        nobody,
-        everybody,
-    } = settings.door();
+    let AccessSummary {
+        unconfirmed_open: open,
+        only_pairing: nobody,
+        open_to_all: everybody,
+    } = settings.access_summary();
     if !open.is_empty() {
         let names = open.join(", ");
         let var = format!("{}_ALLOW_ALL_USERS", open[0].to_uppercase());
@@ -221,8 +220,8 @@ pub(super) fn settings(cx: &Context) -> Result<GatewaySettings, Failure> {
     Ok(settings)
 }
 
-/// One that was started often in a short time waits before it tries again. `false`: it was
-/// stopped meanwhile.
+/// After too many starts in a short time it waits before it continues. `false`: it was stopped
+/// meanwhile.
 async fn calm(settings: &GatewaySettings) -> bool {
     let section = settings.tree.pointer("/gateway/respawn_storm");
     let number = |key: &str| {
@@ -230,8 +229,8 @@ async fn calm(settings: &GatewaySettings) -> bool {
             .and_then(|section| section.get(key))
             .and_then(Value::as_f64)
     };
-    let usual = StormLimits::default();
-    let limits = StormLimits {
+    let usual = RestartStormLimits::default();
+    let limits = RestartStormLimits {
         starts: number("max_starts").map_or(usual.starts, |number| number.max(1.0) as usize),
         window: number("window_seconds").unwrap_or(usual.window),
     };

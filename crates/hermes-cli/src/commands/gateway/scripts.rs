@@ -1,27 +1,27 @@
-//! Scripts of the home, run for jobs and webhooks: under the same gate and sandbox as the commands
-//! of the agent. Nobody is asked.
+//! Scripts of the home for jobs and webhooks, under the same gate and sandbox as the agent's
+//! commands, without approvals.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hermes_app::AppContext;
-use hermes_app::host::Script;
+use hermes_app::host::HomeScript;
 use hermes_exec::{Exec, Stdin};
 use hermes_policy::{CommandRequest, RequestKind};
 
 use super::program::workplace;
 use crate::exit::{Exit as Code, Failure};
-use crate::wiring::commands::Commands;
+use crate::wiring::commands::CommandEnvironment;
 use crate::wiring::parts_cache::HomeParts;
 use crate::wiring::unattended::{CommandLine, CommandOutput, UnattendedCommand, run_line_in};
 
-pub(super) struct Scripts {
+pub(super) struct HomeScripts {
     cx: AppContext,
-    commands: Option<Arc<Commands>>,
+    commands: Option<Arc<CommandEnvironment>>,
 }
 
-impl Scripts {
-    pub(super) fn new(cx: &AppContext, commands: Option<Arc<Commands>>) -> Self {
+impl HomeScripts {
+    pub(super) fn new(cx: &AppContext, commands: Option<Arc<CommandEnvironment>>) -> Self {
         Self {
             cx: cx.clone(),
             commands,
@@ -30,11 +30,13 @@ impl Scripts {
 
     pub(super) async fn run(
         &self,
-        script: Script,
+        script: HomeScript,
         parts: &HomeParts,
     ) -> Result<CommandOutput, Failure> {
         let Some(commands) = &self.commands else {
-            return Err(Failure::failed("there is no place to run scripts"));
+            return Err(Failure::failed(
+                "no environment to run scripts is available",
+            ));
         };
         let path = self.find(&script.path)?;
         let text = std::fs::read_to_string(&path)
@@ -43,7 +45,7 @@ impl Scripts {
             Some("sh" | "bash") => ("bash", RequestKind::Cron),
             _ => ("python3", RequestKind::Code),
         };
-        let ground = commands.ground_here(&parts.cx, &parts.config).await?;
+        let ground = commands.local_machine(&parts.cx, &parts.config).await?;
         let beside = || path.parent().map(Path::to_owned).unwrap_or_default();
         let cwd = script.cwd.clone().unwrap_or_else(beside);
         // Where it may write: not where the scripts are.
@@ -74,7 +76,9 @@ impl Scripts {
         parts: &HomeParts,
     ) -> Result<CommandOutput, Failure> {
         let Some(commands) = &self.commands else {
-            return Err(Failure::failed("there is no place to run commands"));
+            return Err(Failure::failed(
+                "no environment to run commands is available",
+            ));
         };
         run_line_in(commands, workplace(parts), line).await
     }

@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use hermes_config::Home;
-use hermes_gateway::process::service::systemd::{Account, Scope};
-use hermes_gateway::process::service::{Service, launchd, systemd};
+use hermes_gateway::process::service::systemd::{ServiceAccount, ServiceScope};
+use hermes_gateway::process::service::{ServiceDefinition, launchd, systemd};
 use hermes_gateway::settings::GatewaySettings;
 
 use super::control::program;
@@ -14,32 +14,32 @@ use super::{InstallArgs, UninstallArgs};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// Who looks after services here.
+/// The service manager of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ServiceManagerKind {
     Systemd { system: bool },
     Launchd,
 }
 
-/// A service that is installed, or is to be.
+/// An installed or installable service.
 #[derive(Clone, Debug)]
-pub(super) struct Manager {
-    pub(super) kind: Kind,
+pub(super) struct ServiceManager {
+    pub(super) kind: ServiceManagerKind,
     pub(super) path: PathBuf,
-    service: Service,
+    service: ServiceDefinition,
 }
 
 /// The service of a home, where it is installed.
-pub(super) fn installed(home: &Home, system: bool, cx: &Context) -> Option<Manager> {
-    let manager = Manager::of(home, system, cx).ok()?;
+pub(super) fn installed(home: &Home, system: bool, cx: &Context) -> Option<ServiceManager> {
+    let manager = ServiceManager::new(home, system, cx).ok()?;
     manager.path.exists().then_some(manager)
 }
 
-impl Manager {
-    fn of(home: &Home, system: bool, cx: &Context) -> Result<Self, Failure> {
+impl ServiceManager {
+    fn new(home: &Home, system: bool, cx: &Context) -> Result<Self, Failure> {
         let search = std::env::var("PATH").unwrap_or_default();
-        let mut service = Service::of(home, program()?, &search);
-        // What the service is to know of the settings. A home that cannot be read has defaults.
+        let mut service = ServiceDefinition::new(home, program()?, &search);
+        // The settings for the service definition. An unreadable home has defaults.
         if let Ok(loaded) = cx.load_config()
             && let Ok(settings) = GatewaySettings::load(home, loaded, &cx.env)
         {
@@ -50,7 +50,7 @@ impl Manager {
         if cfg!(target_os = "macos") {
             let path = launchd::path(&service, &person);
             return Ok(Self {
-                kind: Kind::Launchd,
+                kind: ServiceManagerKind::Launchd,
                 path,
                 service,
             });
@@ -59,7 +59,7 @@ impl Manager {
         let config = config.map_or_else(|| person.join(".config"), PathBuf::from);
         Ok(Self {
             path: systemd::path(&service.name, system, &config),
-            kind: Kind::Systemd { system },
+            kind: ServiceManagerKind::Systemd { system },
             service,
         })
     }
@@ -67,45 +67,45 @@ impl Manager {
     /// For people.
     pub(super) fn label(&self) -> &'static str {
         match self.kind {
-            Kind::Systemd { system: false } => "systemd --user",
-            Kind::Systemd { system: true } => "systemd",
-            Kind::Launchd => "launchd",
+            ServiceManagerKind::Systemd { system: false } => "systemd --user",
+            ServiceManagerKind::Systemd { system: true } => "systemd",
+            ServiceManagerKind::Launchd => "launchd",
         }
     }
 
-    /// What is out of date in what is installed.
+    /// What is out of date in the installed service.
     pub(super) fn stale(&self) -> Option<String> {
         let text = std::fs::read_to_string(&self.path).ok()?;
         match self.kind {
-            Kind::Systemd { .. } => systemd::stale(&text, &self.service),
-            Kind::Launchd => None,
+            ServiceManagerKind::Systemd { .. } => systemd::stale(&text, &self.service),
+            ServiceManagerKind::Launchd => None,
         }
     }
 
     pub(super) fn is_active(&self) -> bool {
         match self.kind {
-            Kind::Systemd { .. } => {
+            ServiceManagerKind::Systemd { .. } => {
                 let state = self.ask(&["is-active", &self.unit()]);
                 state.is_ok_and(|word| matches!(word.trim(), "active" | "activating" | "reloading"))
             }
-            Kind::Launchd => Self::launchctl(&["print", &self.target()]).is_ok(),
+            ServiceManagerKind::Launchd => Self::launchctl(&["print", &self.target()]).is_ok(),
         }
     }
 
-    /// What the manager says about it, for people.
+    /// The manager's status, for display.
     pub(super) fn report(&self) -> Option<String> {
         match self.kind {
-            Kind::Systemd { .. } => self
+            ServiceManagerKind::Systemd { .. } => self
                 .ask(&["status", "--no-pager", "--lines=5", &self.unit()])
                 .ok(),
-            Kind::Launchd => Self::launchctl(&["print", &self.target()]).ok(),
+            ServiceManagerKind::Launchd => Self::launchctl(&["print", &self.target()]).ok(),
         }
     }
 
     pub(super) fn start(&self) -> Outcome {
         match self.kind {
-            Kind::Systemd { .. } => self.tell(&["start", &self.unit()]),
-            Kind::Launchd => {
+            ServiceManagerKind::Systemd { .. } => self.tell(&["start", &self.unit()]),
+            ServiceManagerKind::Launchd => {
                 let path = self.path.display().to_string();
                 // It may be loaded already.
                 let _ = Self::launchctl(&["bootstrap", &domain(), &path]);
@@ -116,16 +116,18 @@ impl Manager {
 
     pub(super) fn stop(&self) -> Outcome {
         match self.kind {
-            Kind::Systemd { .. } => self.tell(&["stop", &self.unit()]),
+            ServiceManagerKind::Systemd { .. } => self.tell(&["stop", &self.unit()]),
             // It would be started again as long as it is loaded.
-            Kind::Launchd => Self::launchctl(&["bootout", &self.target()]).map(drop),
+            ServiceManagerKind::Launchd => Self::launchctl(&["bootout", &self.target()]).map(drop),
         }
     }
 
     pub(super) fn restart(&self) -> Outcome {
         match self.kind {
-            Kind::Systemd { .. } => self.tell(&["restart", &self.unit()]),
-            Kind::Launchd => Self::launchctl(&["kickstart", "-k", &self.target()]).map(drop),
+            ServiceManagerKind::Systemd { .. } => self.tell(&["restart", &self.unit()]),
+            ServiceManagerKind::Launchd => {
+                Self::launchctl(&["kickstart", "-k", &self.target()]).map(drop)
+            }
         }
     }
 
@@ -139,7 +141,7 @@ impl Manager {
 
     fn systemctl(&self, words: &[&str]) -> Command {
         let mut command = Command::new("systemctl");
-        if self.kind == (Kind::Systemd { system: false }) {
+        if self.kind == (ServiceManagerKind::Systemd { system: false }) {
             command.arg("--user");
         }
         command.args(words);
@@ -150,7 +152,7 @@ impl Manager {
         output(self.systemctl(words)).map(drop)
     }
 
-    /// What it answers, whatever its code: `status` has several.
+    /// The output, regardless of the exit code: `status` has several.
     fn ask(&self, words: &[&str]) -> Result<String, Failure> {
         let output = self
             .systemctl(words)
@@ -166,10 +168,10 @@ impl Manager {
     }
 
     /// The text of the definition.
-    fn definition(&self, scope: &Scope) -> String {
+    fn definition(&self, scope: &ServiceScope) -> String {
         match self.kind {
-            Kind::Systemd { .. } => systemd::unit(&self.service, scope),
-            Kind::Launchd => launchd::plist(&self.service),
+            ServiceManagerKind::Systemd { .. } => systemd::unit(&self.service, scope),
+            ServiceManagerKind::Launchd => launchd::plist(&self.service),
         }
     }
 }
@@ -196,7 +198,7 @@ fn output(mut command: Command) -> Result<String, Failure> {
 }
 
 pub(super) fn install(args: &InstallArgs, cx: &Context) -> Outcome {
-    let mut manager = Manager::of(&cx.home, args.system, cx)?;
+    let mut manager = ServiceManager::new(&cx.home, args.system, cx)?;
     if manager.path.exists() && !args.force {
         return Err(Failure::new(
             Exit::Usage,
@@ -207,12 +209,12 @@ pub(super) fn install(args: &InstallArgs, cx: &Context) -> Outcome {
         ));
     }
     let scope = if args.system {
-        Scope::System(account(args, &cx.home)?)
+        ServiceScope::System(account(args, &cx.home)?)
     } else {
-        Scope::User
+        ServiceScope::User
     };
     warn_of_passing(cx, &manager.service);
-    if let Scope::System(account) = &scope {
+    if let ServiceScope::System(account) = &scope {
         manager.service.path = format!(
             "{}/.local/bin:{}",
             account.home.display(),
@@ -237,9 +239,9 @@ pub(super) fn install(args: &InstallArgs, cx: &Context) -> Outcome {
     enable(&manager, args, cx)
 }
 
-fn enable(manager: &Manager, args: &InstallArgs, cx: &Context) -> Outcome {
+fn enable(manager: &ServiceManager, args: &InstallArgs, cx: &Context) -> Outcome {
     match manager.kind {
-        Kind::Systemd { system } => {
+        ServiceManagerKind::Systemd { system } => {
             manager.tell(&["daemon-reload"])?;
             if !args.no_start_on_login {
                 manager.tell(&["enable", &manager.unit()])?;
@@ -248,9 +250,9 @@ fn enable(manager: &Manager, args: &InstallArgs, cx: &Context) -> Outcome {
                 linger(cx);
             }
         }
-        Kind::Launchd => {
-            // One of before would stay loaded.
-            let _ = Manager::launchctl(&["bootout", &manager.target()]);
+        ServiceManagerKind::Launchd => {
+            // An old definition would stay loaded.
+            let _ = ServiceManager::launchctl(&["bootout", &manager.target()]);
         }
     }
     if args.no_start_now {
@@ -263,7 +265,7 @@ fn enable(manager: &Manager, args: &InstallArgs, cx: &Context) -> Outcome {
     Ok(())
 }
 
-/// Without lingering, systemd ends what a person started when they log out.
+/// Without lingering, systemd stops user services at logout.
 fn linger(cx: &Context) {
     let user = cx.env.get("USER").unwrap_or_default().to_owned();
     let marker = Path::new("/var/lib/systemd/linger").join(&user);
@@ -279,8 +281,8 @@ fn linger(cx: &Context) {
     }
 }
 
-/// A service should outlive what it is made from.
-fn warn_of_passing(cx: &Context, service: &Service) {
+/// A service should outlive the build directory.
+fn warn_of_passing(cx: &Context, service: &ServiceDefinition) {
     let passing = |path: &Path| path.starts_with("/tmp") || path.starts_with("/var/tmp");
     if passing(&service.program) {
         cx.out.remark(format!(
@@ -291,9 +293,8 @@ fn warn_of_passing(cx: &Context, service: &Service) {
     }
 }
 
-/// Who a service of the machine runs as: whoever is named, else whoever used sudo, else the owner
-/// of the home.
-fn account(args: &InstallArgs, home: &Home) -> Result<Account, Failure> {
+/// The user of a system service: as given, else the user of sudo, else the owner of the home.
+fn account(args: &InstallArgs, home: &Home) -> Result<ServiceAccount, Failure> {
     use std::os::unix::fs::MetadataExt as _;
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
@@ -322,7 +323,7 @@ fn account(args: &InstallArgs, home: &Home) -> Result<Account, Failure> {
         .map(|line| line.split(':').collect::<Vec<_>>())
         .find(|group| group.get(2) == row.get(3))
         .and_then(|group| group.first().map(|name| (*name).to_owned()));
-    Ok(Account {
+    Ok(ServiceAccount {
         user: row[0].to_owned(),
         group: group.unwrap_or_else(|| row[3].to_owned()),
         home: PathBuf::from(row[5]),
@@ -343,19 +344,19 @@ pub(super) fn uninstall(args: UninstallArgs, cx: &Context) -> Outcome {
         )?;
     }
     match manager.kind {
-        Kind::Systemd { .. } => {
-            // What is gone already needs no stopping.
+        ServiceManagerKind::Systemd { .. } => {
+            // A missing service needs no stopping.
             for words in [["disable", "--now"], ["reset-failed", "--quiet"]] {
                 let _ = manager.tell(&[words[0], words[1], &manager.unit()]);
             }
         }
-        Kind::Launchd => {
+        ServiceManagerKind::Launchd => {
             let _ = manager.stop();
         }
     }
     std::fs::remove_file(&manager.path)
         .map_err(|error| Failure::failed(format!("{}: {error}", manager.path.display())))?;
-    if matches!(manager.kind, Kind::Systemd { .. }) {
+    if matches!(manager.kind, ServiceManagerKind::Systemd { .. }) {
         let _ = manager.tell(&["daemon-reload"]);
     }
     cx.out

@@ -1,4 +1,4 @@
-//! `hermes gateway setup`: tokens, who may talk, where messages go that have no other place.
+//! `hermes gateway setup`: tokens, allowed users, home channels.
 
 use clap::Args;
 use hermes_config::env::{is_usable_secret, writer};
@@ -7,10 +7,10 @@ use hermes_platforms::{PLATFORMS, PlatformDef, SetupField, Writers, definition};
 use super::run::settings as read_settings;
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
-use crate::prompt::{self, Answer};
+use crate::prompt::{self, PromptAnswer};
 
 #[derive(Clone, Debug, Args)]
-pub(super) struct SetupArgs {
+pub(super) struct GatewaySetupArgs {
     /// telegram, discord, slack, email, api_server or webhook
     platform: Option<String>,
     /// Bot token
@@ -51,7 +51,7 @@ pub(super) struct SetupArgs {
     non_interactive: bool,
 }
 
-impl SetupArgs {
+impl GatewaySetupArgs {
     fn given(&self, flag: &str) -> Option<String> {
         let value = match flag {
             "token" => self.token.clone(),
@@ -69,7 +69,7 @@ impl SetupArgs {
     }
 }
 
-pub(super) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
+pub(super) fn run(args: &GatewaySetupArgs, cx: &Context) -> Outcome {
     let asks = cx.out.stdin_tty && cx.out.stderr_tty && !cx.no_input && !args.non_interactive;
     if !asks && args.platform.is_none() {
         return Err(Failure::usage(
@@ -101,7 +101,7 @@ fn find(name: &str) -> Option<&'static PlatformDef> {
     definition(&name)
 }
 
-fn wizard(args: &SetupArgs, cx: &Context) -> Outcome {
+fn wizard(args: &GatewaySetupArgs, cx: &Context) -> Outcome {
     loop {
         let cx = cx.reread()?;
         cx.out
@@ -139,8 +139,8 @@ fn is_set(kind: &PlatformDef, cx: &Context) -> bool {
     }
 }
 
-/// Asks for what was not given, then writes everything.
-fn set_up(kind: &PlatformDef, args: &SetupArgs, cx: &Context, asks: bool) -> Outcome {
+/// Asks for missing values, then writes everything.
+fn set_up(kind: &PlatformDef, args: &GatewaySetupArgs, cx: &Context, asks: bool) -> Outcome {
     if asks {
         cx.out.remark(format!("{}: {}", kind.name, kind.setup.hint));
     }
@@ -152,7 +152,7 @@ fn set_up(kind: &PlatformDef, args: &SetupArgs, cx: &Context, asks: bool) -> Out
             .filter(|value| !value.trim().is_empty());
         let value = match args.given(field.flag) {
             Some(value) => value,
-            None if asks => match asked(field, known.is_some())? {
+            None if asks => match ask_field(field, known.is_some())? {
                 Some(value) => value,
                 None => return Ok(()),
             },
@@ -192,7 +192,7 @@ fn set_up(kind: &PlatformDef, args: &SetupArgs, cx: &Context, asks: bool) -> Out
 }
 
 /// `None`: the person went back.
-fn asked(field: &SetupField, known: bool) -> Result<Option<String>, Failure> {
+fn ask_field(field: &SetupField, known: bool) -> Result<Option<String>, Failure> {
     let keep = if known { " (empty: unchanged)" } else { "" };
     let question = format!("{}{keep}: ", field.question);
     let answer = if field.secret {
@@ -201,8 +201,8 @@ fn asked(field: &SetupField, known: bool) -> Result<Option<String>, Failure> {
         prompt::line(&question)?
     };
     Ok(match answer {
-        Answer::Line(line) => Some(line),
-        Answer::Back => None,
+        PromptAnswer::Line(line) => Some(line),
+        PromptAnswer::Back => None,
     })
 }
 
@@ -227,7 +227,7 @@ fn check(field: &SetupField, value: &str) -> Outcome {
 /// Who may talk, and where home is.
 fn people(
     kind: &PlatformDef,
-    args: &SetupArgs,
+    args: &GatewaySetupArgs,
     cx: &Context,
     asks: bool,
 ) -> Result<Vec<(String, String)>, Failure> {
@@ -259,7 +259,7 @@ fn people(
     Ok(changes)
 }
 
-/// What comes next.
+/// The next steps.
 fn end(cx: &Context) -> Outcome {
     let cx = cx.reread()?;
     let settings = read_settings(&cx)?;
@@ -289,7 +289,7 @@ mod tests {
     #[derive(Parser)]
     struct Alone {
         #[command(flatten)]
-        args: SetupArgs,
+        args: GatewaySetupArgs,
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `hermes gateway status` and `list`: what others can read about a gateway, put together.
+//! `hermes gateway status` and `list`: the published state of a gateway.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::exit::{Exit, Failure, Outcome};
 
 /// What is known about the gateway of a home.
 #[derive(Debug, Serialize)]
-pub(crate) struct Summary {
+pub(crate) struct GatewaySummary {
     pub(crate) running: bool,
     pub(crate) pid: Option<u32>,
     pub(crate) state: Option<String>,
@@ -31,11 +31,11 @@ pub(crate) struct Summary {
     active: u64,
     queued: u64,
     exit_reason: Option<String>,
-    pub(crate) platforms: Vec<Row>,
+    pub(crate) platforms: Vec<PlatformStatusRow>,
     /// The MCP servers of the gateway that runs, as it wrote last.
-    mcp: Vec<Server>,
-    jobs: Jobs,
-    service: Option<Installed>,
+    mcp: Vec<ServerStatusRow>,
+    jobs: JobsSummary,
+    service: Option<InstalledService>,
     pending_pairings: usize,
     problems: Vec<String>,
     home: std::path::PathBuf,
@@ -43,10 +43,10 @@ pub(crate) struct Summary {
 
 /// One platform.
 #[derive(Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct PlatformStatusRow {
     pub(crate) name: String,
     enabled: bool,
-    /// Of the gateway that runs; `None`: it does not run, or knows nothing of it.
+    /// From the running gateway; `None`: it does not run or has no such platform.
     pub(crate) state: Option<String>,
     error: Option<String>,
     received_at: Option<f64>,
@@ -57,15 +57,15 @@ pub(crate) struct Row {
 
 /// One MCP server.
 #[derive(Debug, Serialize)]
-struct Server {
+struct ServerStatusRow {
     name: String,
     state: Value,
-    /// What is being done, the last success and the last failure.
+    /// Current activity, last success and last failure.
     text: String,
 }
 
 #[derive(Debug, Default, Serialize)]
-struct Jobs {
+struct JobsSummary {
     enabled: usize,
     next: Option<NextJob>,
     last_failure: Option<String>,
@@ -78,14 +78,14 @@ struct NextJob {
 }
 
 #[derive(Debug, Serialize)]
-struct Installed {
+struct InstalledService {
     manager: &'static str,
     path: std::path::PathBuf,
     active: bool,
     stale: Option<String>,
 }
 
-impl Summary {
+impl GatewaySummary {
     /// What is wrong, and what to do about it.
     pub(crate) fn concerns(&self) -> Vec<(String, String)> {
         let mut concerns = Vec::new();
@@ -114,8 +114,8 @@ impl Summary {
     }
 }
 
-/// Looks at everything.
-pub(crate) fn summary(cx: &Context, system: bool) -> Summary {
+/// Collects everything.
+pub(crate) fn summary(cx: &Context, system: bool) -> GatewaySummary {
     let root = cx.home.root();
     let running = process::running(root);
     let state = read_state(root).unwrap_or_default();
@@ -141,7 +141,7 @@ pub(crate) fn summary(cx: &Context, system: bool) -> Summary {
     let text = |key: &str| state[key].as_str().map(str::to_owned);
     let number = |key: &str| state[key].as_u64().unwrap_or_default();
     let alive = pid.is_some();
-    Summary {
+    GatewaySummary {
         running: alive,
         pid,
         state: text("gateway_state"),
@@ -153,7 +153,7 @@ pub(crate) fn summary(cx: &Context, system: bool) -> Summary {
         platforms,
         mcp: pid.map_or_else(Vec::new, |pid| servers(&cx.home, pid)),
         jobs: jobs(&cx.home),
-        service: installed(&cx.home, system, cx).map(|manager| Installed {
+        service: installed(&cx.home, system, cx).map(|manager| InstalledService {
             active: manager.is_active(),
             stale: manager.stale(),
             manager: manager.label(),
@@ -165,11 +165,11 @@ pub(crate) fn summary(cx: &Context, system: bool) -> Summary {
     }
 }
 
-fn servers(home: &Home, pid: u32) -> Vec<Server> {
+fn servers(home: &Home, pid: u32) -> Vec<ServerStatusRow> {
     let notes = crate::wiring::mcp::board(home).read();
     let own = notes.into_iter().filter(|note| note.pid == pid);
     own.flat_map(|note| note.servers)
-        .map(|told| Server {
+        .map(|told| ServerStatusRow {
             state: told.report["state"].clone(),
             name: told.name,
             text: told.line,
@@ -183,7 +183,7 @@ fn row(
     state: &Value,
     alive: bool,
     pairing: &Pairing,
-) -> Row {
+) -> PlatformStatusRow {
     let platform = settings.platform(name);
     let told = &state["platforms"][name];
     let field = |key: &str| told[key].as_str().map(str::to_owned).filter(|_| alive);
@@ -191,7 +191,7 @@ fn row(
     let paired = pairing
         .approved(Some(name))
         .map_or(0, |people| people.len());
-    Row {
+    PlatformStatusRow {
         name: name.to_owned(),
         enabled: platform.is_some_and(|platform| platform.enabled == Some(true)),
         state: field("state"),
@@ -209,9 +209,9 @@ fn listed(platform: &PlatformSettings) -> usize {
     lists.iter().map(|list| platform.list(list).len()).sum()
 }
 
-fn jobs(home: &Home) -> Jobs {
+fn jobs(home: &Home) -> JobsSummary {
     let Ok(list) = JobTable::new(home.cron_dir()).list() else {
-        return Jobs::default();
+        return JobsSummary::default();
     };
     let enabled: Vec<_> = list.iter().filter(|job| job.enabled()).collect();
     let next = enabled
@@ -220,7 +220,7 @@ fn jobs(home: &Home) -> Jobs {
         .filter(|(at, _)| !at.is_empty())
         .min();
     let failed = list.iter().filter(|job| job.text("last_status") == "error");
-    Jobs {
+    JobsSummary {
         enabled: enabled.len(),
         next: next.map(|(at, name)| NextJob { name, at }),
         last_failure: failed.max_by_key(|job| job.text("last_run_at")).map(|job| {
@@ -292,7 +292,7 @@ fn deep(args: StatusArgs, cx: &Context) -> Outcome {
     Ok(())
 }
 
-fn lines(summary: &Summary, full: bool, now: DateTime<Utc>) -> Vec<String> {
+fn lines(summary: &GatewaySummary, full: bool, now: DateTime<Utc>) -> Vec<String> {
     let mut lines = vec![headline(summary)];
     for row in &summary.platforms {
         if row.enabled
@@ -337,7 +337,7 @@ fn lines(summary: &Summary, full: bool, now: DateTime<Utc>) -> Vec<String> {
     lines
 }
 
-fn headline(summary: &Summary) -> String {
+fn headline(summary: &GatewaySummary) -> String {
     let Some(pid) = summary.pid else {
         let mut line = "gateway  not running".to_owned();
         if let Some(service) = &summary.service {
@@ -369,7 +369,7 @@ fn headline(summary: &Summary) -> String {
     )
 }
 
-fn platform_line(row: &Row, running: bool, full: bool, now: DateTime<Utc>) -> String {
+fn platform_line(row: &PlatformStatusRow, running: bool, full: bool, now: DateTime<Utc>) -> String {
     let most = if full { usize::MAX } else { 80 };
     let error = row.error.as_deref().map(|error| first_line(error, most));
     let how = match (row.enabled, row.state.as_deref()) {
@@ -445,7 +445,7 @@ pub(super) fn homes(cx: &Context) -> Vec<Home> {
 }
 
 #[derive(Serialize)]
-struct Listed {
+struct ProfileGateway {
     profile: String,
     running: bool,
     pid: Option<u32>,
@@ -457,7 +457,7 @@ struct Listed {
 pub(super) fn list(args: ListArgs, cx: &Context) -> Outcome {
     let row = |home: Home| {
         let pid = process::running(home.root()).map(|running| running.process.pid);
-        Listed {
+        ProfileGateway {
             profile: home.profile().unwrap_or("default").to_owned(),
             running: pid.is_some(),
             pid,
@@ -466,7 +466,7 @@ pub(super) fn list(args: ListArgs, cx: &Context) -> Outcome {
             home: home.root().to_owned(),
         }
     };
-    let rows: Vec<Listed> = homes(cx).into_iter().map(row).collect();
+    let rows: Vec<ProfileGateway> = homes(cx).into_iter().map(row).collect();
     if args.json {
         return Ok(cx.out.json(&rows)?);
     }

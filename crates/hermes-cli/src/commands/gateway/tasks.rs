@@ -1,49 +1,49 @@
-//! What runs beside the platforms: the API server, the scheduler of jobs.
+//! Tasks besides the platforms: the API server, the job scheduler.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_api::{ApiDeps, ApiServer, Work};
+use hermes_api::{ActiveTurns, ApiDeps, ApiServer};
 use hermes_config::Zone;
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::{BoxFuture, task};
 use hermes_gateway::control::GatewayControl;
-use hermes_gateway::cron::{self, HomeFiles, Scheduler};
+use hermes_gateway::conversation_pool::ConversationPool;
+use hermes_gateway::cron::{self, HomeJobEnvironment, Scheduler};
 use hermes_gateway::gateway::Gateway;
-use hermes_gateway::process::{self, Machine};
-use hermes_gateway::seats::Seats;
+use hermes_gateway::process::{self, MachineProcesses};
 use hermes_gateway::settings::GatewaySettings;
 use hermes_models::router::Overrides;
-use hermes_platforms::Unusable;
+use hermes_platforms::UnusablePlatform;
 use hermes_store::Store;
 use hermes_store::jobs::JobTable;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::facts::Told;
+use super::facts::RunningGatewayFacts;
 use crate::commands::Context;
 use crate::wiring;
 
-/// Runs until it is told to stop, and puts down what it holds.
-pub(super) struct Task {
+/// Runs until cancelled and releases its resources.
+pub(super) struct SideTask {
     name: &'static str,
     run: BoxFuture<'static, ()>,
 }
 
-/// What they have in common.
-pub(super) struct Around<'a> {
+/// Their common dependencies.
+pub(super) struct SideTaskDeps<'a> {
     pub(super) cx: &'a Context,
     pub(super) settings: &'a Arc<GatewaySettings>,
-    pub(super) seats: &'a Seats,
+    pub(super) pool: &'a ConversationPool,
     pub(super) store: &'a Store,
     pub(super) gateway: &'a Gateway,
     pub(super) cancel: CancellationToken,
 }
 
-/// Starts them; the tracker knows when they have ended.
-pub(super) fn start(tasks: Vec<Task>) -> TaskTracker {
+/// Starts them; the tracker waits for their end.
+pub(super) fn start(tasks: Vec<SideTask>) -> TaskTracker {
     let tracker = TaskTracker::new();
-    for Task { name, run } in tasks {
+    for SideTask { name, run } in tasks {
         drop(task::spawn(name, tracker.track_future(run)));
     }
     tracker.close();
@@ -51,8 +51,8 @@ pub(super) fn start(tasks: Vec<Task>) -> TaskTracker {
 }
 
 /// Those that can run, and why the others cannot.
-pub(super) async fn all(around: &Around<'_>) -> Beside {
-    let mut beside = Beside {
+pub(super) async fn all(around: &SideTaskDeps<'_>) -> SideTasks {
+    let mut beside = SideTasks {
         tasks: vec![jobs(around), upkeep(around)],
         work: None,
         unusable: Vec::new(),
@@ -63,7 +63,7 @@ pub(super) async fn all(around: &Around<'_>) -> Beside {
             beside.work = Some(work);
         }
         Ok(None) => {}
-        Err(why) => beside.unusable.push(Unusable {
+        Err(why) => beside.unusable.push(UnusablePlatform {
             platform: hermes_api::SOURCE.to_owned(),
             why,
         }),
@@ -72,8 +72,8 @@ pub(super) async fn all(around: &Around<'_>) -> Beside {
     beside
 }
 
-/// What other programs of the home ask. Without it the gateway does all else.
-async fn control(around: &Around<'_>) -> Option<Task> {
+/// Requests of other programs of the home. Optional.
+async fn control(around: &SideTaskDeps<'_>) -> Option<SideTask> {
     let control = match GatewayControl::bind(around.settings.home.root()).await {
         Ok(control) => control,
         Err(error) => {
@@ -82,25 +82,25 @@ async fn control(around: &Around<'_>) -> Option<Task> {
         }
     };
     let (gateway, cancel) = (around.gateway.clone(), around.cancel.clone());
-    Some(Task {
+    Some(SideTask {
         name: "control",
         run: Box::pin(control.serve(gateway, cancel)),
     })
 }
 
-/// What runs beside the platforms.
-pub(super) struct Beside {
-    pub(super) tasks: Vec<Task>,
+/// The tasks besides the platforms.
+pub(super) struct SideTasks {
+    pub(super) tasks: Vec<SideTask>,
     /// The turns of the API server.
-    pub(super) work: Option<Work>,
-    pub(super) unusable: Vec<Unusable>,
+    pub(super) work: Option<ActiveTurns>,
+    pub(super) unusable: Vec<UnusablePlatform>,
 }
 
-/// Bound here, so that a port that is taken is known before anything runs.
-async fn server(around: &Around<'_>) -> Result<Option<(Task, Work)>, String> {
-    let Around {
+/// Bound here, so that a port conflict is detected before anything runs.
+async fn server(around: &SideTaskDeps<'_>) -> Result<Option<(SideTask, ActiveTurns)>, String> {
+    let SideTaskDeps {
         settings,
-        seats,
+        pool,
         store,
         gateway,
         cancel,
@@ -123,12 +123,12 @@ async fn server(around: &Around<'_>) -> Result<Option<(Task, Work)>, String> {
         format!("{}:{}: {error}", at.host, at.port)
     })?;
     let deps = ApiDeps {
-        seats: (*seats).clone(),
+        pool: (*pool).clone(),
         store: (*store).clone(),
         home: home.clone(),
         config: Arc::clone(&settings.config),
         clock: Arc::new(SystemClock),
-        facts: Arc::new(Told {
+        facts: Arc::new(RunningGatewayFacts {
             settings: Arc::clone(settings),
             gateway: (*gateway).clone(),
         }),
@@ -139,15 +139,15 @@ async fn server(around: &Around<'_>) -> Result<Option<(Task, Work)>, String> {
             tracing::error!("the API server ended: {error}");
         }
     };
-    let task = Task {
+    let task = SideTask {
         name: "API server",
         run: Box::pin(run),
     };
     Ok(Some((task, work)))
 }
 
-/// `sessions.auto_prune`, for a process that lives for months.
-fn upkeep(around: &Around<'_>) -> Task {
+/// `sessions.auto_prune`, for long-running processes.
+fn upkeep(around: &SideTaskDeps<'_>) -> SideTask {
     let (config, store) = (Arc::clone(&around.settings.config), around.store.clone());
     let cancel = around.cancel.clone();
     let hours = u64::from(config.sessions.min_interval_hours.max(1));
@@ -160,17 +160,17 @@ fn upkeep(around: &Around<'_>) -> Task {
             }
         }
     };
-    Task {
+    SideTask {
         name: "upkeep",
         run: Box::pin(run),
     }
 }
 
-fn jobs(around: &Around<'_>) -> Task {
-    let Around {
+fn jobs(around: &SideTaskDeps<'_>) -> SideTask {
+    let SideTaskDeps {
         cx,
         settings,
-        seats,
+        pool,
         store,
         gateway,
         cancel,
@@ -184,25 +184,29 @@ fn jobs(around: &Around<'_>) -> Task {
     });
     let clock: Arc<dyn hermes_core::clock::Clock> = Arc::new(SystemClock);
     let rng: Arc<dyn hermes_core::clock::Rng> = Arc::new(SystemRng);
-    let scheduler = Scheduler::new(cron::Deps {
+    let scheduler = Scheduler::new(cron::SchedulerDeps {
         jobs: JobTable::with_sources(home.cron_dir(), Arc::clone(&clock), Arc::clone(&rng)),
         dir: home.cron_dir(),
         zone: Zone::named(&settings.config.timezone),
-        seats: (*seats).clone(),
-        around: Arc::new(HomeFiles::new(home.clone(), cx.process_env(), route)),
-        courier: Some(Arc::new(gateway.post())),
+        pool: (*pool).clone(),
+        environment: Arc::new(HomeJobEnvironment::new(
+            home.clone(),
+            cx.process_env(),
+            route,
+        )),
+        messenger: Some(Arc::new(gateway.post())),
         store: Some((*store).clone()),
         owner: process::this_process(),
-        processes: Arc::new(Machine),
+        processes: Arc::new(MachineProcesses),
         clock,
         rng,
-        policy: cron::Policy::new(&settings.config, |name| settings.var(name)),
+        policy: cron::SchedulerPolicy::new(&settings.config, |name| settings.var(name)),
     });
     let cancel = cancel.clone();
     let run = async move {
         scheduler.run(&cancel).await;
     };
-    Task {
+    SideTask {
         name: "jobs",
         run: Box::pin(run),
     }

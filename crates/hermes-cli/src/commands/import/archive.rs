@@ -25,7 +25,7 @@ const OUTSIDE: &str = "_external/";
 const MARKS: &[&str] = &["config.yaml", ".env", "state.db"];
 
 /// What is going to be unpacked.
-pub(super) struct Plan {
+pub(super) struct ImportPlan {
     /// Paths below the home.
     pub(super) entries: Vec<String>,
     /// For each entry its number in the archive and its size.
@@ -34,7 +34,7 @@ pub(super) struct Plan {
     pub(super) bytes: u64,
 }
 
-pub(super) fn plan<R: Read + Seek>(zip: &mut ZipArchive<R>) -> Result<Plan, String> {
+pub(super) fn plan<R: Read + Seek>(zip: &mut ZipArchive<R>) -> Result<ImportPlan, String> {
     if zip.len() > MOST_ENTRIES {
         return Err(format!("it has {} entries, which no home has", zip.len()));
     }
@@ -79,7 +79,7 @@ pub(super) fn plan<R: Read + Seek>(zip: &mut ZipArchive<R>) -> Result<Plan, Stri
         ));
     }
     let prefix = common_prefix(&files);
-    let mut plan = Plan {
+    let mut plan = ImportPlan {
         entries: Vec::new(),
         numbers: Vec::new(),
         skipped: Vec::new(),
@@ -143,7 +143,11 @@ fn no_file_is_a_directory(entries: &[String]) -> Result<(), String> {
 }
 
 /// Unpacks into an empty directory of ours: everything is new, so no link can be in the way.
-pub(super) fn unpack(zip: &mut ZipArchive<File>, plan: &Plan, into: &Path) -> Result<(), String> {
+pub(super) fn unpack(
+    zip: &mut ZipArchive<File>,
+    plan: &ImportPlan,
+    into: &Path,
+) -> Result<(), String> {
     for (entry, (number, size)) in plan.entries.iter().zip(&plan.numbers) {
         let fail = |error: io::Error| format!("{entry}: {error}");
         let target = into.join(entry);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use hermes_store::db::insights::CostTotals;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{Day, Report};
+use super::{DayUsage, InsightsReport};
 use crate::commands::sessions::fit;
 
 /// Rows of a list before the rest is summed up in one.
@@ -13,7 +13,7 @@ const ROWS: usize = 10;
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The report for a terminal of `width` columns.
-pub(crate) fn text(report: &Report, width: usize) -> String {
+pub(crate) fn text(report: &InsightsReport, width: usize) -> String {
     let width = width.max(30);
     let mut out = String::new();
     line(&mut out, &heading(report));
@@ -57,7 +57,7 @@ fn line(out: &mut String, text: &str) {
     out.push('\n');
 }
 
-fn heading(report: &Report) -> String {
+fn heading(report: &InsightsReport) -> String {
     let mut heading = match (&report.session, report.days) {
         (Some(session), _) => format!("Session {session}"),
         (None, Some(1)) => "Sessions begun in the last day".to_owned(),
@@ -70,7 +70,7 @@ fn heading(report: &Report) -> String {
     heading
 }
 
-fn totals(out: &mut String, report: &Report, width: usize) {
+fn totals(out: &mut String, report: &InsightsReport, width: usize) {
     let tokens = &report.tokens;
     let mut all = vec![
         format!("{} sessions", short(report.sessions)),
@@ -165,7 +165,7 @@ fn brief_cost(spent: &CostTotals) -> String {
     }
 }
 
-fn models(out: &mut String, report: &Report, width: usize) {
+fn models(out: &mut String, report: &InsightsReport, width: usize) {
     if report.models.is_empty() {
         return;
     }
@@ -251,7 +251,7 @@ fn curve(values: &[i64]) -> String {
         .collect()
 }
 
-fn when(out: &mut String, report: &Report, width: usize) {
+fn when(out: &mut String, report: &InsightsReport, width: usize) {
     if report.per_day.len() > 1 {
         days(out, &report.per_day, width);
     }
@@ -279,7 +279,7 @@ fn when(out: &mut String, report: &Report, width: usize) {
     }
 }
 
-fn days(out: &mut String, days: &[Day], width: usize) {
+fn days(out: &mut String, days: &[DayUsage], width: usize) {
     const SHOWN: usize = 14;
     let skipped = days.len().saturating_sub(SHOWN);
     let rows = &days[skipped..];

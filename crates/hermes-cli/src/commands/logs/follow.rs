@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::record::{Filter, Record, Records};
+use super::record::{LogFilter, LogRecord, LogRecords};
 use crate::exit::{Failure, Outcome};
 
 /// How often the file is looked at.
@@ -19,24 +19,24 @@ const EVERY: Duration = Duration::from_millis(200);
 pub(super) fn follow(
     path: &Path,
     end: u64,
-    filter: &Filter,
-    mut show: impl FnMut(&Record) -> Outcome,
+    filter: &LogFilter,
+    mut show: impl FnMut(&LogRecord) -> Outcome,
 ) -> Outcome {
-    let mut source = Source::open(path, end);
+    let mut source = FollowedFile::open(path, end);
     loop {
         let text = match &mut source {
             Some(source) => source.lines(path)?,
             None => String::new(),
         };
-        for record in Records::of(&text) {
+        for record in LogRecords::new(&text) {
             if filter.passes(&record) {
                 show(&record)?;
             }
         }
         match &source {
-            Some(open) if open.was_replaced(path) => source = Source::open(path, 0),
+            Some(open) if open.was_replaced(path) => source = FollowedFile::open(path, 0),
             Some(_) => {}
-            None => source = Source::open(path, 0),
+            None => source = FollowedFile::open(path, 0),
         }
         if text.is_empty() && reader_is_gone(EVERY) {
             return Ok(());
@@ -44,14 +44,14 @@ pub(super) fn follow(
     }
 }
 
-struct Source {
+struct FollowedFile {
     file: File,
     /// Up to where whole lines were read.
     at: u64,
     pending: Vec<u8>,
 }
 
-impl Source {
+impl FollowedFile {
     fn open(path: &Path, at: u64) -> Option<Self> {
         let file = File::open(path).ok()?;
         Some(Self {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Level {
+pub(super) enum LogLevel {
     Debug,
     Info,
     Warning,
@@ -14,7 +14,7 @@ pub(super) enum Level {
     Critical,
 }
 
-impl std::str::FromStr for Level {
+impl std::str::FromStr for LogLevel {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -30,17 +30,17 @@ impl std::str::FromStr for Level {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Record {
+pub(super) struct LogRecord {
     /// In the time zone that the log is written in.
     pub(super) time: Option<NaiveDateTime>,
-    pub(super) level: Option<Level>,
+    pub(super) level: Option<LogLevel>,
     pub(super) session: Option<String>,
     pub(super) component: Option<String>,
     /// The entry as it stands in the file, with all its lines.
     pub(super) text: String,
 }
 
-impl Record {
+impl LogRecord {
     fn parse(line: &str) -> Self {
         let mut record = Self {
             time: None,
@@ -101,23 +101,23 @@ fn time(line: &str) -> Option<(NaiveDateTime, &str)> {
 }
 
 /// Puts lines together to entries.
-pub(super) struct Records<'a> {
+pub(super) struct LogRecords<'a> {
     lines: std::iter::Peekable<std::str::Lines<'a>>,
 }
 
-impl<'a> Records<'a> {
-    pub(super) fn of(text: &'a str) -> Self {
+impl<'a> LogRecords<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
         Self {
             lines: text.lines().peekable(),
         }
     }
 }
 
-impl Iterator for Records<'_> {
-    type Item = Record;
+impl Iterator for LogRecords<'_> {
+    type Item = LogRecord;
 
-    fn next(&mut self) -> Option<Record> {
-        let mut record = Record::parse(self.lines.next()?);
+    fn next(&mut self) -> Option<LogRecord> {
+        let mut record = LogRecord::parse(self.lines.next()?);
         // Without a time nothing tells where an entry ends: each line stands alone.
         while record.time.is_some()
             && let Some(line) = self.lines.next_if(|line| time(line).is_none())
@@ -185,16 +185,16 @@ const COMPONENTS: &[(&str, &[&str])] = &[
 ];
 
 /// Which entries are shown.
-pub(super) struct Filter {
-    level: Option<Level>,
+pub(super) struct LogFilter {
+    level: Option<LogLevel>,
     session: Option<String>,
     pub(super) since: Option<NaiveDateTime>,
     component: Option<Vec<String>>,
 }
 
-impl Filter {
+impl LogFilter {
     pub(super) fn new(
-        level: Option<Level>,
+        level: Option<LogLevel>,
         session: Option<String>,
         since: Option<NaiveDateTime>,
         component: Option<&str>,
@@ -225,7 +225,7 @@ impl Filter {
     }
 
     /// What an entry does not tell cannot speak against it, except who wrote it.
-    pub(super) fn passes(&self, record: &Record) -> bool {
+    pub(super) fn passes(&self, record: &LogRecord) -> bool {
         let late = self
             .since
             .is_none_or(|since| record.time.is_none_or(|time| time >= since));
@@ -262,8 +262,8 @@ Traceback (most recent call last):
 2026-05-01 10:00:03 DEBUG agent.loop: tick
 ";
 
-    fn passing(filter: &Filter) -> Vec<usize> {
-        let records: Vec<Record> = Records::of(LOG).collect();
+    fn passing(filter: &LogFilter) -> Vec<usize> {
+        let records: Vec<LogRecord> = LogRecords::new(LOG).collect();
         assert_eq!(records.len(), 4);
         (0..records.len())
             .filter(|at| filter.passes(&records[*at]))
@@ -272,42 +272,50 @@ Traceback (most recent call last):
 
     #[test]
     fn both_programs_are_understood() {
-        let records: Vec<Record> = Records::of(LOG).collect();
+        let records: Vec<LogRecord> = LogRecords::new(LOG).collect();
         assert_eq!(records[0].component.as_deref(), Some("hermes_agent::turn"));
         assert_eq!(records[1].session.as_deref(), Some("20260501_2"));
         assert_eq!(records[1].component.as_deref(), Some("gateway.run"));
         assert_eq!(records[1].lines(), 3);
         assert_eq!(records[2].component.as_deref(), Some("tools.terminal_tool"));
-        assert_eq!(records[2].level, Some(Level::Error));
+        assert_eq!(records[2].level, Some(LogLevel::Error));
     }
 
     #[test]
     fn filters_take_entries_with_all_their_lines() {
-        let level = Some(Level::Warning);
-        assert_eq!(passing(&Filter::new(level, None, None, None)), [1, 2]);
+        let level = Some(LogLevel::Warning);
+        assert_eq!(passing(&LogFilter::new(level, None, None, None)), [1, 2]);
         let session = Some("20260501_1".to_owned());
-        assert_eq!(passing(&Filter::new(None, session, None, None)), [0]);
+        assert_eq!(passing(&LogFilter::new(None, session, None, None)), [0]);
         assert_eq!(
-            passing(&Filter::new(None, None, None, Some("agent"))),
+            passing(&LogFilter::new(None, None, None, Some("agent"))),
             [0, 3]
         );
         assert_eq!(
-            passing(&Filter::new(None, None, None, Some("gateway"))),
+            passing(&LogFilter::new(None, None, None, Some("gateway"))),
             [1]
         );
         assert_eq!(
-            passing(&Filter::new(None, None, None, Some("tools.terminal_tool"))),
+            passing(&LogFilter::new(
+                None,
+                None,
+                None,
+                Some("tools.terminal_tool")
+            )),
             [2]
         );
         let since = NaiveDateTime::parse_from_str("2026-05-01 10:00:02", "%Y-%m-%d %H:%M:%S");
-        assert_eq!(passing(&Filter::new(None, None, since.ok(), None)), [2, 3]);
+        assert_eq!(
+            passing(&LogFilter::new(None, None, since.ok(), None)),
+            [2, 3]
+        );
     }
 
     #[test]
     fn lines_without_a_time_stand_alone() {
-        let records: Vec<Record> = Records::of("one\ntwo\n").collect();
+        let records: Vec<LogRecord> = LogRecords::new("one\ntwo\n").collect();
         assert_eq!(records.len(), 2);
-        let level = Filter::new(Some(Level::Error), None, None, None);
+        let level = LogFilter::new(Some(LogLevel::Error), None, None, None);
         assert!(level.passes(&records[0]));
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct AddArgs {
     key: Option<String>,
     /// Transport; older servers use `sse`
     #[arg(long, value_enum, conflicts_with = "command")]
-    transport: Option<Wire>,
+    transport: Option<TransportArg>,
     /// Connection timeout in seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     connect_timeout: Option<u64>,
@@ -61,7 +61,7 @@ enum AuthKind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Wire {
+enum TransportArg {
     Http,
     Sse,
 }
@@ -198,7 +198,7 @@ fn entry(args: &AddArgs) -> Map<String, Value> {
     if args.auth == Some(AuthKind::Oauth) {
         set("auth", json!("oauth"));
     }
-    if args.transport == Some(Wire::Sse) {
+    if args.transport == Some(TransportArg::Sse) {
         set("transport", json!("sse"));
     }
     if let Some(seconds) = args.connect_timeout {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Value, json};
 
-use super::edit::{self, Change};
+use super::edit::{self, ServerEdit};
 use super::probe;
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
@@ -73,8 +73,8 @@ pub(super) fn run(args: &ConfigureArgs, cx: &Context) -> Outcome {
     Ok(cx.out.line(format!("{name}: changed"))?)
 }
 
-fn changes(args: &ConfigureArgs) -> Vec<Change<'static>> {
-    let mut changes: Vec<Change<'static>> = Vec::new();
+fn changes(args: &ConfigureArgs) -> Vec<ServerEdit<'static>> {
+    let mut changes: Vec<ServerEdit<'static>> = Vec::new();
     let mut set = |path: &'static [&'static str], value: Option<Value>| changes.push((path, value));
     if args.enable || args.disable {
         set(&["enabled"], Some(json!(args.enable)));

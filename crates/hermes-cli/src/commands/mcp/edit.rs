@@ -7,10 +7,10 @@ use serde_json::Value;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// One change below `mcp_servers.<name>`; `None` removes.
-pub(crate) type Change<'a> = (&'a [&'a str], Option<Value>);
+pub(crate) type ServerEdit<'a> = (&'a [&'a str], Option<Value>);
 
 /// Makes all changes or none.
-pub(crate) fn apply(cx: &AppContext, server: &str, changes: &[Change<'_>]) -> Outcome {
+pub(crate) fn apply(cx: &AppContext, server: &str, changes: &[ServerEdit<'_>]) -> Outcome {
     cx.home
         .ensure()
         .map_err(|error| Failure::failed(error.to_string()))?;

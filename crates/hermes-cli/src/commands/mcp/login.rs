@@ -146,7 +146,7 @@ fn log_in(
     let name = &entry.name;
     crate::logging::start(cx);
     wiring::runtime()?.block_on(async {
-        let prompt = Arc::new(Terminal::new(
+        let prompt = Arc::new(TerminalLogin::new(
             cx.out,
             browser,
             cx.out.stdin_tty && !cx.no_input,
@@ -214,13 +214,13 @@ pub(super) async fn forget(cx: &Context, entry: &ServerEntry) -> Result<bool, Fa
 }
 
 /// The person at this terminal.
-struct Terminal {
+struct TerminalLogin {
     out: Output,
     browser: bool,
     lines: Mutex<Option<mpsc::Receiver<String>>>,
 }
 
-impl Terminal {
+impl TerminalLogin {
     fn new(out: Output, browser: bool, pastes: bool) -> Self {
         Self {
             out,
@@ -244,7 +244,7 @@ fn read_lines() -> mpsc::Receiver<String> {
     lines
 }
 
-impl AuthPrompt for Terminal {
+impl AuthPrompt for TerminalLogin {
     fn show(&self, page: &LoginPage) -> BoxFuture<'_, Result<(), String>> {
         let waits = page.timeout.as_secs();
         self.out.error(format!(

@@ -18,7 +18,7 @@ use crate::wiring::{self, mcp};
 pub(super) const STOPPING: Duration = Duration::from_secs(3);
 
 #[derive(Debug, clap::Args)]
-pub(super) struct TestArgs {
+pub(super) struct McpTestArgs {
     name: String,
     /// Give up after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
@@ -45,7 +45,7 @@ pub(super) struct ProbedTool {
     pub(super) description: String,
 }
 
-pub(super) fn run(args: &TestArgs, cx: &Context) -> Outcome {
+pub(super) fn run(args: &McpTestArgs, cx: &Context) -> Outcome {
     let mut entry = super::entry(cx, &args.name)?;
     // Asked for by name: whether it is switched off does not matter.
     if let Some(config) = &mut entry.config {

@@ -42,10 +42,10 @@ pub(super) struct ServeArgs {
 pub(super) fn run(_: &ServeArgs, cx: &Context) -> Outcome {
     crate::logging::start(cx);
     wiring::runtime()?.block_on(async {
-        let desk = Arc::new(tools::Desk::open(cx).await);
+        let desk = Arc::new(tools::ServeTools::open(cx).await);
         let (answers, lines) = mpsc::channel(64);
         let writer = task::spawn("mcp-serve-writer", write(lines));
-        let mut server = Server {
+        let mut server = ServeLoop {
             desk,
             answers,
             running: HashMap::new(),
@@ -59,15 +59,15 @@ pub(super) fn run(_: &ServeArgs, cx: &Context) -> Outcome {
     })
 }
 
-struct Server {
-    desk: Arc<tools::Desk>,
+struct ServeLoop {
+    desk: Arc<tools::ServeTools>,
     answers: mpsc::Sender<Value>,
     /// Calls under way, by the text of their id.
     running: HashMap<String, CancellationToken>,
     room: Arc<Semaphore>,
 }
 
-impl Drop for Server {
+impl Drop for ServeLoop {
     fn drop(&mut self) {
         for cancel in self.running.values() {
             cancel.cancel();
@@ -75,7 +75,7 @@ impl Drop for Server {
     }
 }
 
-impl Server {
+impl ServeLoop {
     /// Reads until the client closes the pipe.
     async fn serve(&mut self) -> Outcome {
         let mut input = BufReader::new(tokio::io::stdin());

@@ -13,7 +13,7 @@ use crate::exit::{Failure, Outcome};
 use crate::wiring::{self, mcp, progress};
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ListArgs {
+pub(super) struct McpListArgs {
     /// Wait this many seconds for servers to answer (default: do not wait for slow ones)
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
     timeout: Option<u64>,
@@ -26,7 +26,7 @@ pub(super) struct ListArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct StatusArgs {
+pub(super) struct McpStatusArgs {
     name: Option<String>,
     /// Wait this many seconds for servers to answer (default: do not wait for slow ones)
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
@@ -40,11 +40,11 @@ const NONE: &str = "no MCP servers are configured; add one with
   hermes mcp add NAME --url https://…
   hermes mcp add NAME --command npx --args -y some-server";
 
-pub(super) fn list(args: &ListArgs, cx: &Context) -> Outcome {
+pub(super) fn list(args: &McpListArgs, cx: &Context) -> Outcome {
     let reports = if args.offline {
         offline(cx)?
     } else {
-        live(cx, None, Patience::named(args.timeout))?
+        live(cx, None, ServerPatience::named(args.timeout))?
     };
     if args.json {
         return Ok(cx.out.json(&json!({"servers": reports}))?);
@@ -66,8 +66,12 @@ fn hint_at_timeout(cx: &Context, reports: &[ServerReport], command: &str) {
     }
 }
 
-pub(super) fn status(args: &StatusArgs, cx: &Context) -> Outcome {
-    let reports = live(cx, args.name.as_deref(), Patience::named(args.timeout))?;
+pub(super) fn status(args: &McpStatusArgs, cx: &Context) -> Outcome {
+    let reports = live(
+        cx,
+        args.name.as_deref(),
+        ServerPatience::named(args.timeout),
+    )?;
     let notes = notes(cx, args.name.as_deref());
     if args.json {
         let elsewhere = json!(notes);
@@ -114,7 +118,7 @@ fn notes(cx: &Context, name: Option<&str>) -> Vec<Note> {
 
 /// How long a command waits for servers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
+pub(crate) enum ServerPatience {
     /// Until all have answered or failed, and no longer than somebody takes it who only wants to
     /// look: what hangs is not waited for.
     Soon,
@@ -131,7 +135,7 @@ const LOOK: Duration = Duration::from_secs(3);
 /// The longest wait of a command that examines everything.
 const CHECK: Duration = Duration::from_secs(10);
 
-impl Patience {
+impl ServerPatience {
     fn named(seconds: Option<u64>) -> Self {
         seconds.map_or(Self::Soon, Self::Seconds)
     }
@@ -151,7 +155,7 @@ impl Patience {
 /// How all servers stand: called, or as far as the config tells.
 pub(crate) fn reports(
     cx: &Context,
-    called: Option<Patience>,
+    called: Option<ServerPatience>,
 ) -> Result<Vec<ServerReport>, Failure> {
     match called {
         Some(patience) => live(cx, None, patience),
@@ -163,7 +167,7 @@ pub(crate) fn reports(
 fn live(
     cx: &Context,
     name: Option<&str>,
-    patience: Patience,
+    patience: ServerPatience,
 ) -> Result<Vec<ServerReport>, Failure> {
     let entries = match name {
         Some(name) => vec![super::entry(cx, name)?],

@@ -3,15 +3,15 @@
 use hermes_models::live::{LIST_TIMEOUT, ListError};
 use hermes_models::providers::{self, Provider, endpoint};
 use hermes_models::router::{LiveError, Overrides, Router};
-use hermes_tui::port::{Group, Panel, PanelKey, PanelRow};
+use hermes_tui::port::{Panel, PanelGroup, PanelKey, PanelRow};
 use secrecy::SecretString;
 
-use super::{Picked, SetArgs, router};
+use super::{PickedModel, SetArgs, router};
 use crate::choose;
 use crate::commands::Context;
-use crate::commands::setup::keys::Pasted;
+use crate::commands::setup::keys::PastedKey;
 use crate::exit::Failure;
-use crate::prompt::{self, Answer};
+use crate::prompt::{self, PromptAnswer};
 use crate::wiring;
 
 /// The provider that is nothing but an address.
@@ -54,7 +54,7 @@ pub(crate) struct ModelListing {
 }
 
 /// Why there is no list.
-pub(crate) enum Unlisted {
+pub(crate) enum ListingError {
     /// It wants a key, or another one.
     NeedsKey,
     Other(String),
@@ -65,7 +65,7 @@ pub(crate) async fn list(
     router: &Router,
     url: &str,
     key: Option<&SecretString>,
-) -> Result<ModelListing, Unlisted> {
+) -> Result<ModelListing, ListingError> {
     let key = key.cloned().unwrap_or_else(|| SecretString::from(NO_KEY));
     let mut urls = vec![url.to_owned()];
     if !url.ends_with("/v1") {
@@ -81,14 +81,14 @@ pub(crate) async fn list(
             }
             Err(LiveError::List(ListError::Refused {
                 status: 401 | 403, ..
-            })) => return Err(Unlisted::NeedsKey),
+            })) => return Err(ListingError::NeedsKey),
             // The first reason is about what was typed.
             Err(error) => {
                 why.get_or_insert_with(|| error.to_string());
             }
         }
     }
-    Err(Unlisted::Other(why.unwrap_or_default()))
+    Err(ListingError::Other(why.unwrap_or_default()))
 }
 
 /// The variable that keeps the key of an address.
@@ -105,17 +105,17 @@ pub(crate) fn choice(
     url: &str,
     model: String,
     key: Option<SecretString>,
-) -> Result<Picked, Failure> {
+) -> Result<PickedModel, Failure> {
     let variable = key.is_some().then(|| variable(url));
     let key = match key {
-        Some(key) => Some(Pasted {
+        Some(key) => Some(PastedKey {
             provider: provider()?,
             key,
             variable: variable.clone(),
         }),
         None => None,
     };
-    Ok(Picked {
+    Ok(PickedModel {
         choice: SetArgs {
             model,
             provider: Some(PROVIDER.to_owned()),
@@ -127,16 +127,16 @@ pub(crate) fn choice(
 }
 
 /// Asks for address, key and model, one after the other. `None`: the person went back.
-pub(crate) fn ask(cx: &Context, typed: Option<String>) -> Result<Option<Picked>, Failure> {
+pub(crate) fn ask(cx: &Context, typed: Option<String>) -> Result<Option<PickedModel>, Failure> {
     let (_, router) = router(cx, Overrides::default())?;
     let mut typed = typed.filter(|text| !text.trim().is_empty());
     loop {
         let line = match typed.take() {
             Some(line) => line,
             None => match prompt::line(&format!("{ADDRESS} (Esc: back): "))? {
-                Answer::Back => return Ok(None),
-                Answer::Line(line) if line.is_empty() => return Ok(None),
-                Answer::Line(line) => line,
+                PromptAnswer::Back => return Ok(None),
+                PromptAnswer::Line(line) if line.is_empty() => return Ok(None),
+                PromptAnswer::Line(line) => line,
             },
         };
         let url = match address(&line) {
@@ -152,13 +152,13 @@ pub(crate) fn ask(cx: &Context, typed: Option<String>) -> Result<Option<Picked>,
     }
 }
 
-fn at_address(cx: &Context, router: &Router, url: &str) -> Result<Option<Picked>, Failure> {
+fn at_address(cx: &Context, router: &Router, url: &str) -> Result<Option<PickedModel>, Failure> {
     let mut key: Option<SecretString> = None;
     let listing = loop {
         cx.out.remark(format!("asking {url} for its models …"));
         match wiring::runtime()?.block_on(list(router, url, key.as_ref())) {
             Ok(listing) => break listing,
-            Err(Unlisted::NeedsKey) => {
+            Err(ListingError::NeedsKey) => {
                 let wanted = if key.is_some() {
                     "the server does not take this key; another"
                 } else {
@@ -169,7 +169,7 @@ fn at_address(cx: &Context, router: &Router, url: &str) -> Result<Option<Picked>
                     typed => key = Some(SecretString::from(typed)),
                 }
             }
-            Err(Unlisted::Other(why)) => {
+            Err(ListingError::Other(why)) => {
                 cx.out.error(crate::output::harmless(&why));
                 if !prompt::confirm("use this URL anyway?", false)? {
                     return Ok(None);
@@ -206,9 +206,9 @@ fn model_of(cx: &Context, listing: &ModelListing) -> Result<Option<String>, Fail
             format!(" [{}]", crate::output::harmless(usual))
         };
         let typed = match prompt::line(&format!("model{hint} (Esc: back): "))? {
-            Answer::Back => return Ok(None),
-            Answer::Line(line) if line.is_empty() => usual.to_owned(),
-            Answer::Line(line) => line,
+            PromptAnswer::Back => return Ok(None),
+            PromptAnswer::Line(line) if line.is_empty() => usual.to_owned(),
+            PromptAnswer::Line(line) => line,
         };
         return Ok((!typed.is_empty()).then_some(typed));
     }
@@ -221,11 +221,11 @@ fn model_of(cx: &Context, listing: &ModelListing) -> Result<Option<String>, Fail
         id: "endpoint".to_owned(),
         title: format!("Models of {}", listing.url),
         groups: vec![
-            Group {
+            PanelGroup {
                 title: String::new(),
                 rows: rows.collect(),
             },
-            Group {
+            PanelGroup {
                 title: "another".to_owned(),
                 rows: vec![typed_row("name", "type a name", "model")],
             },

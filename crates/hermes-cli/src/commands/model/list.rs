@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ListArgs {
+pub(super) struct ModelListArgs {
     /// Only this provider, with its models
     #[arg(long)]
     provider: Option<String>,
@@ -27,7 +27,7 @@ pub(super) struct ListArgs {
 }
 
 /// A row about a model, from whichever source.
-struct Row {
+struct ModelRow {
     id: String,
     context_length: Option<u32>,
     images: Option<bool>,
@@ -37,7 +37,7 @@ struct Row {
     size_bytes: Option<u64>,
 }
 
-pub(super) fn run(args: &ListArgs, cx: &Context) -> Outcome {
+pub(super) fn run(args: &ModelListArgs, cx: &Context) -> Outcome {
     let (_, router) = router(cx, Overrides::default())?;
     match (&args.provider, args.live) {
         (None, false) => providers_known(&router, args, cx),
@@ -47,7 +47,7 @@ pub(super) fn run(args: &ListArgs, cx: &Context) -> Outcome {
             let runtime = wiring::runtime()?;
             let list = runtime.block_on(router.live_models(Some(name), LIST_TIMEOUT));
             let provider = providers::find(name).map_or(name.as_str(), |provider| provider.id);
-            let rows: Vec<Row> = list
+            let rows: Vec<ModelRow> = list
                 .map_err(failure)?
                 .into_iter()
                 .map(|row| served(provider, row))
@@ -65,7 +65,7 @@ fn failure(error: LiveError) -> Failure {
     }
 }
 
-fn providers_known(router: &Router, args: &ListArgs, cx: &Context) -> Outcome {
+fn providers_known(router: &Router, args: &ModelListArgs, cx: &Context) -> Outcome {
     let all = router.providers();
     if args.json {
         cx.out
@@ -103,7 +103,7 @@ fn provider_json(provider: &ProviderStatus) -> Value {
 }
 
 /// The current provider's own list, and servers on this machine.
-fn machine(router: &Router, args: &ListArgs, cx: &Context) -> Outcome {
+fn machine(router: &Router, args: &ModelListArgs, cx: &Context) -> Outcome {
     let runtime = wiring::runtime()?;
     let (current, found) = runtime.block_on(async {
         tokio::join!(
@@ -160,14 +160,14 @@ fn server_json(found: &LocalServerInfo) -> Value {
     json!({"server": format!("{:?}", found.server).to_lowercase(), "base_url": redact::url(&found.base_url), "models": models})
 }
 
-fn bundled(router: &Router, name: &str) -> Result<Vec<Row>, Failure> {
+fn bundled(router: &Router, name: &str) -> Result<Vec<ModelRow>, Failure> {
     // Unknown names fail with the same words as everywhere else.
     let route = router
         .resolve(Some("-"), Some(name), None)
         .map_err(|error| Failure::usage(error.to_string()))?;
-    let rows: Vec<Row> = catalogue::models_by_provider(&route.provider)
+    let rows: Vec<ModelRow> = catalogue::models_by_provider(&route.provider)
         .into_iter()
-        .map(|entry| Row {
+        .map(|entry| ModelRow {
             id: entry.id.to_owned(),
             context_length: Some(entry.context_length),
             images: Some(entry.images),
@@ -191,10 +191,10 @@ fn bundled(router: &Router, name: &str) -> Result<Vec<Row>, Failure> {
 }
 
 /// What the server says, completed from the catalogue.
-fn served(provider: &str, row: ListedModel) -> Row {
+fn served(provider: &str, row: ListedModel) -> ModelRow {
     let known = catalogue::lookup(&row.id);
     let price = catalogue::price(provider, &row.id);
-    Row {
+    ModelRow {
         context_length: row
             .context_length
             .or_else(|| known.as_ref().map(|entry| entry.context_length)),
@@ -215,7 +215,7 @@ fn served(provider: &str, row: ListedModel) -> Row {
     }
 }
 
-fn models(args: &ListArgs, cx: &Context, rows: &[Row]) -> Outcome {
+fn models(args: &ModelListArgs, cx: &Context, rows: &[ModelRow]) -> Outcome {
     if args.json {
         cx.out
             .json(&rows.iter().map(row_json).collect::<Vec<_>>())?;
@@ -227,7 +227,7 @@ fn models(args: &ListArgs, cx: &Context, rows: &[Row]) -> Outcome {
     Ok(())
 }
 
-fn line(row: &Row) -> String {
+fn line(row: &ModelRow) -> String {
     let mut parts = vec![format!("{:<40}", row.id)];
     if let Some(count) = row.context_length {
         parts.push(format!("{:>6} ctx", tokens(count)));
@@ -253,7 +253,7 @@ fn line(row: &Row) -> String {
     parts.join("  ").trim_end().to_owned()
 }
 
-fn row_json(row: &Row) -> Value {
+fn row_json(row: &ModelRow) -> Value {
     json!({
         "id": row.id,
         "context_length": row.context_length,

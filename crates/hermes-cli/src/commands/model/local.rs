@@ -11,7 +11,7 @@ use crate::exit::{Failure, Outcome};
 
 pub(crate) use choose::take;
 pub(crate) use fetch::{program_there, ready};
-pub(crate) use list::{Row, rows};
+pub(crate) use list::{LocalModelRow, rows};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LocalArgs {
@@ -22,7 +22,7 @@ pub(super) struct LocalArgs {
 #[derive(Debug, clap::Subcommand)]
 enum LocalCommand {
     /// List available models with their size and memory use
-    List(list::ListArgs),
+    List(list::LocalModelListArgs),
     /// Download a model
     Pull(PullArgs),
     /// Make a model the default, downloading it if needed
@@ -65,7 +65,7 @@ pub(super) fn run(args: LocalArgs, cx: &Context) -> Outcome {
 }
 
 fn pull(args: &PullArgs, cx: &Context) -> Outcome {
-    let here = Here::look(cx)?;
+    let here = LocalModelContext::load(cx)?;
     let name = args.model.clone();
     let weights = here.weights(&name.unwrap_or_else(|| here.settings.default_name()))?;
     if weights.is_there() {
@@ -87,13 +87,13 @@ fn pull(args: &PullArgs, cx: &Context) -> Outcome {
 }
 
 /// What the home says of the built-in model.
-pub(crate) struct Here {
+pub(crate) struct LocalModelContext {
     pub(crate) settings: hermes_models::local::LocalModelSettings,
     pub(crate) router: std::sync::Arc<hermes_models::router::Router>,
 }
 
-impl Here {
-    pub(crate) fn look(cx: &Context) -> Result<Self, Failure> {
+impl LocalModelContext {
+    pub(crate) fn load(cx: &Context) -> Result<Self, Failure> {
         let (_, router) = super::router(cx, hermes_models::router::Overrides::default())?;
         Ok(Self {
             settings: router.local_settings(),

@@ -9,14 +9,14 @@ use hermes_models::local::PROVIDER;
 use hermes_models::local::machine::size;
 use hermes_models::providers::{self, LocalServer};
 use hermes_models::router::{Overrides, Router};
-use hermes_tui::port::{Group as PanelGroup, Panel, PanelRow};
+use hermes_tui::port::{Panel, PanelGroup, PanelRow};
 
 use super::{SetArgs, endpoint, local, router, tokens};
 use crate::choose;
 use crate::commands::Context;
-use crate::commands::setup::keys::{self, Pasted};
+use crate::commands::setup::keys::{self, PastedKey};
 use crate::exit::Failure;
-use crate::prompt::{self, Answer};
+use crate::prompt::{self, PromptAnswer};
 use crate::wiring;
 
 /// How many models of one provider are shown before anything is typed.
@@ -26,14 +26,14 @@ const ROWS: usize = 40;
 
 /// Where a model is to be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Group {
+enum ModelGroup {
     Here,
     WithKey,
     BuiltIn,
     NeedsKey,
 }
 
-impl Group {
+impl ModelGroup {
     fn title(self) -> &'static str {
         match self {
             Self::Here => "on this machine",
@@ -44,8 +44,8 @@ impl Group {
     }
 }
 
-struct Row {
-    group: Group,
+struct PickRow {
+    group: ModelGroup,
     provider: String,
     model: String,
     base_url: Option<String>,
@@ -54,7 +54,7 @@ struct Row {
     first: bool,
 }
 
-impl Row {
+impl PickRow {
     fn matches(&self, words: &str) -> bool {
         let text = format!("{}/{} {}", self.provider, self.model, self.note).to_lowercase();
         words.split_whitespace().all(|word| text.contains(word))
@@ -62,13 +62,13 @@ impl Row {
 }
 
 /// What was chosen, and a key that was pasted for it and is kept nowhere yet.
-pub(crate) struct Picked {
+pub(crate) struct PickedModel {
     pub(crate) choice: SetArgs,
-    pub(crate) key: Option<Pasted>,
+    pub(crate) key: Option<PastedKey>,
 }
 
 /// Asks until something is chosen. `None`: nothing is.
-pub(crate) fn pick(cx: &Context) -> Result<Option<Picked>, Failure> {
+pub(crate) fn pick(cx: &Context) -> Result<Option<PickedModel>, Failure> {
     let (_, router) = router(cx, Overrides::default())?;
     let found = wiring::runtime()?.block_on(router.local_servers());
     let mut rows = rows(&router, found);
@@ -80,7 +80,7 @@ pub(crate) fn pick(cx: &Context) -> Result<Option<Picked>, Failure> {
         cx.out
             .line(format!("in use: {} ({})", route.model, route.provider))?;
     }
-    if !rows.iter().any(|row| row.group != Group::NeedsKey) && cx.no_input {
+    if !rows.iter().any(|row| row.group != ModelGroup::NeedsKey) && cx.no_input {
         return Err(Failure::from(RouteError::NothingConfigured));
     }
     if choose::can_show(cx) {
@@ -93,7 +93,7 @@ pub(crate) fn pick(cx: &Context) -> Result<Option<Picked>, Failure> {
 const OWN: &str = "own";
 
 /// A list with arrows and a filter.
-fn with_arrows(rows: &[Row], cx: &Context) -> Result<Option<Picked>, Failure> {
+fn with_arrows(rows: &[PickRow], cx: &Context) -> Result<Option<PickedModel>, Failure> {
     let panel = || {
         let mut groups: Vec<PanelGroup> = Vec::new();
         let mut last = None;
@@ -122,7 +122,7 @@ fn with_arrows(rows: &[Row], cx: &Context) -> Result<Option<Picked>, Failure> {
             ],
         };
         // The providers without a key are many: what needs none stands before them.
-        let keyless = Group::NeedsKey.title();
+        let keyless = ModelGroup::NeedsKey.title();
         let keyless = groups.iter().position(|group| group.title == keyless);
         groups.insert(keyless.unwrap_or(groups.len()), another);
         Panel {
@@ -154,8 +154,8 @@ fn with_arrows(rows: &[Row], cx: &Context) -> Result<Option<Picked>, Failure> {
 }
 
 /// A model that only its name is known of.
-fn by_name(model: String) -> Picked {
-    Picked {
+fn by_name(model: String) -> PickedModel {
+    PickedModel {
         choice: SetArgs {
             model,
             provider: None,
@@ -167,10 +167,10 @@ fn by_name(model: String) -> Picked {
 }
 
 /// Numbers and words, for a terminal that shows no lists.
-fn line_by_line(rows: &[Row], cx: &Context) -> Result<Option<Picked>, Failure> {
+fn line_by_line(rows: &[PickRow], cx: &Context) -> Result<Option<PickedModel>, Failure> {
     let mut filter = String::new();
     loop {
-        let shown: Vec<&Row> = rows
+        let shown: Vec<&PickRow> = rows
             .iter()
             .filter(|row| {
                 if filter.is_empty() {
@@ -184,13 +184,13 @@ fn line_by_line(rows: &[Row], cx: &Context) -> Result<Option<Picked>, Failure> {
         let typed = match prompt::line(
             "number, words to filter, provider/model, or the URL of your own endpoint (Enter: leave): ",
         )? {
-            Answer::Back if !filter.is_empty() => {
+            PromptAnswer::Back if !filter.is_empty() => {
                 filter.clear();
                 continue;
             }
-            Answer::Back => return Ok(None),
-            Answer::Line(line) if line.is_empty() => return Ok(None),
-            Answer::Line(line) => line,
+            PromptAnswer::Back => return Ok(None),
+            PromptAnswer::Line(line) if line.is_empty() => return Ok(None),
+            PromptAnswer::Line(line) => line,
         };
         if let Ok(number) = typed.parse::<usize>() {
             match number.checked_sub(1).and_then(|index| shown.get(index)) {
@@ -225,8 +225,8 @@ fn line_by_line(rows: &[Row], cx: &Context) -> Result<Option<Picked>, Failure> {
 }
 
 /// The choice that a row means; a missing key is asked for. `None`: there is still none.
-fn take(row: &Row, cx: &Context) -> Result<Option<Picked>, Failure> {
-    let key = if row.group == Group::NeedsKey {
+fn take(row: &PickRow, cx: &Context) -> Result<Option<PickedModel>, Failure> {
+    let key = if row.group == ModelGroup::NeedsKey {
         match keys::ask(cx, Some(&row.provider))? {
             Some(key) => Some(key),
             None => return Ok(None),
@@ -234,10 +234,10 @@ fn take(row: &Row, cx: &Context) -> Result<Option<Picked>, Failure> {
     } else {
         None
     };
-    if row.group == Group::BuiltIn {
+    if row.group == ModelGroup::BuiltIn {
         local::ready(cx, Some(&row.model))?;
     }
-    Ok(Some(Picked {
+    Ok(Some(PickedModel {
         choice: SetArgs {
             model: row.model.clone(),
             provider: Some(row.provider.clone()),
@@ -248,7 +248,7 @@ fn take(row: &Row, cx: &Context) -> Result<Option<Picked>, Failure> {
     }))
 }
 
-fn print(shown: &[&Row], all: usize, cx: &Context) -> Result<(), Failure> {
+fn print(shown: &[&PickRow], all: usize, cx: &Context) -> Result<(), Failure> {
     let mut group = None;
     for (index, row) in shown.iter().take(ROWS).enumerate() {
         if group != Some(row.group) {
@@ -285,7 +285,7 @@ pub(crate) fn provider_of(server: LocalServer, base_url: &str) -> (&'static str,
     )
 }
 
-fn rows(router: &Router, found: Vec<LocalServerInfo>) -> Vec<Row> {
+fn rows(router: &Router, found: Vec<LocalServerInfo>) -> Vec<PickRow> {
     let mut rows = Vec::new();
     for server in found {
         let (provider, base_url) = provider_of(server.server, &server.base_url);
@@ -301,8 +301,8 @@ fn rows(router: &Router, found: Vec<LocalServerInfo>) -> Vec<Row> {
             if model.loaded == Some(true) {
                 note.push_str("loaded");
             }
-            rows.push(Row {
-                group: Group::Here,
+            rows.push(PickRow {
+                group: ModelGroup::Here,
                 provider: provider.to_owned(),
                 model: model.id,
                 base_url: base_url.clone(),
@@ -314,14 +314,14 @@ fn rows(router: &Router, found: Vec<LocalServerInfo>) -> Vec<Row> {
     for provider in router.providers() {
         let own = provider.own && provider.id.starts_with("custom:");
         let group = if provider.key.is_some() || own {
-            Group::WithKey
+            ModelGroup::WithKey
         } else if provider.key_env.is_some() {
-            Group::NeedsKey
+            ModelGroup::NeedsKey
         } else {
             continue;
         };
         let mut models: Vec<String> = provider.default_model.iter().cloned().collect();
-        if group == Group::WithKey {
+        if group == ModelGroup::WithKey {
             let known = catalogue::models_by_provider(&provider.id);
             models.extend(known.into_iter().map(|entry| entry.id.to_owned()));
             let mut seen = std::collections::HashSet::new();
@@ -329,16 +329,16 @@ fn rows(router: &Router, found: Vec<LocalServerInfo>) -> Vec<Row> {
         }
         for (index, model) in models.into_iter().enumerate() {
             let note = match (group, provider.key_env) {
-                (Group::NeedsKey, Some(name)) => name.to_owned(),
+                (ModelGroup::NeedsKey, Some(name)) => name.to_owned(),
                 _ => about(&provider.id, &model),
             };
-            rows.push(Row {
+            rows.push(PickRow {
                 group,
                 provider: provider.id.clone(),
                 model,
                 base_url: None,
                 note,
-                first: index < FIRST && group == Group::WithKey,
+                first: index < FIRST && group == ModelGroup::WithKey,
             });
         }
     }
@@ -353,12 +353,12 @@ fn rows(router: &Router, found: Vec<LocalServerInfo>) -> Vec<Row> {
 }
 
 /// The models that this program runs itself, those that are here before those to be fetched.
-fn built_in(router: &Router) -> Vec<Row> {
+fn built_in(router: &Router) -> Vec<PickRow> {
     let mut all = local::rows(&router.local_settings());
     all.retain(|row| row.fits);
     all.sort_by_key(|row| !row.there);
-    let row = |(index, row): (usize, local::Row)| Row {
-        group: Group::BuiltIn,
+    let row = |(index, row): (usize, local::LocalModelRow)| PickRow {
+        group: ModelGroup::BuiltIn,
         provider: PROVIDER.to_owned(),
         note: if row.there {
             format!("{} memory  here", size(row.memory))

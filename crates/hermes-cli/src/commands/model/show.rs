@@ -10,13 +10,13 @@ use crate::commands::Context;
 use crate::exit::Outcome;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ShowArgs {
+pub(super) struct ModelShowArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(super) fn run(args: &ShowArgs, cx: &Context) -> Outcome {
+pub(super) fn run(args: &ModelShowArgs, cx: &Context) -> Outcome {
     let (config, router) = router(cx, Overrides::default())?;
     let client = router.primary()?;
     let (route, info) = (client.route(), client.info());

@@ -22,7 +22,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct TestArgs {
+pub(super) struct ModelTestArgs {
     /// Model, or provider/model (default: the model in use)
     model: Option<String>,
     /// Provider of the model
@@ -34,14 +34,14 @@ pub(super) struct TestArgs {
 }
 
 /// What a call brought.
-struct Answer {
+struct TestAnswer {
     message: AssistantMessage,
     usage: Option<Usage>,
     first_ms: u128,
     total_ms: u128,
 }
 
-pub(super) fn run(args: TestArgs, cx: &Context) -> Outcome {
+pub(super) fn run(args: ModelTestArgs, cx: &Context) -> Outcome {
     let overrides = Overrides {
         model: args.model,
         provider: args.provider,
@@ -68,7 +68,7 @@ pub(super) fn run(args: TestArgs, cx: &Context) -> Outcome {
         None
     };
     if args.json {
-        let part = |answer: &Answer| json!({"first_ms": answer.first_ms, "total_ms": answer.total_ms, "usage": answer.usage});
+        let part = |answer: &TestAnswer| json!({"first_ms": answer.first_ms, "total_ms": answer.total_ms, "usage": answer.usage});
         cx.out.json(&json!({
             "route": route,
             "text": word.message.text.trim(),
@@ -128,7 +128,7 @@ pub(crate) async fn probe_with_tools(
 }
 
 /// What came of trying a model.
-pub(crate) struct Tried {
+pub(crate) struct ModelTestResult {
     /// Whether it called a tool; `None`: it is said to have none.
     pub(crate) tools: Option<bool>,
     /// Both calls together.
@@ -139,7 +139,7 @@ pub(crate) struct Tried {
 pub(crate) async fn attempt(
     client: Arc<dyn ModelClient>,
     within: Duration,
-) -> Result<Tried, String> {
+) -> Result<ModelTestResult, String> {
     let started = Instant::now();
     let calls = async {
         ask(&client, one_word()).await?;
@@ -150,7 +150,7 @@ pub(crate) async fn attempt(
         Ok(Some(calls_tool(&answer.message)))
     };
     match tokio::time::timeout(within, calls).await {
-        Ok(Ok(tools)) => Ok(Tried {
+        Ok(Ok(tools)) => Ok(ModelTestResult {
             tools,
             took: started.elapsed(),
         }),
@@ -178,7 +178,7 @@ fn with_hint(error: &ModelError) -> String {
     format!("{error}{hint}")
 }
 
-fn figures(answer: &Answer) -> String {
+fn figures(answer: &TestAnswer) -> String {
     let tokens = answer.usage.map_or_else(
         || "tokens not reported".to_owned(),
         |usage| format!("{} in, {} out", usage.prompt_tokens(), usage.output),
@@ -189,7 +189,10 @@ fn figures(answer: &Answer) -> String {
     )
 }
 
-async fn ask(client: &Arc<dyn ModelClient>, request: ModelRequest) -> Result<Answer, ModelError> {
+async fn ask(
+    client: &Arc<dyn ModelClient>,
+    request: ModelRequest,
+) -> Result<TestAnswer, ModelError> {
     let started = Instant::now();
     let mut stream = client.stream(request, CancellationToken::new());
     let mut collector = Collector::default();
@@ -201,7 +204,7 @@ async fn ask(client: &Arc<dyn ModelClient>, request: ModelRequest) -> Result<Ans
     }
     let total = started.elapsed();
     let (message, usage) = collector.finish();
-    Ok(Answer {
+    Ok(TestAnswer {
         message,
         usage,
         first_ms: first.unwrap_or(total).as_millis(),

@@ -13,14 +13,14 @@ use hermes_config::fs::create_private_dir;
 use hermes_store::db;
 
 use super::create::is_leftover;
-use super::strip::{Stripped, Stripper, is_secret_file};
+use super::strip::{SecretStripper, StrippedFile, is_secret_file};
 use super::{DEFAULT, canonical, dir, existing, io_failure, new_name, profiles_dir};
 use crate::commands::backup::is_database;
 use crate::commands::{Context, counted};
 use crate::exit::{Failure, Outcome};
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ExportArgs {
+pub(super) struct ProfileExportArgs {
     /// Profile (default: the one in use)
     name: Option<String>,
     /// The file to write (NAME.tar.gz)
@@ -35,7 +35,7 @@ pub(super) struct ExportArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ImportArgs {
+pub(super) struct ProfileImportArgs {
     archive: PathBuf,
     /// Name of the profile (default: the name in the archive)
     #[arg(long)]
@@ -86,7 +86,7 @@ const OF_ROOT: [&str; 19] = [
 ];
 const DATABASE: &str = "state.db";
 
-pub(super) fn export(args: &ExportArgs, cx: &Context) -> Outcome {
+pub(super) fn export(args: &ProfileExportArgs, cx: &Context) -> Outcome {
     let name = args
         .name
         .as_deref()
@@ -139,7 +139,7 @@ pub(super) fn export(args: &ExportArgs, cx: &Context) -> Outcome {
 }
 
 /// What an archive came to.
-struct Packed {
+struct PackedProfile {
     files: usize,
     /// Links that are not in it.
     links: usize,
@@ -150,18 +150,18 @@ struct Packed {
 }
 
 /// Writes the archive.
-fn pack(file: &File, id: &str, from: &Path, secrets: bool) -> Result<Packed, Failure> {
-    let mut archive = Archive {
+fn pack(file: &File, id: &str, from: &Path, secrets: bool) -> Result<PackedProfile, Failure> {
+    let mut archive = ProfileArchive {
         tar: tar::Builder::new(GzEncoder::new(file, Compression::default())),
         links: 0,
         files: 0,
-        stripper: (!secrets).then(|| Stripper::of(from)),
+        stripper: (!secrets).then(|| SecretStripper::from_profile(from)),
         changed: Vec::new(),
         kept_back: Vec::new(),
     };
     archive.tar.follow_symlinks(false);
     archive.root(id, from, secrets)?;
-    let Archive {
+    let ProfileArchive {
         tar,
         links,
         files,
@@ -172,7 +172,7 @@ fn pack(file: &File, id: &str, from: &Path, secrets: bool) -> Result<Packed, Fai
     tar.into_inner()
         .and_then(GzEncoder::finish)
         .map_err(|error| Failure::failed(format!("writing the archive: {error}")))?;
-    Ok(Packed {
+    Ok(PackedProfile {
         files,
         links,
         changed,
@@ -180,17 +180,17 @@ fn pack(file: &File, id: &str, from: &Path, secrets: bool) -> Result<Packed, Fai
     })
 }
 
-struct Archive<W: io::Write> {
+struct ProfileArchive<W: io::Write> {
     tar: tar::Builder<W>,
     links: usize,
     files: usize,
     /// `None`: keys go along.
-    stripper: Option<Stripper>,
+    stripper: Option<SecretStripper>,
     changed: Vec<String>,
     kept_back: Vec<String>,
 }
 
-impl<W: io::Write> Archive<W> {
+impl<W: io::Write> ProfileArchive<W> {
     fn root(&mut self, id: &str, from: &Path, secrets: bool) -> Outcome {
         let inside = PathBuf::from(id);
         self.tar
@@ -249,14 +249,14 @@ impl<W: io::Write> Archive<W> {
         let failed = |error: io::Error| io_failure(path, &error);
         let stripped = match &self.stripper {
             Some(stripper) => stripper.strip(path, &std::fs::read(path).map_err(failed)?),
-            None => Stripped::Same,
+            None => StrippedFile::Same,
         };
         match stripped {
-            Stripped::Same => {
+            StrippedFile::Same => {
                 let mut file = File::open(path).map_err(failed)?;
                 self.tar.append_file(inside, &mut file).map_err(failed)?;
             }
-            Stripped::Changed(bytes) => {
+            StrippedFile::Changed(bytes) => {
                 let mut header = tar::Header::new_gnu();
                 header.set_metadata(&path.metadata().map_err(failed)?);
                 header.set_size(bytes.len() as u64);
@@ -265,7 +265,7 @@ impl<W: io::Write> Archive<W> {
                     .map_err(failed)?;
                 self.changed.push(inside.display().to_string());
             }
-            Stripped::LeftOut => {
+            StrippedFile::LeftOut => {
                 self.kept_back.push(inside.display().to_string());
                 return Ok(());
             }
@@ -305,7 +305,7 @@ fn sorted(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(entries)
 }
 
-pub(super) fn import(args: &ImportArgs, cx: &Context) -> Outcome {
+pub(super) fn import(args: &ProfileImportArgs, cx: &Context) -> Outcome {
     let wanted = match &args.name {
         Some(name) => Some(new_name(name, cx)?),
         None => None,

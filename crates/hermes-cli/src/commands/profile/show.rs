@@ -12,7 +12,7 @@ use crate::commands::Context;
 use crate::exit::Outcome;
 
 #[derive(Debug, Serialize)]
-struct Profile {
+struct ProfileRow {
     name: String,
     path: PathBuf,
     /// Used without `-p`.
@@ -27,7 +27,7 @@ struct Profile {
     description: String,
 }
 
-fn look(id: &str, cx: &Context) -> Profile {
+fn load(id: &str, cx: &Context) -> ProfileRow {
     let path = dir(cx, id);
     let config = read_yaml(&path.join("config.yaml"));
     let model = config.get("model").cloned().unwrap_or_default();
@@ -41,7 +41,7 @@ fn look(id: &str, cx: &Context) -> Profile {
     let named = text(Some(&model))
         .or_else(|| text(model.get("default")))
         .or_else(|| text(model.get("model")));
-    Profile {
+    ProfileRow {
         active: active(cx) == id,
         current: cx.home.profile().unwrap_or(DEFAULT) == id,
         model: named,
@@ -98,7 +98,7 @@ fn names(cx: &Context) -> Vec<String> {
 }
 
 pub(super) fn list(as_json: bool, cx: &Context) -> Outcome {
-    let all: Vec<Profile> = names(cx).iter().map(|name| look(name, cx)).collect();
+    let all: Vec<ProfileRow> = names(cx).iter().map(|name| load(name, cx)).collect();
     if as_json {
         return Ok(cx.out.json(&all)?);
     }
@@ -125,7 +125,7 @@ pub(super) fn list(as_json: bool, cx: &Context) -> Outcome {
     Ok(())
 }
 
-fn model_of(profile: &Profile) -> String {
+fn model_of(profile: &ProfileRow) -> String {
     match (&profile.model, &profile.provider) {
         (Some(model), Some(provider)) => format!("{model} ({provider})"),
         (Some(model), None) => model.clone(),
@@ -139,9 +139,9 @@ pub(super) fn run(name: Option<&str>, as_json: bool, cx: &Context) -> Outcome {
         None => cx.home.profile().unwrap_or(DEFAULT).to_owned(),
     };
     if as_json {
-        return Ok(cx.out.json(&look(&id, cx))?);
+        return Ok(cx.out.json(&load(&id, cx))?);
     }
-    for line in lines(&look(&id, cx)) {
+    for line in lines(&load(&id, cx)) {
         cx.out.foreign_line(&line)?;
     }
     Ok(())
@@ -149,12 +149,12 @@ pub(super) fn run(name: Option<&str>, as_json: bool, cx: &Context) -> Outcome {
 
 /// What there is, for somebody about to lose it.
 pub(super) fn describe(id: &str, cx: &Context) {
-    for line in lines(&look(id, cx)) {
+    for line in lines(&load(id, cx)) {
         cx.out.error(line);
     }
 }
 
-fn lines(profile: &Profile) -> Vec<String> {
+fn lines(profile: &ProfileRow) -> Vec<String> {
     let used = match (profile.active, profile.current) {
         (true, _) => " (used without -p)",
         (false, true) => " (used now)",

@@ -51,7 +51,7 @@ pub(super) fn is_secret_file(name: &str) -> bool {
 
 /// What becomes of the content of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Stripped {
+pub(super) enum StrippedFile {
     /// There was nothing in it.
     Same,
     Changed(Vec<u8>),
@@ -60,13 +60,13 @@ pub(super) enum Stripped {
 }
 
 /// The secrets of one profile.
-pub(super) struct Stripper {
+pub(super) struct SecretStripper {
     /// Value and name.
     values: Vec<(String, String)>,
 }
 
-impl Stripper {
-    pub(super) fn of(dir: &Path) -> Self {
+impl SecretStripper {
+    pub(super) fn from_profile(dir: &Path) -> Self {
         let home = Home::at(dir);
         let mut values = Vec::new();
         if let Ok(env) = Env::load(&home, &ProcessEnv::default()) {
@@ -86,16 +86,16 @@ impl Stripper {
         &self.values
     }
 
-    pub(super) fn strip(&self, path: &Path, bytes: &[u8]) -> Stripped {
+    pub(super) fn strip(&self, path: &Path, bytes: &[u8]) -> StrippedFile {
         let Ok(text) = std::str::from_utf8(bytes) else {
             let holds = self
                 .values
                 .iter()
                 .any(|(_, value)| contains(bytes, value.as_bytes()));
             return if holds {
-                Stripped::LeftOut
+                StrippedFile::LeftOut
             } else {
-                Stripped::Same
+                StrippedFile::Same
             };
         };
         let name = path.file_name().and_then(|name| name.to_str());
@@ -118,9 +118,9 @@ impl Stripper {
         };
         let cleaned = redact::addresses(&cleaned).into_owned();
         if cleaned == text {
-            Stripped::Same
+            StrippedFile::Same
         } else {
-            Stripped::Changed(cleaned.into_bytes())
+            StrippedFile::Changed(cleaned.into_bytes())
         }
     }
 }

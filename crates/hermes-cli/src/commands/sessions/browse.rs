@@ -7,7 +7,7 @@ use hermes_store::db::{ListFilter, SessionOrder, SessionSummary};
 use hermes_tui::input::{InputReader, TerminalInput};
 use hermes_tui::keys::Keymap;
 use hermes_tui::panel::{PanelOutcome, PanelView};
-use hermes_tui::port::{Group, Panel, PanelKey, PanelRow};
+use hermes_tui::port::{Panel, PanelGroup, PanelKey, PanelRow};
 use hermes_tui::screen::{
     InlineScreen, ModesOptions, ProcessSignal, ScreenOptions, SignalStream, Size,
     TerminalCapabilities, TerminalModes,
@@ -56,7 +56,7 @@ pub(super) fn run(args: &BrowseArgs, cx: &Context) -> Outcome {
         resume: Some(id),
         ..TurnArgs::default()
     };
-    chat::run(chat::Request::from_cli(None, turn), cx)
+    chat::run(chat::ChatRequest::from_cli(None, turn), cx)
 }
 
 fn sessions(args: &BrowseArgs, cx: &Context) -> Result<Vec<SessionSummary>, Failure> {
@@ -112,7 +112,7 @@ fn panel(sessions: &[SessionSummary]) -> Panel {
         columns: ["Title", "Directory", "Messages", "Last active"]
             .map(str::to_owned)
             .into(),
-        groups: vec![Group {
+        groups: vec![PanelGroup {
             title: String::new(),
             rows: rows.collect(),
         }],

@@ -12,7 +12,7 @@ use crate::commands::Context;
 use crate::exit::Outcome;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ShowArgs {
+pub(super) struct SessionShowArgs {
     /// Id, id prefix, title or first words
     session: String,
     /// Include messages that were compressed or undone
@@ -23,7 +23,7 @@ pub(super) struct ShowArgs {
     json: bool,
 }
 
-pub(super) async fn run(args: &ShowArgs, cx: &Context) -> Outcome {
+pub(super) async fn run(args: &SessionShowArgs, cx: &Context) -> Outcome {
     let Some(store) = reader(cx)? else {
         return Err(StoreError::NotFound(args.session.clone()).into());
     };

@@ -18,7 +18,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum ExportFormat {
     /// One JSON object per line; can be imported
     Jsonl,
     /// Markdown
@@ -27,7 +27,7 @@ enum Format {
     Html,
 }
 
-impl Format {
+impl ExportFormat {
     /// The end of a file name where each session has its own file.
     fn extension(self) -> Option<&'static str> {
         match self {
@@ -39,11 +39,11 @@ impl Format {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ExportArgs {
+pub(super) struct SessionExportArgs {
     /// A file, - for stdout, or a directory for several sessions in Markdown or HTML
     output: PathBuf,
-    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
+    format: ExportFormat,
     /// Only this session: id, id prefix, title or first words
     #[arg(long, value_name = "SESSION")]
     session_id: Option<String>,
@@ -61,7 +61,7 @@ pub(super) struct ExportArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ImportArgs {
+pub(super) struct SessionImportArgs {
     /// JSONL or JSON export; - for stdin
     input: PathBuf,
     /// Report as JSON
@@ -69,7 +69,7 @@ pub(super) struct ImportArgs {
     json: bool,
 }
 
-pub(super) async fn export(args: ExportArgs, cx: &Context) -> Outcome {
+pub(super) async fn export(args: SessionExportArgs, cx: &Context) -> Outcome {
     let store = reader(cx)?;
     let ids = chosen(store.as_ref(), &args).await?;
     if args.dry_run {
@@ -90,15 +90,15 @@ pub(super) async fn export(args: ExportArgs, cx: &Context) -> Outcome {
     let mut single = if to_stdout || into_directory {
         None
     } else {
-        Some(Target::open(&args.output)?)
+        Some(ExportTarget::open(&args.output)?)
     };
     for id in &ids {
         let Some(store) = &store else { break };
         let session = store.export(id).await?;
         let text = match args.format {
-            Format::Jsonl => session.to_string() + "\n",
-            Format::Md => markdown(&session),
-            Format::Html => hermes_app::export_html::html(&session),
+            ExportFormat::Jsonl => session.to_string() + "\n",
+            ExportFormat::Md => markdown(&session),
+            ExportFormat::Html => hermes_app::export_html::html(&session),
         };
         let text = if args.redact {
             redact::secrets(&text).into_owned()
@@ -113,7 +113,7 @@ pub(super) async fn export(args: ExportArgs, cx: &Context) -> Outcome {
         } else {
             let end = own_files.unwrap_or_default();
             let path = args.output.join(format!("{}.{end}", file_name(id)));
-            let mut file = Target::open(&path)?;
+            let mut file = ExportTarget::open(&path)?;
             file.write_all(text.as_bytes())
                 .map_err(|error| unwritable(&path, &error))?;
             file.keep(&path)?;
@@ -132,7 +132,10 @@ pub(super) async fn export(args: ExportArgs, cx: &Context) -> Outcome {
     Ok(())
 }
 
-async fn chosen(store: Option<&Store>, args: &ExportArgs) -> Result<Vec<SessionId>, Failure> {
+async fn chosen(
+    store: Option<&Store>,
+    args: &SessionExportArgs,
+) -> Result<Vec<SessionId>, Failure> {
     if let Some(session) = &args.session_id {
         if !args.filter.is_empty() {
             return Err(Failure::usage(
@@ -170,14 +173,14 @@ fn file_name(id: &SessionId) -> String {
 }
 
 /// Where an export goes.
-enum Target {
+enum ExportTarget {
     /// Written beside the target and moved there at the end, so that a failure leaves no half file.
     File(tempfile::NamedTempFile),
     /// A pipe or device such as /dev/stdout, which must not be replaced by a file.
     Stream(std::fs::File),
 }
 
-impl Target {
+impl ExportTarget {
     fn open(path: &Path) -> Result<Self, Failure> {
         let opened = if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
         {
@@ -215,7 +218,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::failed(format!("cannot write {}: {error}", path.display()))
 }
 
-pub(super) async fn import(args: &ImportArgs, cx: &Context) -> Outcome {
+pub(super) async fn import(args: &SessionImportArgs, cx: &Context) -> Outcome {
     let text = read(&args.input)?;
     let sessions = parse(&text, &args.input)?;
     let store = wiring::open_store(cx)?;

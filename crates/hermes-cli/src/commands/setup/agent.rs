@@ -5,59 +5,59 @@ use hermes_config::edit::KeyPath;
 use hermes_config::settings::coerce;
 use serde_json::{Value, json};
 
-use super::draft::Draft;
+use super::draft::SetupDraft;
 use crate::choose;
 use crate::exit::{Failure, Outcome};
-use crate::prompt::{self, Answer};
+use crate::prompt::{self, PromptAnswer};
 
 /// What is asked, and what may be answered.
-struct Field {
+struct AgentSetting {
     path: &'static [&'static str],
     label: &'static str,
-    allowed: Allowed,
+    allowed: AllowedValues,
 }
 
-enum Allowed {
+enum AllowedValues {
     Words(&'static [&'static str]),
     Number(u64, u64),
     Switch,
     Zone,
 }
 
-const FIELDS: [Field; 5] = [
-    Field {
+const FIELDS: [AgentSetting; 5] = [
+    AgentSetting {
         path: &["approvals", "mode"],
         label: "ask before dangerous commands",
-        allowed: Allowed::Words(&["smart", "manual", "off"]),
+        allowed: AllowedValues::Words(&["smart", "manual", "off"]),
     },
-    Field {
+    AgentSetting {
         path: &["agent", "max_turns"],
         label: "maximum model calls per request",
-        allowed: Allowed::Number(1, 10_000),
+        allowed: AllowedValues::Number(1, 10_000),
     },
-    Field {
+    AgentSetting {
         path: &["agent", "reasoning_effort"],
         label: "reasoning effort",
-        allowed: Allowed::Words(&["none", "minimal", "low", "medium", "high", "xhigh"]),
+        allowed: AllowedValues::Words(&["none", "minimal", "low", "medium", "high", "xhigh"]),
     },
-    Field {
+    AgentSetting {
         path: &["memory", "memory_enabled"],
         label: "remember things between conversations",
-        allowed: Allowed::Switch,
+        allowed: AllowedValues::Switch,
     },
-    Field {
+    AgentSetting {
         path: &["timezone"],
         label: "time zone, such as Europe/Berlin (empty: the machine's)",
-        allowed: Allowed::Zone,
+        allowed: AllowedValues::Zone,
     },
 ];
 
-fn current(draft: &Draft<'_>, field: &Field) -> Result<String, Failure> {
+fn current(draft: &SetupDraft<'_>, field: &AgentSetting) -> Result<String, Failure> {
     let loaded = draft.load()?;
     let path = KeyPath::new(field.path.iter().copied());
     let value = path.get(&loaded.tree).cloned();
     // YAML reads a bare `off` as a boolean.
-    let words = matches!(field.allowed, Allowed::Words(_));
+    let words = matches!(field.allowed, AllowedValues::Words(_));
     Ok(match value {
         Some(Value::Bool(false)) if words => "off".to_owned(),
         Some(Value::String(text)) => text,
@@ -66,7 +66,7 @@ fn current(draft: &Draft<'_>, field: &Field) -> Result<String, Failure> {
     })
 }
 
-fn fallback(field: &Field, config: &hermes_config::Config) -> String {
+fn fallback(field: &AgentSetting, config: &hermes_config::Config) -> String {
     match field.path {
         ["approvals", "mode"] => config.approvals.mode.as_str().to_owned(),
         ["agent", "max_turns"] => config.agent.max_turns.to_string(),
@@ -75,7 +75,7 @@ fn fallback(field: &Field, config: &hermes_config::Config) -> String {
     }
 }
 
-pub(super) fn standing(draft: &Draft<'_>) -> Result<(bool, String), Failure> {
+pub(super) fn standing(draft: &SetupDraft<'_>) -> Result<(bool, String), Failure> {
     let config = draft.config()?;
     let memory = if config.memory.memory_enabled {
         "memory on"
@@ -92,28 +92,28 @@ pub(super) fn standing(draft: &Draft<'_>) -> Result<(bool, String), Failure> {
     ))
 }
 
-pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
+pub(super) fn fill(draft: &mut SetupDraft<'_>) -> Outcome {
     let mut at = 0;
     while let Some(field) = FIELDS.get(at) {
         let now = current(draft, field)?;
         let hint = match &field.allowed {
-            Allowed::Words(words) => format!(" ({})", words.join(", ")),
-            Allowed::Switch => " (true, false)".to_owned(),
-            Allowed::Number(..) | Allowed::Zone => String::new(),
+            AllowedValues::Words(words) => format!(" ({})", words.join(", ")),
+            AllowedValues::Switch => " (true, false)".to_owned(),
+            AllowedValues::Number(..) | AllowedValues::Zone => String::new(),
         };
         match answer(draft, field, &hint, &now)? {
-            Answer::Back if at == 0 => return Ok(()),
-            Answer::Back => {
+            PromptAnswer::Back if at == 0 => return Ok(()),
+            PromptAnswer::Back => {
                 at -= 1;
                 continue;
             }
-            Answer::Line(line) if line.is_empty() || line == now => {}
-            Answer::Line(line) => match check(&field.allowed, &line) {
+            PromptAnswer::Line(line) if line.is_empty() || line == now => {}
+            PromptAnswer::Line(line) => match check(&field.allowed, &line) {
                 Ok(()) => {
                     let path = KeyPath::new(field.path.iter().copied());
                     let value = match field.allowed {
-                        Allowed::Words(_) | Allowed::Zone => json!(line),
-                        Allowed::Number(..) | Allowed::Switch => coerce(&path, &line),
+                        AllowedValues::Words(_) | AllowedValues::Zone => json!(line),
+                        AllowedValues::Number(..) | AllowedValues::Switch => coerce(&path, &line),
                     };
                     draft.set(field.path, &value)?;
                 }
@@ -129,31 +129,36 @@ pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
 }
 
 /// Words and switches are chosen from a list, where one can be shown.
-fn answer(draft: &Draft<'_>, field: &Field, hint: &str, now: &str) -> Result<Answer, Failure> {
+fn answer(
+    draft: &SetupDraft<'_>,
+    field: &AgentSetting,
+    hint: &str,
+    now: &str,
+) -> Result<PromptAnswer, Failure> {
     let words: &[&str] = match &field.allowed {
-        Allowed::Words(words) => words,
-        Allowed::Switch => &["true", "false"],
-        Allowed::Number(..) | Allowed::Zone => &[],
+        AllowedValues::Words(words) => words,
+        AllowedValues::Switch => &["true", "false"],
+        AllowedValues::Number(..) | AllowedValues::Zone => &[],
     };
     if words.is_empty() || !choose::can_show(draft.cx) {
         return prompt::line(&format!("{}{hint} [{now}]: ", field.label));
     }
     let words: Vec<(&str, &str)> = words.iter().map(|word| (*word, "")).collect();
     let chosen = choose::word(draft.cx, field.label, &words, now)?;
-    Ok(chosen.map_or(Answer::Back, Answer::Line))
+    Ok(chosen.map_or(PromptAnswer::Back, PromptAnswer::Line))
 }
 
-fn check(allowed: &Allowed, typed: &str) -> Result<(), String> {
+fn check(allowed: &AllowedValues, typed: &str) -> Result<(), String> {
     match allowed {
-        Allowed::Words(words) if words.contains(&typed) => Ok(()),
-        Allowed::Words(words) => Err(format!("one of: {}", words.join(", "))),
-        Allowed::Switch if ["true", "false"].contains(&typed) => Ok(()),
-        Allowed::Switch => Err("true or false".to_owned()),
-        Allowed::Number(least, most) => match typed.parse::<u64>() {
+        AllowedValues::Words(words) if words.contains(&typed) => Ok(()),
+        AllowedValues::Words(words) => Err(format!("one of: {}", words.join(", "))),
+        AllowedValues::Switch if ["true", "false"].contains(&typed) => Ok(()),
+        AllowedValues::Switch => Err("true or false".to_owned()),
+        AllowedValues::Number(least, most) => match typed.parse::<u64>() {
             Ok(number) if (*least..=*most).contains(&number) => Ok(()),
             _ => Err(format!("a number from {least} to {most}")),
         },
-        Allowed::Zone => match Zone::parse(typed) {
+        AllowedValues::Zone => match Zone::parse(typed) {
             Some(_) => Ok(()),
             None => Err(format!("{typed:?} is not a time zone")),
         },

@@ -10,17 +10,17 @@ use hermes_config::settings::{self, SetOptions};
 use hermes_config::{Config, Loaded};
 use serde_json::Value;
 
-use super::keys::{self, Pasted};
+use super::keys::{self, PastedKey};
 use crate::commands::{Context, model};
 use crate::exit::{Exit, Failure, Outcome};
 
-pub(super) struct Draft<'a> {
+pub(super) struct SetupDraft<'a> {
     pub(super) cx: &'a Context,
     /// What config.yaml says now.
     before: String,
     pub(super) doc: ConfigDoc,
     /// Keys that were pasted and tried.
-    pub(super) keys: Vec<Pasted>,
+    pub(super) keys: Vec<PastedKey>,
     /// What the model section found out when it was left.
     pub(super) tried: Option<String>,
     /// Settings of the terminal that were answered.
@@ -29,12 +29,12 @@ pub(super) struct Draft<'a> {
 }
 
 /// A draft as it stood before something was answered.
-pub(super) struct Mark {
+pub(super) struct DraftSnapshot {
     doc: ConfigDoc,
     terminal: BTreeMap<String, String>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> SetupDraft<'a> {
     pub(super) fn open(cx: &'a Context, reset: bool) -> Result<Self, Failure> {
         let path = cx.home.config_path();
         let mut doc = ConfigDoc::open(&path).map_err(|error| edit_failure(&error))?;
@@ -62,18 +62,18 @@ impl<'a> Draft<'a> {
     }
 
     /// How it stands, to come back to.
-    pub(super) fn mark(&self) -> Mark {
-        Mark {
+    pub(super) fn mark(&self) -> DraftSnapshot {
+        DraftSnapshot {
             doc: self.doc.clone(),
             terminal: self.terminal.clone(),
         }
     }
 
-    pub(super) fn changed_since(&self, mark: &Mark) -> bool {
+    pub(super) fn changed_since(&self, mark: &DraftSnapshot) -> bool {
         self.doc.text() != mark.doc.text()
     }
 
-    pub(super) fn back_to(&mut self, mark: Mark) {
+    pub(super) fn back_to(&mut self, mark: DraftSnapshot) {
         self.doc = mark.doc;
         self.terminal = mark.terminal;
     }
@@ -124,7 +124,7 @@ impl<'a> Draft<'a> {
                 lines.push(format!("  {sign} {}", hidden(text)));
             }
         }
-        let names = self.keys.iter().filter_map(Pasted::name);
+        let names = self.keys.iter().filter_map(PastedKey::name);
         let names: Vec<String> = names.map(|name| format!("  + {name}=(the key)")).collect();
         if !names.is_empty() {
             lines.push(".env".to_owned());

@@ -10,10 +10,10 @@ use hermes_models::providers::{self, Auth, Provider};
 use hermes_models::router::Overrides;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::commands::auth::{Verdict, verify};
+use crate::commands::auth::{KeyCheck, verify};
 use crate::commands::{Context, counted, model};
 use crate::exit::{Failure, Outcome};
-use crate::prompt::{self, Answer};
+use crate::prompt::{self, PromptAnswer};
 
 /// How keys of a provider begin. Longer beginnings come before those they contain.
 const BEGINNINGS: [(&str, &str); 12] = [
@@ -41,14 +41,14 @@ pub(crate) fn provider_of(key: &str) -> Option<&'static Provider> {
 }
 
 /// A key that its provider takes, kept nowhere yet.
-pub(crate) struct Pasted {
+pub(crate) struct PastedKey {
     pub(crate) provider: &'static Provider,
     pub(crate) key: SecretString,
     /// Where it is kept, if that is not where the provider's keys are.
     pub(crate) variable: Option<String>,
 }
 
-impl Pasted {
+impl PastedKey {
     /// The variable that keeps it.
     pub(crate) fn name(&self) -> Option<&str> {
         self.variable
@@ -58,13 +58,13 @@ impl Pasted {
 }
 
 /// Asks for a key and tries it. `None`: the person went back.
-pub(crate) fn ask(cx: &Context, provider: Option<&str>) -> Result<Option<Pasted>, Failure> {
+pub(crate) fn ask(cx: &Context, provider: Option<&str>) -> Result<Option<PastedKey>, Failure> {
     let whose = provider.map_or(String::new(), |name| format!(" of {name}"));
     loop {
         let key = match prompt::secret(&format!("key{whose} (not shown, Esc: back): "))? {
-            Answer::Back => return Ok(None),
-            Answer::Line(key) if key.is_empty() => return Ok(None),
-            Answer::Line(key) => key,
+            PromptAnswer::Back => return Ok(None),
+            PromptAnswer::Line(key) if key.is_empty() => return Ok(None),
+            PromptAnswer::Line(key) => key,
         };
         let found = match provider {
             Some(name) => providers::find(name),
@@ -76,7 +76,7 @@ pub(crate) fn ask(cx: &Context, provider: Option<&str>) -> Result<Option<Pasted>
         match check(cx, provider, None, &key) {
             Ok(remark) => {
                 cx.out.remark(remark);
-                return Ok(Some(Pasted {
+                return Ok(Some(PastedKey {
                     provider,
                     key: SecretString::from(key),
                     variable: None,
@@ -93,9 +93,9 @@ fn ask_whose(cx: &Context) -> Result<Option<&'static Provider>, Failure> {
         let name = match prompt::line(
             "Which provider is this key for? (openai, deepseek, mistral, …; Esc: back): ",
         )? {
-            Answer::Back => return Ok(None),
-            Answer::Line(name) if name.is_empty() => return Ok(None),
-            Answer::Line(name) => name,
+            PromptAnswer::Back => return Ok(None),
+            PromptAnswer::Line(name) if name.is_empty() => return Ok(None),
+            PromptAnswer::Line(name) => name,
         };
         match providers::find(&name) {
             Some(provider) if provider.auth != Auth::OptionalKey => return Ok(Some(provider)),
@@ -122,17 +122,17 @@ pub(crate) fn check(
     let (_, router) = model::router(cx, Overrides::default())?;
     let secret = SecretString::from(key.to_owned());
     Ok(match verify(&router, provider.id, base_url, secret)? {
-        Verdict::Taken(models) => format!(
+        KeyCheck::Taken(models) => format!(
             "{} accepts the key ({})",
             provider.name,
             counted(models, "model")
         ),
-        Verdict::Unknown(why) => format!("the key was not tested: {why}"),
+        KeyCheck::Unknown(why) => format!("the key was not tested: {why}"),
     })
 }
 
 /// Keeps a key in .env, which only the owner can read.
-pub(crate) fn store(cx: &hermes_app::AppContext, pasted: &Pasted) -> Outcome {
+pub(crate) fn store(cx: &hermes_app::AppContext, pasted: &PastedKey) -> Outcome {
     let provider = pasted.provider;
     let Some(name) = pasted.name() else {
         return Err(Failure::usage(format!(

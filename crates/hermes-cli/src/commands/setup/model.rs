@@ -6,16 +6,16 @@ use std::time::Duration;
 use hermes_core::model::ModelRouter as _;
 use hermes_models::router::Overrides;
 
-use super::draft::Draft;
-use super::keys::Pasted;
-use crate::commands::model::{self, Picked, SetArgs};
+use super::draft::SetupDraft;
+use super::keys::PastedKey;
+use crate::commands::model::{self, PickedModel, SetArgs};
 use crate::exit::{Failure, Outcome};
 use crate::{prompt, wiring};
 
 /// What trying a model may take: a large one has to be loaded first.
 const TRY: Duration = Duration::from_mins(1);
 
-pub(super) fn standing(draft: &Draft<'_>) -> Result<(bool, String), Failure> {
+pub(super) fn standing(draft: &SetupDraft<'_>) -> Result<(bool, String), Failure> {
     let config = draft.config()?;
     let key = draft.keys.last().map(|pasted| pasted.key.clone());
     let overrides = Overrides {
@@ -38,10 +38,10 @@ pub(super) fn standing(draft: &Draft<'_>) -> Result<(bool, String), Failure> {
     })
 }
 
-pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
+pub(super) fn fill(draft: &mut SetupDraft<'_>) -> Outcome {
     let cx = draft.cx;
     loop {
-        let Some(Picked { choice, key }) = model::pick(cx)? else {
+        let Some(PickedModel { choice, key }) = model::pick(cx)? else {
             return Ok(());
         };
         cx.out.remark(format!("trying {} …", choice.model));
@@ -65,9 +65,9 @@ pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
 
 /// A real call and a real tool call.
 pub(super) fn try_out(
-    draft: &Draft<'_>,
+    draft: &SetupDraft<'_>,
     choice: &SetArgs,
-    key: Option<&Pasted>,
+    key: Option<&PastedKey>,
 ) -> Result<String, Failure> {
     let mut config = (*draft.config()?).clone();
     // A key in a variable of its own is used for this very model.
@@ -106,7 +106,11 @@ pub(super) fn try_out(
     Ok(text)
 }
 
-pub(super) fn enter(draft: &mut Draft<'_>, choice: &SetArgs, key: Option<Pasted>) -> Outcome {
+pub(super) fn enter(
+    draft: &mut SetupDraft<'_>,
+    choice: &SetArgs,
+    key: Option<PastedKey>,
+) -> Outcome {
     let config = draft.config()?;
     let router = wiring::router(draft.cx, &config, Overrides::default());
     let route = model::resolve(choice, &router)?;

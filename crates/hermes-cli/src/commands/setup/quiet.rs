@@ -3,14 +3,14 @@
 use hermes_models::providers;
 use serde_json::json;
 
-use super::draft::Draft;
-use super::{Section, SetupArgs, model, terminal};
+use super::draft::SetupDraft;
+use super::{SetupArgs, SetupSection, model, terminal};
 use crate::commands::Context;
 use crate::commands::model::SetArgs;
 use crate::exit::{Exit, Failure, Outcome};
 
 #[derive(Debug, Default, clap::Args)]
-pub(super) struct Flags {
+pub(super) struct SetupFlags {
     /// Provider of the model
     #[arg(long)]
     provider: Option<String>,
@@ -34,7 +34,7 @@ pub(super) struct Flags {
     no_test: bool,
 }
 
-impl Flags {
+impl SetupFlags {
     pub(super) fn any(&self) -> bool {
         self.provider.is_some()
             || self.model.is_some()
@@ -50,7 +50,7 @@ pub(super) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
     if !with.any() && !args.reset {
         return standing(args, cx);
     }
-    let mut draft = Draft::open(cx, args.reset)?;
+    let mut draft = SetupDraft::open(cx, args.reset)?;
     if with.provider.is_some()
         || with.model.is_some()
         || with.base_url.is_some()
@@ -82,9 +82,9 @@ pub(super) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
 /// Without flags there is nothing to write: it says how things stand, and which flag sets what is
 /// missing.
 fn standing(args: &SetupArgs, cx: &Context) -> Outcome {
-    let draft = Draft::open(cx, false)?;
+    let draft = SetupDraft::open(cx, false)?;
     let mut missing = Vec::new();
-    for section in Section::ALL {
+    for section in SetupSection::ALL {
         if args.section.is_some_and(|wanted| wanted != section) {
             continue;
         }
@@ -96,11 +96,11 @@ fn standing(args: &SetupArgs, cx: &Context) -> Outcome {
             missing.push(section);
         }
     }
-    let flags = |section: &Section| match section {
-        Section::Model => "--provider P --model M [--key-env VAR] [--base-url URL]",
-        Section::Terminal => "--backend local|docker|ssh",
-        Section::Agent => "--approvals smart|manual|off",
-        Section::Tools => "(hermes tools enable NAME)",
+    let flags = |section: &SetupSection| match section {
+        SetupSection::Model => "--provider P --model M [--key-env VAR] [--base-url URL]",
+        SetupSection::Terminal => "--backend local|docker|ssh",
+        SetupSection::Agent => "--approvals smart|manual|off",
+        SetupSection::Tools => "(hermes tools enable NAME)",
     };
     if missing.is_empty() {
         cx.out.remark("nothing is missing; nothing was changed");
@@ -111,7 +111,7 @@ fn standing(args: &SetupArgs, cx: &Context) -> Outcome {
         "nothing was changed. To set what is missing: hermes setup --non-interactive {}",
         flags.join(" ")
     );
-    let exit = if missing.contains(&Section::Model) {
+    let exit = if missing.contains(&SetupSection::Model) {
         Exit::NotConfigured
     } else {
         Exit::Failed
@@ -119,7 +119,7 @@ fn standing(args: &SetupArgs, cx: &Context) -> Outcome {
     Err(Failure::new(exit, text))
 }
 
-fn the_model(with: &Flags, draft: &mut Draft<'_>) -> Outcome {
+fn the_model(with: &SetupFlags, draft: &mut SetupDraft<'_>) -> Outcome {
     let usual = with
         .provider
         .as_deref()

@@ -9,17 +9,17 @@ use hermes_exec::local::Declared;
 use hermes_exec::sandbox::{Sandbox, SandboxSettings};
 use serde_json::json;
 
-use super::draft::Draft;
+use super::draft::SetupDraft;
 use crate::choose;
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
-use crate::prompt::{self, Answer};
+use crate::prompt::{self, PromptAnswer};
 use crate::wiring;
 
 /// What a first command may take: a container may have to start.
 const TRY: Duration = Duration::from_secs(30);
 
-pub(super) fn standing(draft: &Draft<'_>) -> Result<(bool, String), Failure> {
+pub(super) fn standing(draft: &SetupDraft<'_>) -> Result<(bool, String), Failure> {
     let config = draft.config()?;
     let cwd = std::env::current_dir().unwrap_or_default();
     let cx = draft.cx;
@@ -36,14 +36,14 @@ pub(super) fn standing(draft: &Draft<'_>) -> Result<(bool, String), Failure> {
     )
 }
 
-pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
+pub(super) fn fill(draft: &mut SetupDraft<'_>) -> Outcome {
     let out = draft.cx.out;
     loop {
         let now = draft.config()?.terminal.backend.as_str().to_owned();
         let typed = match place(draft.cx, &now)? {
-            Answer::Back => return Ok(()),
-            Answer::Line(line) if line.is_empty() => now.clone(),
-            Answer::Line(line) => line.to_lowercase(),
+            PromptAnswer::Back => return Ok(()),
+            PromptAnswer::Line(line) if line.is_empty() => now.clone(),
+            PromptAnswer::Line(line) => line.to_lowercase(),
         };
         if !["local", "docker", "podman", "ssh"].contains(&typed.as_str()) {
             out.error(format!("{typed:?} is not one of local, docker, ssh"));
@@ -80,7 +80,7 @@ pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
 }
 
 /// Where commands are to run.
-fn place(cx: &Context, now: &str) -> Result<Answer, Failure> {
+fn place(cx: &Context, now: &str) -> Result<PromptAnswer, Failure> {
     if !choose::can_show(cx) {
         return prompt::line(&format!("run commands: local, docker or ssh [{now}]: "));
     }
@@ -91,11 +91,11 @@ fn place(cx: &Context, now: &str) -> Result<Answer, Failure> {
         ("ssh", "on another machine"),
     ];
     let chosen = choose::word(cx, "Where commands run", &places, now)?;
-    Ok(chosen.map_or(Answer::Back, Answer::Line))
+    Ok(chosen.map_or(PromptAnswer::Back, PromptAnswer::Line))
 }
 
 /// `false`: the person went back.
-fn ssh(draft: &mut Draft<'_>) -> Result<bool, Failure> {
+fn ssh(draft: &mut SetupDraft<'_>) -> Result<bool, Failure> {
     let terminal = draft.config()?.terminal.clone();
     let fields = [
         ("ssh_host", "host", terminal.ssh_host.unwrap_or_default()),
@@ -109,9 +109,9 @@ fn ssh(draft: &mut Draft<'_>) -> Result<bool, Failure> {
     for (key, label, now) in fields {
         loop {
             let typed = match prompt::line(&format!("  {label} [{now}]: "))? {
-                Answer::Back => return Ok(false),
-                Answer::Line(line) if line.is_empty() => now.clone(),
-                Answer::Line(line) => line,
+                PromptAnswer::Back => return Ok(false),
+                PromptAnswer::Line(line) if line.is_empty() => now.clone(),
+                PromptAnswer::Line(line) => line,
             };
             let value = if key == "ssh_port" {
                 let Ok(port @ 1..) = typed.parse::<u16>() else {
@@ -138,12 +138,12 @@ fn ssh(draft: &mut Draft<'_>) -> Result<bool, Failure> {
 }
 
 /// `false`: the person went back.
-fn container(draft: &mut Draft<'_>) -> Result<bool, Failure> {
+fn container(draft: &mut SetupDraft<'_>) -> Result<bool, Failure> {
     let now = draft.config()?.terminal.docker_image.clone();
     match prompt::line(&format!("  image [{now}]: "))? {
-        Answer::Back => return Ok(false),
-        Answer::Line(line) if line.is_empty() || line == now => {}
-        Answer::Line(line) => draft.set(&["terminal", "docker_image"], &json!(line))?,
+        PromptAnswer::Back => return Ok(false),
+        PromptAnswer::Line(line) if line.is_empty() || line == now => {}
+        PromptAnswer::Line(line) => draft.set(&["terminal", "docker_image"], &json!(line))?,
     }
     Ok(true)
 }
@@ -167,7 +167,7 @@ pub(crate) fn try_out(cx: &Context, config: &Config) -> Result<String, String> {
     runtime.block_on(async {
         let mut command = Exec::new("true", cwd);
         command.timeout = TRY;
-        let mut output = Output::default();
+        let mut output = ProbeOutput::default();
         let done = environment.exec(command, &mut output).await;
         // It was only for this.
         let _ = environment.close().await;
@@ -184,9 +184,9 @@ pub(crate) fn try_out(cx: &Context, config: &Config) -> Result<String, String> {
 }
 
 #[derive(Default)]
-struct Output(Vec<u8>);
+struct ProbeOutput(Vec<u8>);
 
-impl OutputSink for Output {
+impl OutputSink for ProbeOutput {
     fn push(&mut self, _: OutputStream, bytes: &[u8]) {
         let room = 2000_usize.saturating_sub(self.0.len());
         self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);

@@ -6,17 +6,17 @@ use hermes_app::home::toolsets;
 use hermes_tui::port::PanelRow;
 use serde_json::json;
 
-use super::draft::Draft;
+use super::draft::SetupDraft;
 use crate::choose;
 use crate::commands::tools;
 use crate::exit::{Failure, Outcome};
-use crate::prompt::{self, Answer};
+use crate::prompt::{self, PromptAnswer};
 use crate::wiring;
 
 const PLATFORM: &str = "cli";
 
 /// The sets that exist here, with whether they are on.
-fn sets(draft: &Draft<'_>) -> Result<Vec<(&'static str, String, bool)>, Failure> {
+fn sets(draft: &SetupDraft<'_>) -> Result<Vec<(&'static str, String, bool)>, Failure> {
     let config = draft.config()?;
     let on = toolsets::enabled(&config, PLATFORM);
     let offer = wiring::action_tools::offer(draft.cx, &config)?;
@@ -32,7 +32,7 @@ fn sets(draft: &Draft<'_>) -> Result<Vec<(&'static str, String, bool)>, Failure>
         .collect())
 }
 
-pub(super) fn standing(draft: &Draft<'_>) -> Result<(bool, String), Failure> {
+pub(super) fn standing(draft: &SetupDraft<'_>) -> Result<(bool, String), Failure> {
     let sets = sets(draft)?;
     let off: Vec<&str> = sets
         .iter()
@@ -49,7 +49,7 @@ pub(super) fn standing(draft: &Draft<'_>) -> Result<(bool, String), Failure> {
 }
 
 /// A checklist.
-fn tick(draft: &mut Draft<'_>) -> Outcome {
+fn tick(draft: &mut SetupDraft<'_>) -> Outcome {
     let cx = draft.cx;
     let rows = |sets: Vec<(&str, String, bool)>| -> Vec<PanelRow> {
         let row = |(name, label, on): (&str, String, bool)| choose::switched(name, &label, on);
@@ -66,7 +66,7 @@ fn tick(draft: &mut Draft<'_>) -> Outcome {
     })
 }
 
-pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
+pub(super) fn fill(draft: &mut SetupDraft<'_>) -> Outcome {
     if choose::can_show(draft.cx) {
         return tick(draft);
     }
@@ -78,9 +78,9 @@ pub(super) fn fill(draft: &mut Draft<'_>) -> Outcome {
             out.line(format!("{:>4} {mark} {name:<18} {label}", index + 1))?;
         }
         let typed = match prompt::line("numbers or names to switch, Enter when done: ")? {
-            Answer::Back => return Ok(()),
-            Answer::Line(line) if line.is_empty() => return Ok(()),
-            Answer::Line(line) => line,
+            PromptAnswer::Back => return Ok(()),
+            PromptAnswer::Line(line) if line.is_empty() => return Ok(()),
+            PromptAnswer::Line(line) => line,
         };
         let mut enabled: BTreeSet<String> = toolsets::enabled(&*draft.config()?, PLATFORM);
         let mut known = true;

@@ -17,18 +17,18 @@ use crate::wiring;
 const LARGEST: u64 = 1024 * 1024 * 1024;
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Source {
+pub(super) enum UpdateSource {
     File(PathBuf),
     Web(Url),
 }
 
 /// A new program beside the installed one, gone unless it is put in place.
-pub(super) struct Fetched {
+pub(super) struct FetchedProgram {
     pub(super) path: TempPath,
     pub(super) sha256: String,
 }
 
-impl Source {
+impl UpdateSource {
     pub(super) fn parse(text: &str) -> Result<Self, Failure> {
         if !text.contains("://") {
             return Ok(Self::File(PathBuf::from(text)));
@@ -69,24 +69,24 @@ pub(super) fn digest(text: &str) -> Result<String, Failure> {
 
 /// Brings the program into `dir` and compares its sum.
 pub(super) fn fetch(
-    source: &Source,
+    source: &UpdateSource,
     expected: Option<String>,
     dir: &Path,
     cx: &Context,
-) -> Result<Fetched, Failure> {
+) -> Result<FetchedProgram, Failure> {
     let mut file = tempfile::Builder::new()
         .prefix(".hermes-update-")
         .tempfile_in(dir)
         .map_err(|error| Failure::failed(format!("cannot write to {}: {error}", dir.display())))?;
     let (expected, actual) = match source {
-        Source::File(path) => {
+        UpdateSource::File(path) => {
             let expected = match expected {
                 Some(sum) => Some(sum),
                 None => beside(path)?,
             };
             (expected, copy(path, file.as_file_mut())?)
         }
-        Source::Web(url) => {
+        UpdateSource::Web(url) => {
             let (expected, actual) =
                 wiring::runtime()?.block_on(download(url, expected, file.as_file_mut(), cx))?;
             (Some(expected), actual)
@@ -103,7 +103,7 @@ pub(super) fn fetch(
         .sync_all()
         .map_err(|error| Failure::failed(format!("writing the new program: {error}")))?;
     // Closed: a file that is open for writing cannot be run.
-    Ok(Fetched {
+    Ok(FetchedProgram {
         path: file.into_temp_path(),
         sha256: actual,
     })
@@ -241,21 +241,24 @@ mod tests {
 
     #[test]
     fn programs_come_from_files_and_safe_addresses() {
-        assert!(matches!(Source::parse("./hermes"), Ok(Source::File(_))));
         assert!(matches!(
-            Source::parse("file:///tmp/hermes"),
-            Ok(Source::File(_))
+            UpdateSource::parse("./hermes"),
+            Ok(UpdateSource::File(_))
         ));
         assert!(matches!(
-            Source::parse("https://example.org/h"),
-            Ok(Source::Web(_))
+            UpdateSource::parse("file:///tmp/hermes"),
+            Ok(UpdateSource::File(_))
         ));
         assert!(matches!(
-            Source::parse("http://127.0.0.1:1/h"),
-            Ok(Source::Web(_))
+            UpdateSource::parse("https://example.org/h"),
+            Ok(UpdateSource::Web(_))
+        ));
+        assert!(matches!(
+            UpdateSource::parse("http://127.0.0.1:1/h"),
+            Ok(UpdateSource::Web(_))
         ));
         for bad in ["http://example.org/h", "ftp://example.org/h", "https://"] {
-            assert!(Source::parse(bad).is_err(), "{bad}");
+            assert!(UpdateSource::parse(bad).is_err(), "{bad}");
         }
     }
 

@@ -49,9 +49,9 @@ pub(crate) fn previous_of(path: &Path) -> PathBuf {
 }
 
 /// The program that runs.
-pub(crate) struct Installed(PathBuf);
+pub(crate) struct InstalledProgram(PathBuf);
 
-impl Installed {
+impl InstalledProgram {
     pub(crate) fn current() -> Result<Self, Failure> {
         std::env::current_exe()
             .and_then(std::fs::canonicalize)
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn programs_change_places_and_back() {
         let dir = tempfile::tempdir().unwrap();
-        let program = Installed(dir.path().join("hermes"));
+        let program = InstalledProgram(dir.path().join("hermes"));
         let read = |path: &Path| std::fs::read_to_string(path).unwrap();
         std::fs::write(program.path(), "one").unwrap();
         let new = tempfile::NamedTempFile::new_in(dir.path())

@@ -7,12 +7,12 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-use super::editor::{self, Editor, begin, prompt};
-use crate::Setup;
+use super::editor::{self, EditorHarness, begin, prompt};
+use crate::CliHarness;
 
 #[tokio::test]
 async fn garbage_is_answered_and_does_not_end_the_connection() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let mut child = editor::start(&setup);
     let mut input = child.stdin.take().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -50,7 +50,7 @@ async fn garbage_is_answered_and_does_not_end_the_connection() {
 
 #[tokio::test]
 async fn an_editor_that_is_gone_leaves_nothing_behind() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     // Its number is its own: what runs in the sandbox has a table of processes of its own.
     let duration = format!("3000.{}", std::process::id());
     let command = format!("echo up > began; exec sleep {duration}");
@@ -111,8 +111,8 @@ fn runs(argument: &str) -> bool {
 async fn without_a_model_the_next_step_is_said() {
     let home = TempHome::new();
     let server = ModelServer::start();
-    let setup = Setup { home, server };
-    Editor::new(&setup)
+    let setup = CliHarness { home, server };
+    EditorHarness::new(&setup)
         .run(async |cx, _| {
             editor::initialize(&cx).await;
             let request = NewSessionRequest::new(setup.home.work());
@@ -131,7 +131,7 @@ async fn without_a_model_the_next_step_is_said() {
     let checked = setup.run(["acp", "--check", "--json"]);
     assert_eq!(checked.code, Some(3));
     assert_eq!(checked.json()["ready"], false);
-    let ready = Setup::new();
+    let ready = CliHarness::new();
     let checked = ready.run(["acp", "--check", "--json"]).ok().json();
     assert_eq!(checked["ready"], true);
     assert_eq!(checked["provider"], "custom");
@@ -139,10 +139,10 @@ async fn without_a_model_the_next_step_is_said() {
 
 #[tokio::test]
 async fn a_failing_provider_is_an_error_with_its_cause() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push(Reply::error(401, "bad key"));
     setup.server.push(Reply::text("better"));
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .run(async |cx, _| {
             let id = begin(&cx, &setup.home.work()).await;
             let error = prompt(&cx, &id, "hi").await.unwrap_err();

@@ -21,11 +21,11 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::Notify;
 
-use crate::Setup;
+use crate::CliHarness;
 
 /// What the editor was told.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct SeenUpdates {
     pub(super) updates: Mutex<Vec<SessionNotification>>,
     pub(super) asked: Mutex<Vec<RequestPermissionRequest>>,
     /// Questions that nobody answers.
@@ -44,7 +44,7 @@ fn text(chunk: &ContentChunk) -> String {
     }
 }
 
-impl Seen {
+impl SeenUpdates {
     fn of<T>(&self, session: &str, take: impl Fn(&SessionUpdate) -> Option<T>) -> Vec<T> {
         let updates = self.updates.lock().unwrap();
         let own = updates.iter().filter(|u| &*u.session_id.0 == session);
@@ -145,14 +145,14 @@ impl Seen {
 }
 
 /// An editor that always presses the same button.
-pub(super) struct Editor<'a> {
-    setup: &'a Setup,
+pub(super) struct EditorHarness<'a> {
+    setup: &'a CliHarness,
     option: Option<&'static str>,
     silent: bool,
 }
 
-impl<'a> Editor<'a> {
-    pub(super) fn new(setup: &'a Setup) -> Self {
+impl<'a> EditorHarness<'a> {
+    pub(super) fn new(setup: &'a CliHarness) -> Self {
         Self {
             setup,
             option: None,
@@ -175,7 +175,7 @@ impl<'a> Editor<'a> {
     /// Holds a connection as long as `work` takes; the program has ended then.
     pub(super) async fn run<T>(
         &self,
-        work: impl AsyncFnOnce(ConnectionTo<Agent>, Arc<Seen>) -> T,
+        work: impl AsyncFnOnce(ConnectionTo<Agent>, Arc<SeenUpdates>) -> T,
     ) -> T {
         let mut child = start(self.setup);
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
@@ -192,7 +192,7 @@ impl<'a> Editor<'a> {
             }
             Some((line, lines))
         });
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(SeenUpdates::default());
         let (told, asked, shown) = (seen.clone(), seen.clone(), seen.clone());
         let (reading, writing) = (seen.clone(), seen.clone());
         let (option, silent) = (self.option, self.silent);
@@ -250,7 +250,7 @@ impl<'a> Editor<'a> {
     }
 }
 
-pub(super) fn start(setup: &Setup) -> Child {
+pub(super) fn start(setup: &CliHarness) -> Child {
     Command::new(env!("CARGO_BIN_EXE_hermes"))
         .arg("acp")
         .env_clear()

@@ -10,8 +10,8 @@ use hermes_testkit::model_server::Reply;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use super::editor::{Editor, begin, prompt};
-use crate::Setup;
+use super::editor::{EditorHarness, begin, prompt};
+use crate::CliHarness;
 
 const MANUAL: &str = "approvals:\n  mode: manual\n";
 
@@ -32,7 +32,7 @@ fn delete() -> [Reply; 2] {
 }
 
 /// A directory that a test wants to lose or keep.
-fn keep(setup: &Setup) -> std::path::PathBuf {
+fn keep(setup: &CliHarness) -> std::path::PathBuf {
     let dir = setup.home.work().join("keep");
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::write(dir.join("file"), "x").unwrap();
@@ -46,11 +46,11 @@ async fn switch(cx: &ConnectionTo<Agent>, session: &str, mode: &'static str) {
 
 #[tokio::test]
 async fn an_edit_is_asked_about_with_its_diff_and_shown_when_it_is_made() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let file = setup.home.work().join("notes.txt");
     std::fs::write(&file, "before\n").unwrap();
     setup.server.push_all(write("notes.txt"));
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .pressing("allow_once")
         .run(async |cx, seen| {
             let id = begin(&cx, &setup.home.work()).await;
@@ -75,13 +75,13 @@ async fn an_edit_is_asked_about_with_its_diff_and_shown_when_it_is_made() {
 
 #[tokio::test]
 async fn an_edit_that_is_rejected_or_dismissed_is_not_made() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let file = setup.home.work().join("notes.txt");
     std::fs::write(&file, "before\n").unwrap();
     for editor in [
-        Editor::new(&setup).pressing("reject_once"),
-        Editor::new(&setup),
-        Editor::new(&setup).pressing("no-such-option"),
+        EditorHarness::new(&setup).pressing("reject_once"),
+        EditorHarness::new(&setup),
+        EditorHarness::new(&setup).pressing("no-such-option"),
     ] {
         setup.server.push_all(write("notes.txt"));
         editor
@@ -97,9 +97,9 @@ async fn an_edit_that_is_rejected_or_dismissed_is_not_made() {
 
 #[tokio::test]
 async fn a_question_that_is_open_ends_with_its_turn() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_all(write("notes.txt"));
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .silent()
         .run(async |cx, seen| {
             let id = begin(&cx, &setup.home.work()).await;
@@ -118,11 +118,11 @@ async fn a_question_that_is_open_ends_with_its_turn() {
 
 #[tokio::test]
 async fn a_command_runs_only_after_a_yes() {
-    let setup = Setup::with_config(MANUAL);
+    let setup = CliHarness::with_config(MANUAL);
     let dir = keep(&setup);
     for (option, stays) in [("reject_once", true), ("allow_once", false)] {
         setup.server.push_all(delete());
-        Editor::new(&setup)
+        EditorHarness::new(&setup)
             .pressing(option)
             .run(async |cx, seen| {
                 let id = begin(&cx, &setup.home.work()).await;
@@ -143,10 +143,10 @@ async fn a_command_runs_only_after_a_yes() {
 
 #[tokio::test]
 async fn allowed_for_the_session_edits_are_accepted_from_then_on() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_all(write("one.txt"));
     setup.server.push_all(write("two.txt"));
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .pressing("allow_session")
         .run(async |cx, seen| {
             let id = begin(&cx, &setup.home.work()).await;
@@ -167,13 +167,13 @@ async fn allowed_for_the_session_edits_are_accepted_from_then_on() {
 
 #[tokio::test]
 async fn accepting_edits_ends_at_the_workspace() {
-    let setup = Setup::with_config(MANUAL);
+    let setup = CliHarness::with_config(MANUAL);
     let outside = setup.home.user().join("outside.txt");
     let dir = keep(&setup);
     setup.server.push_all(write("inside.txt"));
     setup.server.push_all(write(&outside.to_string_lossy()));
     setup.server.push_all(delete());
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .pressing("reject_once")
         .run(async |cx, seen| {
             let id = begin(&cx, &setup.home.work()).await;
@@ -200,7 +200,7 @@ async fn accepting_edits_ends_at_the_workspace() {
 
 #[tokio::test]
 async fn without_questions_the_forbidden_stays_forbidden_and_edits_stay_inside() {
-    let setup = Setup::with_config(MANUAL);
+    let setup = CliHarness::with_config(MANUAL);
     let outside = setup.home.user().join("outside.txt");
     let mark = setup.home.user().join("mark");
     std::fs::write(&mark, "x").unwrap();
@@ -212,7 +212,7 @@ async fn without_questions_the_forbidden_stays_forbidden_and_edits_stay_inside()
         Reply::tool_call("c1", "terminal", &json!({"command": "rm -rf ~"})),
         Reply::text("done"),
     ]);
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .pressing("allow_always")
         .run(async |cx, seen| {
             let id = begin(&cx, &setup.home.work()).await;
@@ -239,7 +239,7 @@ async fn no_mode_writes_outside_the_workspace_unasked_below_the_temporary_direct
         // As sessions begin with approvals switched off.
         ("dont_ask", true, 0),
     ] {
-        let setup = Setup::with_config(if off {
+        let setup = CliHarness::with_config(if off {
             "approvals:\n  mode: \"off\"\n"
         } else {
             MANUAL
@@ -257,7 +257,7 @@ async fn no_mode_writes_outside_the_workspace_unasked_below_the_temporary_direct
             Reply::text("done"),
         ]);
         setup.server.push_all(write("inside.txt"));
-        Editor::new(&setup)
+        EditorHarness::new(&setup)
             .pressing("reject_once")
             .run(async |cx, seen| {
                 let id = begin(&cx, &work).await;

@@ -9,18 +9,18 @@ use pretty_assertions::assert_eq;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::editor::{self, Editor, begin, prompt};
-use crate::Setup;
+use super::editor::{self, EditorHarness, begin, prompt};
+use crate::CliHarness;
 
 #[tokio::test]
 async fn a_second_prompt_is_a_word_in_between() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let gate = Gate::new();
     setup.server.push(
         Reply::tool_call("c1", "terminal", &json!({"command": "echo one"})).hold_at(1, &gate),
     );
     setup.server.push(Reply::text("done"));
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .run(async |cx, seen| {
             let id = begin(&cx, &setup.home.work()).await;
             let first = prompt(&cx, &id, "count");
@@ -45,7 +45,7 @@ async fn a_second_prompt_is_a_word_in_between() {
 
 #[tokio::test]
 async fn a_new_session_in_the_thread_keeps_the_place_and_the_questions() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let project = setup.home.work().join("project");
     std::fs::create_dir(&project).unwrap();
     let args = json!({"path": "new.txt", "content": "x"});
@@ -54,7 +54,7 @@ async fn a_new_session_in_the_thread_keeps_the_place_and_the_questions() {
         Reply::tool_call("c1", "write_file", &args),
         Reply::text("done"),
     ]);
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .pressing("allow_once")
         .run(async |cx, seen| {
             let id = begin(&cx, &project).await;
@@ -75,14 +75,14 @@ async fn a_new_session_in_the_thread_keeps_the_place_and_the_questions() {
 
 #[tokio::test]
 async fn tools_of_the_editors_server_are_there_for_its_session_only() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let wiki = FaultyServer::start();
     setup.server.push_all([
         Reply::tool_call("c1", "mcp__wiki__echo", &json!({"text": "hi"})),
         Reply::text("done"),
         Reply::text("nothing"),
     ]);
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .run(async |cx, seen| {
             editor::initialize(&cx).await;
             let server = McpServer::Http(McpServerHttp::new("wiki", wiki.url()));
@@ -109,7 +109,7 @@ async fn tools_of_the_editors_server_are_there_for_its_session_only() {
 
 async fn begin_again(
     cx: &agent_client_protocol::v1::ConnectionTo<agent_client_protocol::Agent>,
-    setup: &Setup,
+    setup: &CliHarness,
 ) -> String {
     let request = NewSessionRequest::new(setup.home.work());
     let session = cx.send_request(request).block_task().await.unwrap();
@@ -118,7 +118,7 @@ async fn begin_again(
 
 #[tokio::test]
 async fn a_choice_of_the_model_is_made_with_buttons() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let args = json!({"question": "Which colour?", "choices": ["red", "blue"]});
     setup.server.push_all([
         Reply::tool_call("c1", "clarify", &args),
@@ -126,7 +126,7 @@ async fn a_choice_of_the_model_is_made_with_buttons() {
         Reply::tool_call("c2", "clarify", &json!({"question": "Why?"})),
         Reply::text("so be it"),
     ]);
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .pressing("1")
         .run(async |cx, seen| {
             let id = begin(&cx, &setup.home.work()).await;
@@ -147,7 +147,7 @@ async fn a_choice_of_the_model_is_made_with_buttons() {
 
 #[tokio::test]
 async fn it_ends_when_it_is_told_to() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let mut child = editor::start(&setup);
     let mut hello = tokio::io::BufReader::new(child.stdout.take().unwrap());
     let mut input = child.stdin.take().unwrap();

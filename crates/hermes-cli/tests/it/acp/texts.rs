@@ -10,10 +10,14 @@ use hermes_testkit::model_server::Reply;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use super::editor::{Editor, initialize_as, prompt};
-use crate::Setup;
+use super::editor::{EditorHarness, initialize_as, prompt};
+use crate::CliHarness;
 
-async fn open(cx: &ConnectionTo<Agent>, setup: &Setup, files: FileSystemCapabilities) -> String {
+async fn open(
+    cx: &ConnectionTo<Agent>,
+    setup: &CliHarness,
+    files: FileSystemCapabilities,
+) -> String {
     let client = ClientCapabilities::new()
         .session(ClientSessionCapabilities::new())
         .fs(files);
@@ -31,7 +35,7 @@ fn both() -> FileSystemCapabilities {
 
 #[tokio::test]
 async fn unsaved_texts_are_read_and_changes_go_through_the_editor() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let path = setup.home.work().join("a.txt");
     let shown = path.display().to_string();
     std::fs::write(&path, "on the disk\n").unwrap();
@@ -45,7 +49,7 @@ async fn unsaved_texts_are_read_and_changes_go_through_the_editor() {
         Reply::tool_call("c3", "read_file", &json!({"path": shown})),
         Reply::text("done"),
     ]);
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .pressing("allow_once")
         .run(async |cx, seen| {
             let buffer = (path.clone(), "not saved\nsecond\n".to_owned());
@@ -70,7 +74,7 @@ async fn unsaved_texts_are_read_and_changes_go_through_the_editor() {
 
 #[tokio::test]
 async fn what_the_editor_does_not_have_is_read_and_written_here() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let (old, new) = (
         setup.home.work().join("old.txt"),
         setup.home.work().join("new.txt"),
@@ -93,7 +97,7 @@ async fn what_the_editor_does_not_have_is_read_and_written_here() {
         ),
         Reply::text("done"),
     ]);
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .pressing("allow_once")
         .run(async |cx, seen| {
             let claimed = (outside.clone(), "claimed by the editor".to_owned());
@@ -115,7 +119,7 @@ async fn what_the_editor_does_not_have_is_read_and_written_here() {
 
 #[tokio::test]
 async fn an_editor_that_does_not_offer_its_files_is_not_asked() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let path = setup.home.work().join("a.txt");
     std::fs::write(&path, "on the disk\n").unwrap();
     setup.server.push_all([
@@ -127,7 +131,7 @@ async fn an_editor_that_does_not_offer_its_files_is_not_asked() {
         ),
         Reply::text("done"),
     ]);
-    Editor::new(&setup)
+    EditorHarness::new(&setup)
         .pressing("allow_once")
         .run(async |cx, seen| {
             let buffer = (path.clone(), "not saved".to_owned());

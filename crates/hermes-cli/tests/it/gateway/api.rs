@@ -12,7 +12,7 @@ use hermes_testkit::process::Program;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use super::Life;
+use super::GatewayChild;
 use crate::hermes;
 
 const KEY: &str = "test-key-0123456789abcdef";
@@ -72,7 +72,7 @@ fn openais_client_streams_with_tools_running_and_approves() {
     std::fs::write(home.work().join("note.txt"), "the tide is high\n").unwrap();
     let env = format!("API_SERVER_ENABLED=true\nAPI_SERVER_KEY={KEY}\nAPI_SERVER_PORT={port}\n");
     configure(&home, &model, &env);
-    let gateway = Life::begin(&home, &[]);
+    let gateway = GatewayChild::begin(&home, &[]);
     let url = format!("http://127.0.0.1:{port}/v1");
     let talked = Program::new(python, &home)
         .args([sdk("crates/hermes-testkit/sdk/openai/agent.py")])
@@ -161,7 +161,7 @@ fn a_stop_waits_for_clients_and_takes_no_new_ones() {
     let (home, model, port) = served(&json!({"agent": {"restart_drain_timeout": 60}}));
     let gate = Gate::new();
     model.push(Reply::text("at last").hold(&gate));
-    let mut gateway = Life::begin(&home, &[]);
+    let mut gateway = GatewayChild::begin(&home, &[]);
     let path = "/v1/chat/completions";
     let first = std::thread::spawn(move || post(port, path, "k1", &said("slowly")));
     model.block_until(|now| now.requests > 0);
@@ -187,7 +187,7 @@ fn a_stop_waits_for_clients_and_takes_no_new_ones() {
 fn a_key_of_an_earlier_life_is_known_after_a_death() {
     let (home, model, port) = served(&json!({}));
     model.push(Reply::text("the one answer"));
-    let gateway = Life::begin(&home, &[]);
+    let gateway = GatewayChild::begin(&home, &[]);
     let path = "/v1/chat/completions";
     let first = post(port, path, "k1", &said("once"));
     assert!(first.contains("the one answer"), "{first}");
@@ -201,7 +201,7 @@ fn a_key_of_an_earlier_life_is_known_after_a_death() {
     drop(gateway.end());
     drop(cut.join());
     gate.release();
-    let gateway = Life::begin(&home, &[]);
+    let gateway = GatewayChild::begin(&home, &[]);
     let again = post(port, path, "k1", &said("once"));
     let body = |answer: &str| answer.split_once("\r\n\r\n").unwrap().1.to_owned();
     assert_eq!(body(&again), body(&first));
@@ -221,7 +221,7 @@ fn half_an_answer_to_a_client_survives_a_death() {
     let gate = Gate::new();
     let reply = Reply::text_deltas(["the first half, ", "and the second"]);
     model.push(reply.hold_at(2, &gate));
-    let gateway = Life::begin(&home, &[]);
+    let gateway = GatewayChild::begin(&home, &[]);
     let path = "/v1/chat/completions";
     let cut = std::thread::spawn(move || {
         std::panic::catch_unwind(|| post(port, path, "k1", &said("tell me all"))).ok()

@@ -11,10 +11,10 @@ use hermes_testkit::model_server::Reply;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use super::telegram::{ADA, Story};
+use super::telegram::{ADA, TelegramScenario};
 use crate::mcp::serve::Client;
 
-fn asks_to_remove(story: &Story, name: &str) -> std::path::PathBuf {
+fn asks_to_remove(story: &TelegramScenario, name: &str) -> std::path::PathBuf {
     let victim = story.home.work().join(name);
     std::fs::create_dir(&victim).unwrap();
     let command = format!("rm -rf {}", victim.display());
@@ -34,7 +34,7 @@ fn asks_to_remove(story: &Story, name: &str) -> std::path::PathBuf {
 
 #[test]
 fn messages_are_sent_and_permissions_decided() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     story.start();
     let mut client = Client::start(&story.home);
     let message =
@@ -92,7 +92,7 @@ fn messages_are_sent_and_permissions_decided() {
 /// Whoever has no token learns nothing and changes nothing, and only the owner can read it.
 #[test]
 fn a_program_without_the_token_is_not_answered() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     story.start();
     let path = story.home.join("gateway_control.json");
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
@@ -135,7 +135,7 @@ fn the_client_of_the_sdk_sends_and_decides() {
     let Some(peers) = peers::require("the_client_of_the_sdk_sends_and_decides") else {
         return;
     };
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     story.start();
     let victim = asks_to_remove(&story, "third");
     let script = r#"

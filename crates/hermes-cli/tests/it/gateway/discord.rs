@@ -3,29 +3,29 @@
 
 use std::time::Duration;
 
-use hermes_testkit::discord::{BOT, FakeDiscord, Fault, FaultKind, TOKEN};
+use hermes_testkit::discord::{BOT, DiscordFault, DiscordFaultKind, FakeDiscord, TOKEN};
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{Gate, ModelServer, Reply};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::Life;
+use super::GatewayChild;
 
 /// Longer than any step needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(super) struct Story {
+pub(super) struct DiscordScenario {
     pub(super) discord: FakeDiscord,
     pub(super) model: ModelServer,
     home: TempHome,
-    pub(super) gateway: Option<Life>,
+    pub(super) gateway: Option<GatewayChild>,
     runtime: Runtime,
     pub(super) ann: u64,
     pub(super) eve: u64,
     pub(super) room: u64,
 }
 
-impl Story {
+impl DiscordScenario {
     pub(super) fn new() -> Self {
         let discord = FakeDiscord::start();
         let (model, home) = (ModelServer::start(), TempHome::new());
@@ -56,7 +56,7 @@ impl Story {
     /// Returns when the socket is up too.
     pub(super) fn start(&mut self) {
         let greeted = self.identified();
-        self.gateway = Some(Life::begin(&self.home, &[]));
+        self.gateway = Some(GatewayChild::begin(&self.home, &[]));
         self.until("connected", |_| self.identified() > greeted);
     }
 
@@ -64,7 +64,7 @@ impl Story {
         let spoken = self.discord.spoken();
         let greetings = spoken
             .iter()
-            .filter(|one| matches!(one, hermes_testkit::discord::Spoken::Identify(_)));
+            .filter(|one| matches!(one, hermes_testkit::discord::SocketRecord::Identify(_)));
         greetings.count()
     }
 
@@ -78,7 +78,7 @@ impl Story {
     pub(super) fn until(
         &self,
         what: &str,
-        enough: impl Fn(&hermes_testkit::discord::Shared) -> bool,
+        enough: impl Fn(&hermes_testkit::discord::FakeDiscordShared) -> bool,
     ) {
         let ready = self.discord.until(enough);
         let waited = self
@@ -94,7 +94,7 @@ impl Story {
 
     /// Waits until a message in a channel is as wanted.
     fn see(&self, channel: u64, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        let found = |discord: &hermes_testkit::discord::Shared| {
+        let found = |discord: &hermes_testkit::discord::FakeDiscordShared| {
             let mut messages = discord.messages(channel);
             messages.retain(|one| one["author"]["bot"] == json!(true) && wanted(one));
             messages.pop()
@@ -117,7 +117,7 @@ impl Story {
 
 #[test]
 fn a_mention_gets_its_thread_and_a_command_its_approval() {
-    let mut story = Story::new();
+    let mut story = DiscordScenario::new();
     let victim = story.home.work().join("victim");
     std::fs::create_dir(&victim).unwrap();
     let command = format!("rm -rf {}", victim.display());
@@ -159,7 +159,7 @@ fn a_mention_gets_its_thread_and_a_command_its_approval() {
 
 #[test]
 fn a_death_in_the_middle_and_lost_answers_leave_everything_once() {
-    let mut story = Story::new();
+    let mut story = DiscordScenario::new();
     let direct = story.discord.direct(story.ann);
     let gate = Gate::new();
     story.model.push(Reply::text("never").hold(&gate));
@@ -171,10 +171,10 @@ fn a_death_in_the_middle_and_lost_answers_leave_everything_once() {
     // Nobody is there, and the session of before is not resumed by anybody.
     let mention = format!("<@{BOT}> while you were away");
     let missed = story.discord.say(story.room, story.ann, &mention);
-    story.discord.fail(Fault {
+    story.discord.fail(DiscordFault {
         method: "POST",
         path: "/messages",
-        kind: FaultKind::AnswerLost,
+        kind: DiscordFaultKind::AnswerLost,
         times: 1,
     });
     story.model.push_default(Reply::text("I am back."));

@@ -5,11 +5,11 @@ use hermes_testkit::discord::BOT;
 use hermes_testkit::model_server::Reply;
 use serde_json::json;
 
-use super::discord::Story;
+use super::discord::DiscordScenario;
 
 #[test]
 fn slash_commands_are_answered_where_they_are_used() {
-    let mut story = Story::new();
+    let mut story = DiscordScenario::new();
     story.start();
     story.until("the menu", |discord| {
         let menu = discord.commands();
@@ -40,7 +40,7 @@ fn slash_commands_are_answered_where_they_are_used() {
 
 #[test]
 fn what_was_said_while_it_was_down_is_answered_once() {
-    let mut story = Story::new();
+    let mut story = DiscordScenario::new();
     story.model.answer_with(|request| {
         let said = request.last_user_text();
         let word = said.split_whitespace().last().unwrap_or_default();
@@ -69,7 +69,7 @@ fn what_was_said_while_it_was_down_is_answered_once() {
     story.see_text(third, "You said: third");
     story.gateway.take().unwrap().stop();
 
-    // The next life knows it all. What is new in a channel comes after what was missed there.
+    // The next process knows it all. What is new in a channel comes after what was missed there.
     story.start();
     for (channel, text) in [(direct, "fourth"), (thread, "fifth"), (third, "sixth")] {
         story.discord.say(channel, story.ann, text);

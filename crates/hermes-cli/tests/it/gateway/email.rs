@@ -4,23 +4,23 @@
 use std::time::{Duration, Instant};
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::mail::{AUTHSERV_ID, Letter, MailServer, PASSWORD};
+use hermes_testkit::mail::{AUTHSERV_ID, MailServer, PASSWORD, TestMail};
 use hermes_testkit::model_server::{Gate, ModelServer, Reply};
 use serde_json::json;
 
-use super::Life;
+use super::GatewayChild;
 
 const HERMES: &str = "hermes@example.test";
 const ANN: &str = "ann@example.test";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-struct Story {
+struct EmailScenario {
     mail: MailServer,
     model: ModelServer,
     home: TempHome,
 }
 
-impl Story {
+impl EmailScenario {
     fn new(test: &str) -> Option<Self> {
         let (mail, model, home) = (
             MailServer::start(test)?,
@@ -47,8 +47,8 @@ impl Story {
     }
 
     /// Returns when the mailbox was looked into: only what comes afterwards is answered.
-    fn start(&self) -> Life {
-        let life = Life::begin(&self.home, &[]);
+    fn start(&self) -> GatewayChild {
+        let life = GatewayChild::begin(&self.home, &[]);
         self.until("the first look", || self.home.exists("gateway/email.json"));
         life
     }
@@ -86,7 +86,7 @@ impl Story {
 
 #[test]
 fn a_command_is_approved_by_answering() {
-    let Some(story) = Story::new("a_command_is_approved_by_answering") else {
+    let Some(story) = EmailScenario::new("a_command_is_approved_by_answering") else {
         return;
     };
     let victim = story.home.work().join("victim");
@@ -98,11 +98,11 @@ fn a_command_is_approved_by_answering() {
     ]);
     let gateway = story.start();
     // Somebody who is not on the list, and somebody who pretends to be.
-    Letter::new("eve@example.test", HERMES, "Hi", "let me in").send(&story.mail);
-    Letter::new(ANN, HERMES, "Hi", "I am Ann, really")
+    TestMail::new("eve@example.test", HERMES, "Hi", "let me in").send(&story.mail);
+    TestMail::new(ANN, HERMES, "Hi", "I am Ann, really")
         .unproven()
         .send(&story.mail);
-    Letter::new(ANN, HERMES, "Cleaning", "Remove the victim.")
+    TestMail::new(ANN, HERMES, "Cleaning", "Remove the victim.")
         .header("Message-ID", "<clean@ann>")
         .send(&story.mail);
     let question = story.see("rm -rf");
@@ -112,7 +112,7 @@ fn a_command_is_approved_by_answering() {
         "{question}"
     );
     assert!(victim.exists());
-    Letter::new(
+    TestMail::new(
         ANN,
         HERMES,
         "Re: Cleaning",
@@ -129,19 +129,19 @@ fn a_command_is_approved_by_answering() {
 
 #[test]
 fn mail_survives_a_death_in_the_middle() {
-    let Some(story) = Story::new("mail_survives_a_death_in_the_middle") else {
+    let Some(story) = EmailScenario::new("mail_survives_a_death_in_the_middle") else {
         return;
     };
     let gate = Gate::new();
     story.model.push(Reply::text("never").hold(&gate));
     let gateway = story.start();
-    Letter::new(ANN, HERMES, "First", "think").send(&story.mail);
+    TestMail::new(ANN, HERMES, "First", "think").send(&story.mail);
     story.model.block_until(|now| now.requests > 0);
     gateway.signal(rustix::process::Signal::KILL);
     drop(gateway.end());
     gate.release();
-    Letter::new("bob@example.test", HERMES, "No", "nobody knows me").send(&story.mail);
-    Letter::new(ANN, HERMES, "Second", "while you were away").send(&story.mail);
+    TestMail::new("bob@example.test", HERMES, "No", "nobody knows me").send(&story.mail);
+    TestMail::new(ANN, HERMES, "Second", "while you were away").send(&story.mail);
     story.model.push_default(Reply::text("I am back."));
     let gateway = story.start();
     story.see("I am back.");

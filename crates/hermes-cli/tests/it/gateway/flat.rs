@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hermes_testkit::mcp_server::peers::{self, Peer, Peers, RealServer};
 use serde_json::{Value, json};
 
-use super::town::{Town, Weight};
+use super::harness::{GatewayHarness, MemoryUse};
 
 /// How long what is only kept for a while (threads, connections) may stay.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -46,10 +46,10 @@ fn descriptors_threads_and_children_stay() {
 }
 
 #[derive(Debug)]
-struct Run {
+struct MemoryRun {
     /// After a tenth of the turns.
-    warm: Weight,
-    end: Weight,
+    warm: MemoryUse,
+    end: MemoryUse,
 }
 
 fn servers(peers: &Peers, web: &RealServer, effects: &Path) -> Value {
@@ -66,17 +66,17 @@ fn servers(peers: &Peers, web: &RealServer, effects: &Path) -> Value {
     clippy::print_stderr,
     reason = "minutes long: how it fares is of interest"
 )]
-fn run(test: &str, program: &Path, turns: usize, chats: usize) -> Option<Run> {
+fn run(test: &str, program: &Path, turns: usize, chats: usize) -> Option<MemoryRun> {
     let peers = peers::require(test)?;
     let web = peers.start(Peer::Everything);
     let scratch = tempfile::tempdir().unwrap();
     let servers = servers(&peers, &web, &scratch.path().join("effects"));
-    let mut town = Town::new(program, i64::try_from(chats).unwrap(), &servers);
+    let mut town = GatewayHarness::new(program, i64::try_from(chats).unwrap(), &servers);
     let rounds = turns.div_ceil(chats);
     let warm_up = rounds.div_ceil(10).max(3);
     // Connections that nobody uses are kept for a while: as many as were used at the same time.
     let kept = TURNS.min(chats) * PEERS + OTHERS;
-    let mut most: Option<Weight> = None;
+    let mut most: Option<MemoryUse> = None;
     let mut warm = None;
     for round in 1..=rounds {
         town.say(round, "echo");
@@ -109,10 +109,10 @@ fn run(test: &str, program: &Path, turns: usize, chats: usize) -> Option<Run> {
     eprintln!("warm {warm:?}, at the end {now:?}");
     everybody_was_answered(&town, rounds, chats);
     town.end();
-    Some(Run { warm, end: now })
+    Some(MemoryRun { warm, end: now })
 }
 
-fn everybody_was_answered(town: &Town, rounds: usize, chats: usize) {
+fn everybody_was_answered(town: &GatewayHarness, rounds: usize, chats: usize) {
     for chat in 1..=chats {
         let texts = town.telegram.texts(i64::try_from(chat).unwrap());
         let answers: Vec<String> = texts
@@ -129,7 +129,7 @@ fn everybody_was_answered(town: &Town, rounds: usize, chats: usize) {
 
 /// Nothing is open or waits. The file that says so is written now and then: what it says is of this
 /// round once the gateway has looked again.
-fn settles(town: &Town) {
+fn settles(town: &GatewayHarness) {
     std::thread::sleep(LOOKED);
     let end = Instant::now() + PATIENCE;
     loop {

@@ -4,27 +4,28 @@ use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{Gate, ModelServer, Reply};
-use hermes_testkit::telegram::{Fault, Says, TOKEN, Telegram};
+use hermes_testkit::telegram::{FakeTelegram, PersonMessage, TOKEN, TelegramFault};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::Life;
+use super::GatewayChild;
 use crate::hermes;
 
 const ADA: i64 = 7;
 const PATIENCE: Duration = Duration::from_secs(45);
 
-struct Town {
-    telegram: Telegram,
+struct JobsHarness {
+    telegram: FakeTelegram,
     model: ModelServer,
     home: TempHome,
     runtime: Runtime,
 }
 
-impl Town {
+impl JobsHarness {
     fn new() -> Self {
-        let (telegram, model, home) = (Telegram::start(), ModelServer::start(), TempHome::new());
+        let (telegram, model, home) =
+            (FakeTelegram::start(), ModelServer::start(), TempHome::new());
         telegram.person(ADA, "Ada");
         let config = json!({
             "model": {"default": "scripted", "provider": "custom", "base_url": model.base_url(),
@@ -46,7 +47,7 @@ impl Town {
         }
     }
 
-    fn cron(&self, words: &[&str]) -> hermes_testkit::process::Finished {
+    fn cron(&self, words: &[&str]) -> hermes_testkit::process::FinishedProgram {
         hermes(&self.home).args(["cron"]).args(words).run()
     }
 
@@ -79,7 +80,8 @@ impl Town {
     }
 
     fn see(&self, text: &str) {
-        let seen = |telegram: &Telegram| telegram.texts(ADA).iter().any(|one| one.contains(text));
+        let seen =
+            |telegram: &FakeTelegram| telegram.texts(ADA).iter().any(|one| one.contains(text));
         let ready = self.telegram.wait_for(seen);
         let waited = self
             .runtime
@@ -100,7 +102,7 @@ impl Town {
 
 #[test]
 fn without_a_gateway_a_result_is_sent_by_whoever_ran_the_job() {
-    let town = Town::new();
+    let town = JobsHarness::new();
     town.model.push_default(Reply::text("All is well."));
     town.job("digest");
     let ran = town.cron(&["tick", "--json"]).ok().json();
@@ -120,7 +122,7 @@ fn without_a_gateway_a_result_is_sent_by_whoever_ran_the_job() {
     drop(town.cron(&["run", "digest"]).ok());
     assert_eq!(town.count("All is well."), 1);
     town.telegram.refuse(false);
-    let life = Life::begin(&town.home, &[]);
+    let life = GatewayChild::begin(&town.home, &[]);
     town.runtime.block_on(async {
         let twice = town
             .telegram
@@ -133,11 +135,11 @@ fn without_a_gateway_a_result_is_sent_by_whoever_ran_the_job() {
 
 #[test]
 fn the_gateway_runs_what_is_due_and_takes_what_a_terminal_ran() {
-    let town = Town::new();
+    let town = JobsHarness::new();
     town.model.push(Reply::text("From the gateway."));
     town.model.push_default(Reply::text("From the terminal."));
     town.job("digest");
-    let life = Life::begin(&town.home, &[]);
+    let life = GatewayChild::begin(&town.home, &[]);
     town.see("From the gateway.");
     let status = town.cron(&["status", "--json"]).ok().json();
     assert_eq!(status["state"], "running");
@@ -151,17 +153,17 @@ fn the_gateway_runs_what_is_due_and_takes_what_a_terminal_ran() {
 
 #[test]
 fn a_gateway_that_starts_while_a_command_delivers_waits_for_it() {
-    let town = Town::new();
+    let town = JobsHarness::new();
     town.model.push_default(Reply::text("All is well."));
     town.job("digest");
     // The command keeps delivery until it knows what became of its message.
-    town.telegram.fault("sendMessage", Fault::Hang, 1);
+    town.telegram.fault("sendMessage", TelegramFault::Hang, 1);
     let mut command = hermes(&town.home).args(["cron", "run", "digest"]).spawn();
     let sending = town.telegram.wait_for(|one| one.calls("sendMessage") > 0);
     town.runtime.block_on(async {
         tokio::time::timeout(PATIENCE, sending).await.unwrap();
     });
-    let mut life = Life::unready(&town.home, |program| program);
+    let mut life = GatewayChild::unready(&town.home, |program| program);
     let log = town.home.join("logs/gateway.log");
     let began = std::time::Instant::now();
     while !std::fs::read_to_string(&log).is_ok_and(|log| log.contains("not ready yet")) {
@@ -178,18 +180,18 @@ fn a_gateway_that_starts_while_a_command_delivers_waits_for_it() {
 
 #[test]
 fn a_gateway_that_dies_while_a_job_runs_tells_it_once() {
-    let town = Town::new();
+    let town = JobsHarness::new();
     let gate = Gate::new();
     town.model.push(Reply::text("too late").hold(&gate));
     town.model.push_default(Reply::text("again"));
     town.job("digest");
-    let life = Life::begin(&town.home, &[]);
+    let life = GatewayChild::begin(&town.home, &[]);
     town.model.block_until(|progress| progress.requests >= 1);
     life.signal(rustix::process::Signal::KILL);
     drop(life.end());
     gate.release();
     for _ in 0..2 {
-        let life = Life::begin(&town.home, &[]);
+        let life = GatewayChild::begin(&town.home, &[]);
         town.see("the program ended while the job ran");
         drop(life.stop());
     }
@@ -201,12 +203,12 @@ fn a_gateway_that_dies_while_a_job_runs_tells_it_once() {
 
 #[test]
 fn a_result_becomes_part_of_the_conversation_it_was_asked_for_in() {
-    let town = Town::new();
+    let town = JobsHarness::new();
     town.model.push(Reply::text("Hello Ada."));
     town.model.push(Reply::text("The harvest is good."));
     town.model.push_default(Reply::text("As I said."));
-    let life = Life::begin(&town.home, &[]);
-    town.telegram.say(Says::text(ADA, "hi"));
+    let life = GatewayChild::begin(&town.home, &[]);
+    town.telegram.say(PersonMessage::text(ADA, "hi"));
     town.see("Hello Ada.");
     // The conversation is open and waits for its person.
     town.job_with(
@@ -217,7 +219,8 @@ fn a_result_becomes_part_of_the_conversation_it_was_asked_for_in() {
         }),
     );
     town.see("The harvest is good.");
-    town.telegram.say(Says::text(ADA, "what did you say?"));
+    town.telegram
+        .say(PersonMessage::text(ADA, "what did you say?"));
     town.see("As I said.");
     let asked = town.model.last_request().body;
     let messages = asked["messages"].as_array().unwrap();
@@ -240,13 +243,13 @@ fn a_result_becomes_part_of_the_conversation_it_was_asked_for_in() {
 
 #[test]
 fn a_job_that_is_made_in_a_chat_reports_there() {
-    let town = Town::new();
+    let town = JobsHarness::new();
     let job = json!({"action": "create", "schedule": "every 6h", "prompt": "look around", "name": "look"});
     town.model.push(Reply::tool_call("c1", "cronjob", &job));
     town.model.push_default(Reply::text("It is made."));
-    let life = Life::begin(&town.home, &[]);
+    let life = GatewayChild::begin(&town.home, &[]);
     town.telegram
-        .say(Says::text(ADA, "look around every six hours"));
+        .say(PersonMessage::text(ADA, "look around every six hours"));
     town.see("It is made.");
     let made = town.cron(&["list", "--json"]).ok().json();
     assert_eq!(made[0]["deliver"], "origin");

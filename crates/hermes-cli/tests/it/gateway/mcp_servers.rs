@@ -10,7 +10,7 @@ use pretty_assertions::assert_eq;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::town::Town;
+use super::harness::GatewayHarness;
 
 const CHATS: i64 = 12;
 /// Longer than any step needs.
@@ -35,7 +35,7 @@ fn until_begun(round: usize, effects: &dyn Fn() -> Vec<String>) {
 }
 
 /// Kills the server that is a child of the gateway.
-fn kill_child(town: &Town) {
+fn kill_child(town: &GatewayHarness) {
     let child = *town.servers().first().expect("a server");
     kill_process(Pid::from_raw(child.cast_signed()).unwrap(), Signal::KILL).unwrap();
     let end = Instant::now() + PATIENCE;
@@ -59,7 +59,7 @@ fn everybody_is_answered_while_servers_die_and_forget() {
         "python": {"command": python, "args": args},
         "http": {"url": http.url()},
     });
-    let mut town = Town::new(Path::new(env!("CARGO_BIN_EXE_hermes")), CHATS, &servers);
+    let mut town = GatewayHarness::new(Path::new(env!("CARGO_BIN_EXE_hermes")), CHATS, &servers);
     let stdio_marks = || {
         let text = std::fs::read_to_string(&file).unwrap_or_default();
         text.lines().map(str::to_owned).collect::<Vec<_>>()
@@ -104,7 +104,7 @@ fn everybody_is_answered_while_servers_die_and_forget() {
 }
 
 /// Every answer was seen once, and every mark was left once at most.
-fn judge(town: &Town, left: &[String]) {
+fn judge(town: &GatewayHarness, left: &[String]) {
     let mut marks: BTreeMap<&str, usize> = BTreeMap::new();
     for mark in left {
         *marks.entry(mark).or_default() += 1;

@@ -7,6 +7,7 @@ mod discord;
 mod discord_away;
 mod email;
 mod flat;
+mod harness;
 mod jobs;
 mod mcp_servers;
 mod people;
@@ -17,7 +18,6 @@ mod systemd;
 mod telegram;
 mod telegram_hook;
 mod telegram_places;
-mod town;
 mod webhook;
 
 use std::os::unix::net::UnixDatagram;
@@ -25,7 +25,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::process::{Finished, Program, finish};
+use hermes_testkit::process::{FinishedProgram, Program, finish};
 use serde_json::Value;
 
 use crate::hermes;
@@ -34,13 +34,13 @@ use crate::hermes;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A gateway that runs. It says when it is ready in the way in which it tells systemd.
-pub(crate) struct Life {
+pub(crate) struct GatewayChild {
     child: Option<Child>,
     words: UnixDatagram,
     pub(crate) pid: u32,
 }
 
-impl Life {
+impl GatewayChild {
     /// Returns when it runs.
     pub(crate) fn begin(home: &TempHome, args: &[&str]) -> Self {
         Self::with(home, |program| program.args(args))
@@ -100,18 +100,18 @@ impl Life {
     }
 
     /// Waits for its end.
-    pub(crate) fn end(mut self) -> Finished {
+    pub(crate) fn end(mut self) -> FinishedProgram {
         finish(self.child.take().unwrap())
     }
 
     /// Ends it as its person does.
-    pub(crate) fn stop(self) -> Finished {
+    pub(crate) fn stop(self) -> FinishedProgram {
         self.signal(rustix::process::Signal::INT);
         self.end()
     }
 }
 
-impl Drop for Life {
+impl Drop for GatewayChild {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
             let _ = child.kill();

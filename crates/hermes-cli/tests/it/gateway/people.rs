@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hermes_config::Home;
 use hermes_core::clock::SystemClock;
-use hermes_gateway::authorize::pairing::{Asked, Pairing};
+use hermes_gateway::authorize::pairing::{Pairing, PairingReply};
 use hermes_testkit::home::TempHome;
 use pretty_assertions::assert_eq;
 
@@ -12,8 +12,8 @@ use crate::hermes;
 
 fn ask(home: &TempHome, user: &str) -> String {
     let pairing = Pairing::new(&Home::at(home.path()), Arc::new(SystemClock));
-    let asked = pairing.ask("telegram", user, "Ana").unwrap();
-    let Asked::Code(code) = asked else {
+    let asked = pairing.request("telegram", user, "Ana").unwrap();
+    let PairingReply::Code(code) = asked else {
         unreachable!("{asked:?}");
     };
     code

@@ -8,18 +8,18 @@ use pretty_assertions::assert_eq;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{Life, state};
-use crate::{Setup, hermes};
+use super::{GatewayChild, state};
+use crate::{CliHarness, hermes};
 
 #[test]
 fn it_runs_says_so_and_stops_when_it_is_told() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let home = &setup.home;
     let before = hermes(home).args(["gateway", "status", "--json"]).run();
     assert_eq!(before.code, Some(4));
     assert_eq!(before.json()["running"], false);
     assert_eq!(hermes(home).args(["gateway", "stop"]).run().code, Some(4));
-    let life = Life::begin(home, &[]);
+    let life = GatewayChild::begin(home, &[]);
     let record: Value = serde_json::from_str(&home.read("gateway.pid")).unwrap();
     assert_eq!(record["pid"], life.pid);
     assert_eq!(record["kind"], "hermes-gateway");
@@ -63,14 +63,14 @@ fn it_runs_says_so_and_stops_when_it_is_told() {
 
 #[test]
 fn its_status_says_how_the_mcp_servers_fare() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let server = FaultyServer::start();
     let config = setup.home.read("config.yaml");
     setup.home.config(&format!(
         "{config}mcp_servers:\n  srv:\n    url: {}\n",
         server.url()
     ));
-    let life = Life::begin(&setup.home, &[]);
+    let life = GatewayChild::begin(&setup.home, &[]);
     let status = |words: &[&str]| {
         let command = hermes(&setup.home).args(["gateway", "status"]).args(words);
         command.run().ok()
@@ -92,8 +92,8 @@ fn its_status_says_how_the_mcp_servers_fare() {
 
 #[test]
 fn a_signal_that_nobody_announced_ends_it_in_order() {
-    let setup = Setup::new();
-    let life = Life::begin(&setup.home, &["-q"]);
+    let setup = CliHarness::new();
+    let life = GatewayChild::begin(&setup.home, &["-q"]);
     life.signal(Signal::TERM);
     let ended = life.end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -104,7 +104,7 @@ fn a_signal_that_nobody_announced_ends_it_in_order() {
         .args(["gateway", "status", "--json"])
         .run();
     assert_eq!(status.json()["running"], false);
-    let life = Life::begin(&setup.home, &[]);
+    let life = GatewayChild::begin(&setup.home, &[]);
     assert_eq!(life.stop().code, Some(0), "Ctrl+C is meant");
 }
 
@@ -122,8 +122,11 @@ fn a_damaged_database_ends_it_for_good() {
         },
     ];
     for damage in damages {
-        let setup = Setup::new();
-        assert_eq!(Life::begin(&setup.home, &["-q"]).stop().code, Some(0));
+        let setup = CliHarness::new();
+        assert_eq!(
+            GatewayChild::begin(&setup.home, &["-q"]).stop().code,
+            Some(0)
+        );
         for beside in ["state.db-wal", "state.db-shm"] {
             let _ = std::fs::remove_file(setup.home.join(beside));
         }
@@ -140,9 +143,9 @@ fn a_damaged_database_ends_it_for_good() {
 
 #[test]
 fn after_a_kill_the_next_one_begins_at_once() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     for _ in 0..2 {
-        let life = Life::begin(&setup.home, &[]);
+        let life = GatewayChild::begin(&setup.home, &[]);
         life.signal(Signal::KILL);
         assert_eq!(life.end().code, None);
         assert!(setup.home.exists("gateway.pid"));
@@ -151,19 +154,19 @@ fn after_a_kill_the_next_one_begins_at_once() {
             .run();
         assert_eq!(status.json()["running"], false);
     }
-    let life = Life::begin(&setup.home, &[]);
+    let life = GatewayChild::begin(&setup.home, &[]);
     assert_eq!(life.stop().code, Some(0));
 }
 
 #[test]
 fn there_is_one_per_home_and_another_may_take_its_place() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let home = &setup.home;
-    let first = Life::begin(home, &[]);
+    let first = GatewayChild::begin(home, &[]);
     let second = hermes(home).args(["gateway", "run"]).run();
     assert_eq!(second.code, Some(75), "{second:?}");
     assert!(second.stderr.contains(&first.pid.to_string()), "{second:?}");
-    let second = Life::begin(home, &["--replace"]);
+    let second = GatewayChild::begin(home, &["--replace"]);
     let ended = first.end();
     assert_eq!(
         ended.code,
@@ -178,8 +181,8 @@ fn there_is_one_per_home_and_another_may_take_its_place() {
 
 #[test]
 fn it_begins_anew_in_place_or_by_whoever_started_it() {
-    let setup = Setup::new();
-    let mut life = Life::begin(&setup.home, &[]);
+    let setup = CliHarness::new();
+    let mut life = GatewayChild::begin(&setup.home, &[]);
     let began = state(&setup.home)["started_at"].clone();
     life.signal(Signal::USR1);
     assert!(life.says("RELOADING=1"));
@@ -189,7 +192,7 @@ fn it_begins_anew_in_place_or_by_whoever_started_it() {
     assert!(restarted.stdout.contains("was restarted"), "{restarted:?}");
     assert_eq!(life.stop().code, Some(0));
     let supervised = "HERMES_GATEWAY_EXTERNAL_SUPERVISOR";
-    let life = Life::with(&setup.home, |program| program.env(supervised, "1"));
+    let life = GatewayChild::with(&setup.home, |program| program.env(supervised, "1"));
     life.signal(Signal::USR1);
     assert_eq!(life.end().code, Some(75));
     assert_eq!(state(&setup.home)["restart_requested"], true);
@@ -197,7 +200,7 @@ fn it_begins_anew_in_place_or_by_whoever_started_it() {
 
 #[test]
 fn a_configuration_that_cannot_work_is_said_and_not_tried_again() {
-    let setup = Setup::with_config("telegram: {dm_policy: open}\n");
+    let setup = CliHarness::with_config("telegram: {dm_policy: open}\n");
     let home = &setup.home;
     let run = |words: &[&str]| {
         let words = ["gateway", "run", "-q", "--force"].iter().chain(words);
@@ -227,11 +230,14 @@ fn a_configuration_that_cannot_work_is_said_and_not_tried_again() {
 fn a_token_is_used_by_one_gateway_of_the_machine() {
     let env = "TELEGRAM_BOT_TOKEN=123456:abcdefghijklmnop\nTELEGRAM_ALLOWED_USERS=1\n";
     let nowhere = "telegram: {extra: {base_url: 'http://127.0.0.1:9'}}\n";
-    let (one, two) = (Setup::with_config(nowhere), Setup::with_config(nowhere));
+    let (one, two) = (
+        CliHarness::with_config(nowhere),
+        CliHarness::with_config(nowhere),
+    );
     one.home.env_file(env);
     two.home.env_file(env);
     let locks = one.home.work().join("locks");
-    let life = Life::begin(&one.home, &[]);
+    let life = GatewayChild::begin(&one.home, &[]);
     let other = hermes(&two.home)
         .args(["gateway", "run"])
         .env("HERMES_GATEWAY_LOCK_DIR", &locks)
@@ -241,7 +247,7 @@ fn a_token_is_used_by_one_gateway_of_the_machine() {
     assert_eq!(state(&two.home)["gateway_state"], "startup_failed");
     life.signal(Signal::KILL);
     life.end();
-    let next = Life::with(&two.home, |program| {
+    let next = GatewayChild::with(&two.home, |program| {
         program.env("HERMES_GATEWAY_LOCK_DIR", &locks)
     });
     assert_eq!(next.stop().code, Some(0));
@@ -249,7 +255,7 @@ fn a_token_is_used_by_one_gateway_of_the_machine() {
 
 #[test]
 fn in_the_background_it_is_started_and_stopped() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let home = &setup.home;
     let started = hermes(home).args(["gateway", "start"]).run().ok();
     assert!(started.stdout.contains("is running (pid"), "{started:?}");
@@ -303,9 +309,9 @@ fn the_original_sees_it_and_stops_it() {
     let Some(oracle) = oracle::require("the_original_sees_it_and_stops_it") else {
         return;
     };
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let home = &setup.home;
-    let life = Life::begin(home, &[]);
+    let life = GatewayChild::begin(home, &[]);
     let seen = oracle.json(
         home,
         "import json\nfrom gateway import status\nstate = status.read_runtime_status()\n\
@@ -338,7 +344,7 @@ fn the_original_sees_it_and_stops_it() {
 
 #[test]
 fn clients_of_the_api_are_answered_and_every_row_is_kept() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -349,7 +355,7 @@ fn clients_of_the_api_are_answered_and_every_row_is_kept() {
         .home
         .env_file(&format!("API_SERVER_KEY={key}\nAPI_SERVER_PORT={port}\n"));
     setup.server.push_default(Reply::text("four"));
-    let life = Life::begin(&setup.home, &[]);
+    let life = GatewayChild::begin(&setup.home, &[]);
     let body =
         json!({"model": "hermes-agent", "messages": [{"role": "user", "content": "two and two?"}]});
     let answer = post(port, key, &body.to_string());
@@ -386,7 +392,7 @@ fn without_a_platform_it_says_how_to_get_one() {
         "config.yaml",
         "model: {default: m, provider: custom, base_url: 'http://127.0.0.1:9/v1', api_key: k}\n",
     );
-    let gateway = Life::begin(&home, &[]);
+    let gateway = GatewayChild::begin(&home, &[]);
     let ended = gateway.stop();
     assert!(
         ended.stderr.contains("no platform is set up"),

@@ -5,24 +5,24 @@ use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{Gate, ModelServer, Reply};
-use hermes_testkit::slack::{APP_TOKEN, FakeSlack, Fault};
+use hermes_testkit::slack::{APP_TOKEN, FakeSlack, SlackFault};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::Life;
+use super::GatewayChild;
 
 /// Longer than any step needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(super) struct Story {
+pub(super) struct SlackScenario {
     pub(super) slack: FakeSlack,
     pub(super) model: ModelServer,
     pub(super) home: TempHome,
-    pub(super) gateway: Option<Life>,
+    pub(super) gateway: Option<GatewayChild>,
     runtime: Runtime,
 }
 
-impl Story {
+impl SlackScenario {
     pub(super) fn new(tokens: &str) -> Self {
         let (slack, model, home) = (FakeSlack::start(), ModelServer::start(), TempHome::new());
         slack.add_user("T1", "U1", "ada");
@@ -53,7 +53,7 @@ impl Story {
     }
 
     pub(super) fn start(&mut self) {
-        self.gateway = Some(Life::begin(&self.home, &[]));
+        self.gateway = Some(GatewayChild::begin(&self.home, &[]));
     }
 
     /// As by `kill -9`.
@@ -101,7 +101,7 @@ impl Story {
 
 #[test]
 fn a_mention_in_a_thread_and_a_command_approved_by_a_button() {
-    let mut story = Story::new("xoxb-T1");
+    let mut story = SlackScenario::new("xoxb-T1");
     let victim = story.home.work().join("victim");
     std::fs::create_dir(&victim).unwrap();
     let command = format!("rm -rf {}", victim.display());
@@ -146,7 +146,7 @@ fn a_mention_in_a_thread_and_a_command_approved_by_a_button() {
 
 #[test]
 fn a_death_in_the_middle_and_lost_answers_leave_everything_once() {
-    let mut story = Story::new("xoxb-T1,xoxb-T2");
+    let mut story = SlackScenario::new("xoxb-T1,xoxb-T2");
     story.slack.add_workspace("T2");
     story.slack.add_user("T2", "U9", "zoe");
     story.slack.add_channel("T2", "D9", "im");
@@ -160,7 +160,9 @@ fn a_death_in_the_middle_and_lost_answers_leave_everything_once() {
     gate.release();
     story.slack.say("T2", "D9", "U9", "while you were away");
     // It arrives and its answer is lost: it is not simply sent again.
-    story.slack.fail_next("chat.postMessage", Fault::CutAfter);
+    story
+        .slack
+        .fail_next("chat.postMessage", SlackFault::CutAfter);
     story.model.push_default(Reply::text("I am back."));
     story.start();
     let back = story.see_text("T1", "D1", "I am back.");

@@ -3,11 +3,11 @@
 use hermes_testkit::model_server::Reply;
 use serde_json::json;
 
-use super::slack::Story;
+use super::slack::SlackScenario;
 
 /// Two workspaces. The token of the second is where that of one added later is kept.
-fn two_workspaces() -> Story {
-    let story = Story::new("xoxb-T1");
+fn two_workspaces() -> SlackScenario {
+    let story = SlackScenario::new("xoxb-T1");
     story.slack.add_workspace("T2");
     story.slack.add_user("T2", "U9", "zoe");
     story.slack.add_channel("T2", "D9", "im");

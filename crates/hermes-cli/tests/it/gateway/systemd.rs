@@ -8,7 +8,7 @@ use hermes_testkit::home::TempHome;
 use hermes_testkit::process::Program;
 
 use super::webhook::port;
-use crate::Setup;
+use crate::CliHarness;
 
 const SYSTEMD: &str = "/lib/systemd/systemd";
 
@@ -69,7 +69,7 @@ fn a_real_systemd_starts_reloads_and_revives_it() {
         eprintln!("SKIPPED(systemd): a_real_systemd_starts_reloads_and_revives_it");
         return;
     }
-    let setup = Setup::with_config("gateway: {systemd_watchdog_seconds: 2}\n");
+    let setup = CliHarness::with_config("gateway: {systemd_watchdog_seconds: 2}\n");
     let home = &setup.home;
     let key = "API_SERVER_KEY=0123456789abcdef0123456789abcdef\n";
     home.env_file(&format!("{key}API_SERVER_PORT={}\n", port()));

@@ -5,28 +5,29 @@ use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{Gate, ModelServer, Reply};
-use hermes_testkit::telegram::{Says, Shown, TOKEN, Telegram};
+use hermes_testkit::telegram::{FakeTelegram, PersonMessage, ShownMessage, TOKEN};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::Life;
+use super::GatewayChild;
 use crate::hermes;
 
 pub(super) const ADA: i64 = 7;
 /// Longer than any step needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(super) struct Story {
-    pub(super) telegram: Telegram,
+pub(super) struct TelegramScenario {
+    pub(super) telegram: FakeTelegram,
     pub(super) model: ModelServer,
     pub(super) home: TempHome,
-    gateway: Option<Life>,
+    gateway: Option<GatewayChild>,
     runtime: Runtime,
 }
 
-impl Story {
+impl TelegramScenario {
     pub(super) fn new(env: &str) -> Self {
-        let (telegram, model, home) = (Telegram::start(), ModelServer::start(), TempHome::new());
+        let (telegram, model, home) =
+            (FakeTelegram::start(), ModelServer::start(), TempHome::new());
         telegram.person(ADA, "Ada");
         let config = json!({
             "model": {"default": "scripted", "provider": "custom", "base_url": model.base_url(),
@@ -54,7 +55,7 @@ impl Story {
     }
 
     pub(super) fn start(&mut self) {
-        self.gateway = Some(Life::begin(&self.home, &[]));
+        self.gateway = Some(GatewayChild::begin(&self.home, &[]));
     }
 
     /// Ends the gateway; its exit code.
@@ -70,10 +71,10 @@ impl Story {
     }
 
     pub(super) fn say(&self, text: &str) -> i64 {
-        self.telegram.say(Says::text(ADA, text))
+        self.telegram.say(PersonMessage::text(ADA, text))
     }
 
-    pub(super) fn until(&self, what: &str, ready: impl Fn(&Telegram) -> bool) {
+    pub(super) fn until(&self, what: &str, ready: impl Fn(&FakeTelegram) -> bool) {
         let ready = self.telegram.wait_for(ready);
         let waited = self
             .runtime
@@ -87,12 +88,12 @@ impl Story {
     }
 
     /// Waits until a message of the bot is as wanted.
-    fn see(&self, what: &str, wanted: impl Fn(&Shown) -> bool) -> Shown {
+    fn see(&self, what: &str, wanted: impl Fn(&ShownMessage) -> bool) -> ShownMessage {
         self.until(what, |telegram| telegram.shown(ADA).iter().any(&wanted));
         self.telegram.shown(ADA).into_iter().rfind(&wanted).unwrap()
     }
 
-    pub(super) fn see_text(&self, text: &str) -> Shown {
+    pub(super) fn see_text(&self, text: &str) -> ShownMessage {
         self.see(text, |shown| shown.text.contains(text))
     }
 
@@ -104,7 +105,7 @@ impl Story {
 
 #[test]
 fn a_stranger_is_paired_and_then_answered() {
-    let mut story = Story::new("");
+    let mut story = TelegramScenario::new("");
     story.model.push_default(Reply::text("Hello **Ada**."));
     story.start();
     story.say("hi");
@@ -129,7 +130,7 @@ fn a_stranger_is_paired_and_then_answered() {
 
 #[test]
 fn a_command_is_approved_by_a_button() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     let victim = story.home.work().join("victim");
     std::fs::create_dir(&victim).unwrap();
     let command = format!("rm -rf {}", victim.display());
@@ -153,11 +154,11 @@ fn a_command_is_approved_by_a_button() {
     });
 }
 
-/// The question of a life that died is answered while nobody runs: the next life takes it over,
+/// The question of a process that died is answered while nobody runs: the next process takes it over,
 /// and needs no other message.
 #[test]
 fn a_button_pressed_while_it_was_down_counts_once() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     let victim = story.home.work().join("victim");
     std::fs::create_dir(&victim).unwrap();
     let command = json!({"command": format!("rm -rf {}", victim.display())});
@@ -196,7 +197,7 @@ fn a_button_pressed_while_it_was_down_counts_once() {
 
 #[test]
 fn commands_of_the_home_and_voice() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     let commands = json!({
         "tide": {"type": "exec", "command": "echo high; exit 3"},
         "wipe": {"type": "exec", "command": format!("rm -rf {}", story.home.work().display())},
@@ -244,7 +245,7 @@ fn commands_of_the_home_and_voice() {
 
 #[test]
 fn a_turn_that_death_cut_is_answered_once() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     let gate = Gate::new();
     story.model.push(Reply::text("never").hold(&gate));
     story.start();
@@ -286,7 +287,7 @@ fn a_turn_that_death_cut_is_answered_once() {
 /// answer all the same.
 #[test]
 fn half_an_answer_survives_a_death() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     let gate = Gate::new();
     let reply = Reply::text_deltas(["the first half, ", "and the second"]);
     story.model.push(reply.hold_at(2, &gate));
@@ -320,7 +321,7 @@ fn half_an_answer_survives_a_death() {
 
 #[test]
 fn in_a_queue_each_message_has_its_own_answer() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     story.configure(|config| config["display"] = json!({"busy_input_mode": "queue"}));
     story.model.answer_with(|request| {
         let said = request.last_user_text();
@@ -342,7 +343,7 @@ fn in_a_queue_each_message_has_its_own_answer() {
 
 #[test]
 fn a_file_comes_and_another_goes() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     let report = story.home.work().join("report.csv");
     std::fs::write(&report, "a,b\n1,2\n").unwrap();
     let answer = format!("Here it is.\n\nMEDIA:{}", report.display());
@@ -351,7 +352,7 @@ fn a_file_comes_and_another_goes() {
     let notes = b"the tide turns at noon";
     story
         .telegram
-        .say(Says::text(ADA, "make a table of this").with_file(
+        .say(PersonMessage::text(ADA, "make a table of this").with_file(
             "document",
             "n.txt",
             "text/plain",
@@ -371,7 +372,7 @@ fn a_file_comes_and_another_goes() {
 
 #[test]
 fn words_are_seen_while_they_are_written() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     let streaming = json!({"enabled": true, "edit_interval": 0.01, "buffer_threshold": 1});
     story.configure(|config| config["streaming"] = streaming);
     let gate = Gate::new();
@@ -412,7 +413,7 @@ fn unpacked(path: &str) -> std::path::PathBuf {
 /// flite speaks, pocketsphinx listens: the memo is a real one, and so is the answer.
 #[test]
 fn a_voice_memo_is_heard_and_answered_by_voice() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     let root = unpacked("exec/root");
     let flite = format!(
         "LD_LIBRARY_PATH={} {} -voice slt -f {{input_path}} -o {{output_path}}",
@@ -450,7 +451,7 @@ fn a_voice_memo_is_heard_and_answered_by_voice() {
         .unwrap();
     assert!(spoken.success());
     let bytes = std::fs::read(&memo).unwrap();
-    let says = Says::text(ADA, "").with_file("voice", "memo.wav", "audio/wav", &bytes);
+    let says = PersonMessage::text(ADA, "").with_file("voice", "memo.wav", "audio/wav", &bytes);
     story.telegram.say(says);
     let echo = story.see("the echo", |shown| shown.text.contains("🎙"));
     assert!(echo.text.contains("hello please open the"), "{}", echo.text);

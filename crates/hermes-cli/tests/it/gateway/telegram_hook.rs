@@ -5,10 +5,10 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use hermes_testkit::model_server::Reply;
-use hermes_testkit::telegram::Says;
+use hermes_testkit::telegram::PersonMessage;
 use serde_json::json;
 
-use super::telegram::{ADA, Story};
+use super::telegram::{ADA, TelegramScenario};
 use super::webhook::port;
 
 const SECRET: &str = "s3cret_0123456789";
@@ -31,7 +31,7 @@ fn post(port: u16, secret: Option<&str>, body: &str) -> String {
 
 #[test]
 fn a_webhook_is_registered_and_heeds_only_telegram() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     let port = port();
     let url = format!("http://127.0.0.1:{port}/hook");
     story.configure(|config| {
@@ -61,7 +61,7 @@ fn a_webhook_is_registered_and_heeds_only_telegram() {
     }
     // What comes after it is answered: that was not.
     story.model.push(Reply::text("Here I am."));
-    story.telegram.say(Says::text(ADA, "still there"));
+    story.telegram.say(PersonMessage::text(ADA, "still there"));
     story.see_text("Here I am.");
     story.until("all taken", |telegram| telegram.pending() == 0);
     assert_eq!(story.telegram.texts(ADA), ["Hello Ada.", "Here I am."]);

@@ -2,17 +2,17 @@
 //! messages, the menu of commands.
 
 use hermes_testkit::model_server::{Gate, Reply};
-use hermes_testkit::telegram::{Says, Telegram};
+use hermes_testkit::telegram::{FakeTelegram, PersonMessage};
 use serde_json::json;
 
-use super::telegram::{ADA, Story};
+use super::telegram::{ADA, TelegramScenario};
 
 const FORUM: i64 = -100_900;
 const TIDES: i64 = 4;
 const WINDS: i64 = 5;
 
 /// Whether this was said in a topic; `None` is the general one.
-fn has(telegram: &Telegram, topic: Option<i64>, text: &str) -> bool {
+fn has(telegram: &FakeTelegram, topic: Option<i64>, text: &str) -> bool {
     let shown = telegram.shown(FORUM);
     let mut here = shown.iter().filter(|shown| shown.thread == topic);
     here.any(|shown| shown.text == text)
@@ -20,7 +20,7 @@ fn has(telegram: &Telegram, topic: Option<i64>, text: &str) -> bool {
 
 #[test]
 fn topics_of_a_group_are_conversations_of_their_own() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     let topics = [(TIDES, "Tides"), (WINDS, "Winds")];
     story.telegram.forum(FORUM, "Harbour", &topics);
     let gate = Gate::new();
@@ -40,8 +40,8 @@ fn topics_of_a_group_are_conversations_of_their_own() {
     });
     story.start();
     let say = |topic: Option<i64>, text: &str| {
-        let says = Says::text(ADA, text).in_chat(FORUM);
-        let says = Says {
+        let says = PersonMessage::text(ADA, text).in_chat(FORUM);
+        let says = PersonMessage {
             thread: topic,
             ..says
         };
@@ -75,7 +75,7 @@ fn topics_of_a_group_are_conversations_of_their_own() {
 
 #[test]
 fn a_message_shows_that_it_is_worked_on_and_that_it_is_done() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     let gate = Gate::new();
     story.model.push(Reply::text("Done.").hold(&gate));
     story.start();
@@ -92,7 +92,7 @@ fn a_message_shows_that_it_is_worked_on_and_that_it_is_done() {
 
 #[test]
 fn the_menu_has_the_commands_and_what_it_offers_runs() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     story.configure(|config| {
         config["quick_commands"] =
             json!({"high-tide": {"type": "exec", "command": "echo at noon"}});

@@ -6,7 +6,7 @@ use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{ModelServer, Reply};
 use serde_json::json;
 
-use super::Life;
+use super::GatewayChild;
 use crate::hermes;
 
 pub(super) fn port() -> u16 {
@@ -25,7 +25,7 @@ fn a_route_is_made_called_and_taken_away_while_the_gateway_runs() {
         "platforms": {"webhook": {"enabled": true, "extra": {"host": "127.0.0.1", "port": port()}}},
     }));
     let run = |args: &[&str]| hermes(&home).args(args).run();
-    let gateway = Life::begin(&home, &[]);
+    let gateway = GatewayChild::begin(&home, &[]);
     let unknown = run(&["webhook", "test", "ci"]);
     assert_eq!(unknown.code, Some(4), "{unknown:?}");
     let made = run(&[

@@ -3,22 +3,22 @@
 use hermes_testkit::model_server::{RecordedRequest, Reply};
 use serde_json::{Value, json};
 
-use super::{Outside, results, turn};
-use crate::Setup;
+use super::{OutsideDir, results, turn};
+use crate::CliHarness;
 
 /// Every setting that lifts asking, and a rule for the very command.
 const EVERYTHING_LIFTED: &str = "approvals:\n  mode: 'off'\n  unattended: allow\n\
     command_allowlist:\n  - 'rm -rf ~'\n  - 'rm -rf *'\n  - '*'\n";
 
 /// A file that is lost when the home of the test is.
-fn mark(setup: &Setup) -> std::path::PathBuf {
+fn mark(setup: &CliHarness) -> std::path::PathBuf {
     let path = setup.home.user().join("mark");
     std::fs::write(&path, "x").unwrap();
     path
 }
 
 /// A turn that hands `calls` to a subagent; what the subagent read of each.
-fn delegated(setup: &Setup, flags: &[&str], calls: &[(&str, Value)]) -> Vec<Value> {
+fn delegated(setup: &CliHarness, flags: &[&str], calls: &[(&str, Value)]) -> Vec<Value> {
     let script: Vec<Reply> = calls
         .iter()
         .map(|(name, arguments)| Reply::tool_call("child", name, arguments))
@@ -51,7 +51,7 @@ fn delegated(setup: &Setup, flags: &[&str], calls: &[(&str, Value)]) -> Vec<Valu
 
 #[test]
 fn nothing_lifts_the_hardline() {
-    let setup = Setup::with_config(EVERYTHING_LIFTED);
+    let setup = CliHarness::with_config(EVERYTHING_LIFTED);
     let mark = mark(&setup);
     let helper = "from hermes_tools import terminal\nprint(terminal('rm -rf ~'))\n";
     let calls = [
@@ -87,7 +87,7 @@ fn nothing_lifts_the_hardline() {
 
 #[test]
 fn a_subagent_is_held_by_the_hardline_too() {
-    let setup = Setup::with_config(EVERYTHING_LIFTED);
+    let setup = CliHarness::with_config(EVERYTHING_LIFTED);
     let mark = mark(&setup);
     let calls = [("terminal", json!({"command": "rm -rf ~"}))];
     let seen = delegated(&setup, &["--yolo"], &calls);
@@ -101,7 +101,7 @@ fn a_subagent_is_held_by_the_hardline_too() {
 
 #[test]
 fn a_subagent_may_not_do_what_nobody_allowed_the_parent() {
-    let (setup, outside) = (Setup::new(), Outside::new());
+    let (setup, outside) = (CliHarness::new(), OutsideDir::new());
     let keep = setup.home.work().join("keep");
     std::fs::create_dir(&keep).unwrap();
     let victim = outside.join("victim.txt").display().to_string();
@@ -151,7 +151,7 @@ fn a_subagent_may_not_do_what_nobody_allowed_the_parent() {
 
 #[test]
 fn a_program_may_not_do_what_nobody_allowed_the_turn() {
-    let (setup, outside) = (Setup::new(), Outside::new());
+    let (setup, outside) = (CliHarness::new(), OutsideDir::new());
     let keep = setup.home.work().join("keep");
     std::fs::create_dir(&keep).unwrap();
     let dir = outside.path().display().to_string();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{commands, turn};
-use crate::Setup;
+use crate::CliHarness;
 
 /// Living processes one of whose arguments is `word`.
 fn living(word: &str) -> Vec<String> {
@@ -45,7 +45,7 @@ fn unique(number: u32) -> String {
 }
 
 /// Runs a script from a file, with so many seconds.
-fn script(setup: &Setup, text: &str, seconds: u32) -> Value {
+fn script(setup: &CliHarness, text: &str, seconds: u32) -> Value {
     std::fs::write(setup.home.work().join("it.sh"), text).unwrap();
     let call = json!({"command": "bash it.sh", "timeout": seconds});
     let after = json!({"command": "echo still here"});
@@ -56,7 +56,7 @@ fn script(setup: &Setup, text: &str, seconds: u32) -> Value {
 
 #[test]
 fn three_hundred_processes_are_gone_after_the_timeout() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let word = unique(1);
     let text = format!("echo begun\nfor i in $(seq 300); do sleep {word} & done\nwait\n");
     let result = script(&setup, &text, 5);
@@ -70,7 +70,7 @@ fn three_hundred_processes_are_gone_after_the_timeout() {
 
 #[test]
 fn processes_that_leave_the_session_are_gone_too() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let word = unique(2);
     let text = format!(
         "echo begun\nfor i in $(seq 20); do\n  setsid sleep {word} &\n  (setsid nohup sleep {word} > /dev/null 2>&1 &)\n  \
@@ -83,7 +83,7 @@ fn processes_that_leave_the_session_are_gone_too() {
 
 #[test]
 fn what_forks_without_end_is_ended() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let word = unique(3);
     // Two children each, seven times over: the same as a bomb, but it cannot hurt.
     let text = format!(
@@ -102,7 +102,7 @@ fn what_forks_without_end_is_ended() {
 
 #[test]
 fn what_does_not_listen_to_the_end_is_killed() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let word = unique(4);
     let text = format!("trap '' TERM INT HUP\necho begun\nwhile :; do sleep {word}; done\n");
     let result = script(&setup, &text, 1);
@@ -119,7 +119,7 @@ fn what_does_not_listen_to_the_end_is_killed() {
 
 #[test]
 fn memory_is_limited_and_the_program_lives() {
-    let setup = Setup::with_config("terminal:\n  sandbox_max_memory_mb: 512\n");
+    let setup = CliHarness::with_config("terminal:\n  sandbox_max_memory_mb: 512\n");
     let hog = "x = []\ntry:\n    for i in range(64):\n        x.append(bytearray(64 << 20))\n    print('took it all')\nexcept MemoryError:\n    print('stopped at', len(x) < 9)\n";
     std::fs::write(setup.home.work().join("hog.py"), hog).unwrap();
     let seen = turn(
@@ -138,7 +138,7 @@ fn memory_is_limited_and_the_program_lives() {
 
 #[test]
 fn a_hundred_megabytes_are_counted_and_not_kept() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let seen = commands(
         &setup,
         &[],
@@ -185,7 +185,7 @@ fn a_hundred_megabytes_are_counted_and_not_kept() {
 
 #[test]
 fn bytes_that_are_no_text_do_no_harm() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let seen = commands(
         &setup,
         &[],

@@ -5,11 +5,11 @@ use hermes_testkit::web_server::{Page, WebServer};
 use serde_json::json;
 
 use super::{commands, results, turn};
-use crate::Setup;
+use crate::CliHarness;
 
 #[test]
 fn defect_pty_is_ignored_in_the_foreground() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let script = "test -t 0 && test -t 1 && echo a terminal || echo none";
     let seen = turn(
         &setup,
@@ -25,7 +25,7 @@ fn defect_pty_is_ignored_in_the_foreground() {
 
 #[test]
 fn defect_background_commands_do_not_see_exports_and_the_directory() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let say = json!({"command": "echo \"word=$WORD in $(basename \"$PWD\")\"", "background": true});
     let steps = [
         Reply::tool_call(
@@ -63,7 +63,7 @@ fn defect_background_commands_do_not_see_exports_and_the_directory() {
 
 #[test]
 fn defect_exports_of_one_session_are_seen_by_every_other() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.answer_with(|request| {
         let done = request.tool_results().len();
         let command = |text: &str| Reply::tool_call("c", "terminal", &json!({"command": text}));
@@ -92,7 +92,7 @@ fn defect_a_blocklist_that_is_switched_on_later_is_never_seen() {
         Page::html("<p>a page of some words, long enough to be read as one</p>")
     });
     let open = "security:\n  allow_private_urls: true\n";
-    let setup = Setup::with_config(open);
+    let setup = CliHarness::with_config(open);
     let config = setup.home.join("config.yaml");
     let url = site.url("/");
     setup.server.answer_with(move |request| {
@@ -122,7 +122,7 @@ fn defect_a_blocklist_that_is_switched_on_later_is_never_seen() {
 
 #[test]
 fn defect_a_program_gets_every_helper_where_the_session_has_none() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let code = "try:\n    import hermes_tools\n    names = dir(hermes_tools)\nexcept ImportError:\n    names = []\n\
         print([n for n in ('read_file', 'write_file', 'patch', 'search_files', 'terminal', 'web_search', 'web_extract') if n in names])\n";
     let flags = ["--toolsets", "code_execution"];
@@ -135,7 +135,7 @@ fn defect_a_program_gets_every_helper_where_the_session_has_none() {
 #[test]
 fn defect_headless_runs_approve_by_themselves() {
     // Commands that the original ran without a question when nobody was there.
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let keep = setup.home.work().join("keep");
     std::fs::create_dir(&keep).unwrap();
     std::fs::write(keep.join("file"), "x").unwrap();

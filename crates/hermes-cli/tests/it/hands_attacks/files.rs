@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use super::{Outside, commands, turn};
-use crate::Setup;
+use super::{OutsideDir, commands, turn};
+use crate::CliHarness;
 
 fn write(path: &str) -> (&'static str, Value) {
     ("write_file", json!({"path": path, "content": "evil\n"}))
@@ -61,7 +61,7 @@ fn assert_refused(calls: &[(&str, Value)], seen: &[Value]) {
 
 #[test]
 fn no_spelling_of_a_path_leads_a_change_out_of_the_workspace() {
-    let (setup, outside) = (Setup::new(), Outside::new());
+    let (setup, outside) = (CliHarness::new(), OutsideDir::new());
     let work = setup.home.work();
     std::fs::write(work.join("mine.txt"), "mine\n").unwrap();
     std::fs::create_dir(work.join("sub")).unwrap();
@@ -87,7 +87,7 @@ fn no_spelling_of_a_path_leads_a_change_out_of_the_workspace() {
 
 #[test]
 fn a_linked_directory_or_file_leads_no_change_out_of_the_workspace() {
-    let (setup, outside) = (Setup::new(), Outside::new());
+    let (setup, outside) = (CliHarness::new(), OutsideDir::new());
     let work = setup.home.work();
     std::fs::write(work.join("mine.txt"), "mine\n").unwrap();
     symlink(outside.path(), work.join("link")).unwrap();
@@ -145,7 +145,7 @@ fn swapper(name: &Path, target: &Path, stop: &Arc<AtomicBool>) -> std::thread::J
 
 #[test]
 fn a_link_swapped_in_while_the_turn_runs_leads_nowhere() {
-    let (setup, outside) = (Setup::new(), Outside::new());
+    let (setup, outside) = (CliHarness::new(), OutsideDir::new());
     let work = setup.home.work();
     let marker = "only-in-the-home-7719";
     setup
@@ -190,7 +190,7 @@ fn a_link_swapped_in_while_the_turn_runs_leads_nowhere() {
 
 #[test]
 fn a_pattern_is_never_an_option() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let work = setup.home.work();
     let (script, mark) = (work.join("run.sh"), work.join("ran"));
     std::fs::write(
@@ -244,7 +244,7 @@ fn a_pattern_is_never_an_option() {
 #[test]
 fn the_home_is_not_open_because_what_lies_above_it_is() {
     // The home of these tests is below a temporary directory, where everything may be written.
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let names = [
         "skills/x/SKILL.md",
         "memories/MEMORY.md",
@@ -272,7 +272,7 @@ fn the_home_is_not_open_because_what_lies_above_it_is() {
 
 #[test]
 fn where_a_session_went_is_not_its_workspace() {
-    let (setup, outside) = (Setup::new(), Outside::new());
+    let (setup, outside) = (CliHarness::new(), OutsideDir::new());
     let go = format!("cd {}", outside.path().display());
     let code = "open('victim.txt', 'a').write('evil')";
     let calls = [
@@ -289,7 +289,7 @@ fn where_a_session_went_is_not_its_workspace() {
 fn a_link_in_place_of_the_workspace_leads_nowhere() {
     // With every approval given only the sandbox is in the way; without, what asks is refused too.
     for flags in [&["--yolo"][..], &[]] {
-        let (setup, outside) = (Setup::new(), Outside::new());
+        let (setup, outside) = (CliHarness::new(), OutsideDir::new());
         let work = setup.home.work();
         let swap = format!(
             "cd / && mv {0} {0}.was && ln -s {1} {0}",

@@ -6,7 +6,7 @@ use hermes_testkit::model_server::Reply;
 use serde_json::json;
 
 use super::turn;
-use crate::Setup;
+use crate::CliHarness;
 
 /// Of no known form: only its value tells that it is a secret.
 const IN_FILE: &str = "vokjatz-plemming-quorrel-4417";
@@ -30,7 +30,7 @@ fn disguises(secret: &str) -> Vec<String> {
     all
 }
 
-fn assert_hidden(setup: &Setup) {
+fn assert_hidden(setup: &CliHarness) {
     for request in setup.server.model_requests() {
         let body = request.body_text();
         for secret in [IN_FILE, IN_ENVIRONMENT] {
@@ -42,8 +42,8 @@ fn assert_hidden(setup: &Setup) {
 }
 
 /// A home with a key in its file; the program has another one in its environment.
-fn setup() -> Setup {
-    let setup = Setup::new();
+fn setup() -> CliHarness {
+    let setup = CliHarness::new();
     setup
         .home
         .env_file(&format!("LAB_ACCESS={IN_FILE}\nOTHER_API_KEY={IN_FILE}\n"));

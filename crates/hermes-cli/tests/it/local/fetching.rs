@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hermes_testkit::web_server::{Asked, Page, WebServer};
+use hermes_testkit::web_server::{Page, WebRequest, WebServer};
 use pretty_assertions::assert_eq;
 use sha2::{Digest as _, Sha256};
 
-use super::{FILE, Place, weights};
+use super::{FILE, LocalHarness, weights};
 
 /// A model of the table whose checksum is not pinned: its content is ours to choose.
 const NAME: &str = "smollm2-360m";
@@ -38,7 +38,7 @@ fn found(tag: &str, length: usize) -> Page {
 }
 
 /// The rest of `content` that was asked for.
-fn rest(asked: &Asked, content: &[u8]) -> Page {
+fn rest(asked: &WebRequest, content: &[u8]) -> Page {
     let from = asked.header("range").and_then(|range| {
         range
             .strip_prefix("bytes=")?
@@ -82,7 +82,7 @@ fn hub(content: Vec<u8>, tag: String, cuts: usize) -> WebServer {
     })
 }
 
-fn pull(place: &Place, hub: &WebServer) -> hermes_testkit::process::Finished {
+fn pull(place: &LocalHarness, hub: &WebServer) -> hermes_testkit::process::FinishedProgram {
     place
         .program(["model", "local", "pull", NAME, "--force"])
         .env("HF_ENDPOINT", hub.url(""))
@@ -91,7 +91,7 @@ fn pull(place: &Place, hub: &WebServer) -> hermes_testkit::process::Finished {
 
 #[test]
 fn a_connection_that_breaks_is_gone_on_with() {
-    let place = Place::empty();
+    let place = LocalHarness::empty();
     let content = content();
     let hub = hub(content.clone(), sum(&content), 1);
     let done = pull(&place, &hub).ok();
@@ -120,7 +120,7 @@ fn a_connection_that_breaks_is_gone_on_with() {
 
 #[test]
 fn an_interrupted_fetch_goes_on_in_the_next_process() {
-    let place = Place::empty();
+    let place = LocalHarness::empty();
     let content = content();
     let tag = sum(&content);
     // What a process that was killed leaves: a part, and the version it is of.
@@ -136,7 +136,7 @@ fn an_interrupted_fetch_goes_on_in_the_next_process() {
 
 #[test]
 fn a_part_of_another_version_is_thrown_away() {
-    let place = Place::empty();
+    let place = LocalHarness::empty();
     let content = content();
     let part = format!("{LOCAL}.part");
     place.home.write(&part, vec![7; 700_000]);
@@ -148,7 +148,7 @@ fn a_part_of_another_version_is_thrown_away() {
 
 #[test]
 fn a_file_with_the_wrong_checksum_is_not_kept() {
-    let place = Place::empty();
+    let place = LocalHarness::empty();
     let hub = hub(content(), sum(b"something else"), 0);
     let done = pull(&place, &hub);
     assert_ne!(done.code, Some(0));
@@ -162,7 +162,7 @@ fn a_file_with_the_wrong_checksum_is_not_kept() {
 
 #[test]
 fn what_a_mirror_without_checksums_sends_is_looked_at() {
-    let place = Place::empty();
+    let place = LocalHarness::empty();
     let hub = hub(content(), "no checksum".to_owned(), 0);
     let done = pull(&place, &hub);
     assert_ne!(done.code, Some(0));
@@ -173,7 +173,7 @@ fn what_a_mirror_without_checksums_sends_is_looked_at() {
 
 #[test]
 fn without_a_connection_it_is_said_what_to_do() {
-    let place = Place::empty();
+    let place = LocalHarness::empty();
     // No Python either: its package index is the other source.
     let done = place
         .program(["--local", "-z", "hi"])
@@ -194,7 +194,7 @@ fn the_default_model_comes_from_the_hub_and_answers() {
     let Some(file) = weights("local::fetching::default_model") else {
         return;
     };
-    let place = Place::empty();
+    let place = LocalHarness::empty();
     let hub = hub(std::fs::read(file).unwrap(), "of no use".to_owned(), 1);
     let done = place
         .program([
@@ -227,7 +227,7 @@ fn the_default_model_comes_from_the_hub_and_answers() {
 
 #[test]
 fn the_list_names_size_memory_and_licence() {
-    let place = Place::empty();
+    let place = LocalHarness::empty();
     let rows = place
         .program(["model", "local", "list", "--json"])
         .run()

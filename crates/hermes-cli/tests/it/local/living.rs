@@ -6,7 +6,7 @@ use hermes_testkit::web_server::{Page, WebServer};
 use pretty_assertions::assert_eq;
 use rustix::process::Signal;
 
-use super::{FILE, Place, lives, signal, until, weights};
+use super::{FILE, LocalHarness, lives, signal, until, weights};
 
 const QUESTION: &str = "What is the capital of France? Answer with one word.";
 
@@ -15,7 +15,7 @@ fn one_question_is_answered_and_only_the_answer_is_printed() {
     if weights("local::living::one_question").is_none() {
         return;
     }
-    let place = Place::furnished();
+    let place = LocalHarness::furnished();
     let done = place
         .program(["--local", "-z", QUESTION])
         .env("OPENROUTER_API_KEY", "sk-or-v1-not-for-the-model")
@@ -50,7 +50,7 @@ fn a_chat_only_model_gets_no_tools_and_a_short_prompt() {
     if weights("local::living::chat_only").is_none() {
         return;
     }
-    let place = Place::configured("");
+    let place = LocalHarness::configured("");
     let done = place
         .program(["-z", "Hello!", "--output-format", "json"])
         .run()
@@ -70,7 +70,7 @@ fn two_processes_at_once_share_one_server() {
     if weights("local::living::two_processes").is_none() {
         return;
     }
-    let place = Place::furnished();
+    let place = LocalHarness::furnished();
     let both = [
         place.program(["--local", "-z", QUESTION]).spawn(),
         place.program(["--local", "-z", "Say hello."]).spawn(),
@@ -91,7 +91,7 @@ fn killing_hermes_leaves_nothing_behind() {
     if weights("local::living::killing_hermes").is_none() {
         return;
     }
-    let place = Place::configured("local:\n  grace_seconds: 1\n");
+    let place = LocalHarness::configured("local:\n  grace_seconds: 1\n");
     let mut terminal = place.at_terminal(["--plain"]).start();
     terminal.press(&format!("{QUESTION}\r"));
     until("the server runs", || !place.servers().is_empty());
@@ -115,7 +115,7 @@ fn a_server_that_was_killed_is_there_again_for_the_next_question() {
     if weights("local::living::server_killed").is_none() {
         return;
     }
-    let place = Place::configured("");
+    let place = LocalHarness::configured("");
     let mut terminal = place.at_terminal(["--plain"]).start();
     terminal.press(&format!("{QUESTION}\r"));
     terminal.wait_for("Paris");
@@ -134,7 +134,7 @@ fn a_server_that_is_to_end_at_once_still_answers() {
     if weights("local::living::end_at_once").is_none() {
         return;
     }
-    let place = Place::configured("local:\n  grace_seconds: 0\n  idle_seconds: 0\n");
+    let place = LocalHarness::configured("local:\n  grace_seconds: 0\n  idle_seconds: 0\n");
     let done = place.program(["-z", QUESTION]).run().ok();
     assert!(done.stdout.contains("Paris"), "{done:?}");
 }
@@ -144,7 +144,7 @@ fn a_server_whose_starter_was_killed_is_waited_for() {
     if weights("local::living::starter_killed").is_none() {
         return;
     }
-    let place = Place::configured("");
+    let place = LocalHarness::configured("");
     let mut starter = place.program(["-z", QUESTION]).spawn();
     let log = place.home.join("logs/local-SmolLM2-135M-Instruct.Q4_1.log");
     until("it is started", || log.exists());
@@ -159,7 +159,7 @@ fn a_server_whose_starter_was_killed_is_waited_for() {
 
 #[test]
 fn what_a_dead_server_left_hurts_nobody() {
-    let place = Place::empty();
+    let place = LocalHarness::empty();
     let file = place
         .home
         .write("cache/local/Qwen3-0.6B-Q8_0.gguf", "weights");
@@ -175,7 +175,7 @@ fn what_a_dead_server_left_hurts_nobody() {
     let left = serde_json::json!({
         "pid": other.id(), "port": stranger.port(), "token": "t", "model": file
     });
-    let written = |place: &Place| {
+    let written = |place: &LocalHarness| {
         place
             .home
             .write("run/local-0123456789ab.json", left.to_string())
@@ -198,7 +198,7 @@ fn what_a_dead_server_left_hurts_nobody() {
 
 #[test]
 fn without_the_second_program_it_is_said_why_nothing_is_offered() {
-    let place = Place::empty();
+    let place = LocalHarness::empty();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let alone = dir.path().join("hermes");
     std::fs::hard_link(env!("CARGO_BIN_EXE_hermes"), &alone).unwrap();
@@ -221,7 +221,7 @@ fn with_nothing_at_all_one_enter_leads_to_a_reply() {
     if weights("local::living::one_enter").is_none() {
         return;
     }
-    let place = Place::furnished();
+    let place = LocalHarness::furnished();
     let mut terminal = place.at_terminal(["--plain"]).start();
     terminal.wait_for("looking for a model");
     terminal.wait_for("Use the small model that comes with hermes? smollm2-135m");
@@ -247,7 +247,7 @@ fn the_status_line_says_that_it_only_chats() {
     if weights("local::living::status_line").is_none() {
         return;
     }
-    let place = Place::configured("");
+    let place = LocalHarness::configured("");
     let terminal = place.at_terminal([]).env("TERM", "xterm-256color").start();
     terminal.wait_for("local (chat only)");
     assert_eq!(crate::tui::quit(terminal).0, 0);
@@ -258,7 +258,7 @@ fn doctor_starts_it_and_setup_takes_it_without_a_question() {
     if weights("local::living::doctor").is_none() {
         return;
     }
-    let place = Place::furnished();
+    let place = LocalHarness::furnished();
     let done = place
         .program(["setup", "--non-interactive", "--provider", "local"])
         .run()
@@ -282,7 +282,7 @@ fn doctor_starts_it_and_setup_takes_it_without_a_question() {
         );
     }
     // Without the weights, doctor says how to get them.
-    let bare = Place::empty();
+    let bare = LocalHarness::empty();
     bare.home
         .config("model:\n  provider: local\n  default: smollm2-135m\n");
     let findings = bare.program(["doctor", "--offline", "--json"]).run().json();
@@ -298,7 +298,7 @@ fn an_own_file_is_used_by_its_path() {
     let Some(file) = weights("local::living::own_file") else {
         return;
     };
-    let place = Place::furnished();
+    let place = LocalHarness::furnished();
     let own = place.home.work().join("mine.gguf");
     std::os::unix::fs::symlink(&file, &own).unwrap();
     place.home.config("local:\n  tools: off\n");

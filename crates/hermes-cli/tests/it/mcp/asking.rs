@@ -5,23 +5,23 @@ use hermes_testkit::model_server::Reply;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use crate::Setup;
+use crate::CliHarness;
 use crate::line_chat::Terminal;
 
 const FORM: &str = "mcp__everything__trigger_elicitation_request";
 const SAMPLE: &str = "mcp__everything__trigger_sampling_request";
 
 /// A home with the real server over stdio.
-fn everything(test: &str, more: &str) -> Option<Setup> {
+fn everything(test: &str, more: &str) -> Option<CliHarness> {
     let (program, args) = peers::require(test)?.everything_stdio();
-    Some(Setup::with_config(&format!(
+    Some(CliHarness::with_config(&format!(
         "mcp_discovery_timeout: 30\nmcp_servers:\n  everything:\n    command: {}\n    args: {}\n{more}",
         program.display(),
         json!(args)
     )))
 }
 
-fn result(setup: &Setup) -> String {
+fn result(setup: &CliHarness) -> String {
     let results = setup.server.last_request().tool_results();
     results.last().unwrap().text.clone()
 }

@@ -2,13 +2,13 @@
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::mcp_server::{FaultyServer, Wire};
-use hermes_testkit::process::Finished;
+use hermes_testkit::process::FinishedProgram;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use crate::hermes;
 
-fn mcp(home: &TempHome, args: &[&str]) -> Finished {
+fn mcp(home: &TempHome, args: &[&str]) -> FinishedProgram {
     hermes(home).args(["mcp"]).args(args).run()
 }
 

@@ -10,7 +10,7 @@ use hermes_testkit::oracle;
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use serde_json::Value;
 
-use crate::Setup;
+use crate::CliHarness;
 
 struct Oidc {
     child: Child,
@@ -87,7 +87,7 @@ async fn browse(from: &str) -> String {
 }
 
 /// A login as a person does it; gives what the program said.
-fn log_in(oidc: &Oidc, setup: &Setup) -> (Value, String) {
+fn log_in(oidc: &Oidc, setup: &CliHarness) -> (Value, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_hermes"))
         .args(["mcp", "login", "srv", "--no-browser", "--json"])
         .env_clear()
@@ -134,7 +134,7 @@ fn a_login_through_the_command_leaves_a_token_that_only_the_person_can_read() {
     };
     // Also where nobody wrote down that there is a login.
     for auth in ["    auth: oauth\n", ""] {
-        let setup = Setup::with_config(&format!(
+        let setup = CliHarness::with_config(&format!(
             "mcp_servers:\n  srv:\n    url: {}/mcp\n{auth}",
             oidc.base
         ));

@@ -7,11 +7,11 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use super::with_server;
-use crate::Setup;
+use crate::CliHarness;
 use crate::line_chat::Terminal;
 
 /// The model calls `tool` once per question and then says which question it was.
-fn calls_each_time(setup: &Setup, tool: &'static str) {
+fn calls_each_time(setup: &CliHarness, tool: &'static str) {
     setup.server.answer_with(move |request| {
         if request.ends_with_tool_result() {
             Reply::text(&format!("heard {}", request.last_user_text()))
@@ -21,7 +21,7 @@ fn calls_each_time(setup: &Setup, tool: &'static str) {
     });
 }
 
-fn errors(setup: &Setup) -> Vec<String> {
+fn errors(setup: &CliHarness) -> Vec<String> {
     let results = setup.server.last_request().tool_results();
     let texts = results.into_iter().map(|result| result.text);
     texts.filter(|text| text.contains("Error")).collect()
@@ -59,7 +59,7 @@ fn a_real_server_restarted_between_two_turns() {
         return;
     };
     let mut server = peers.start(Peer::Everything);
-    let setup = Setup::with_config(&format!(
+    let setup = CliHarness::with_config(&format!(
         "mcp_discovery_timeout: 30\nmcp_servers:\n  everything:\n    url: {}\n",
         server.url()
     ));

@@ -4,7 +4,7 @@ use hermes_testkit::model_server::Reply;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use crate::Setup;
+use crate::CliHarness;
 use crate::line_chat::Terminal;
 
 /// Notes each of its starts, with its process id.
@@ -22,16 +22,16 @@ while read -r line; do
 done
 "#;
 
-struct World {
-    setup: Setup,
+struct ReloadHarness {
+    setup: CliHarness,
     terminal: Terminal,
     turns: usize,
     base: String,
 }
 
-impl World {
+impl ReloadHarness {
     fn open(test: &str) -> Option<Self> {
-        let setup = Setup::with_config("mcp_discovery_timeout: 30\n");
+        let setup = CliHarness::with_config("mcp_discovery_timeout: 30\n");
         std::fs::write(setup.home.join("server.sh"), SERVER).unwrap();
         setup
             .server
@@ -101,7 +101,7 @@ impl World {
     }
 }
 
-fn entry(setup: &Setup, name: &str, more: &str) -> String {
+fn entry(setup: &CliHarness, name: &str, more: &str) -> String {
     let script = setup.home.join("server.sh");
     let starts = setup.home.join(format!("{name}.starts"));
     format!(
@@ -119,12 +119,12 @@ const B: [&str; 2] = ["mcp__b__other", "mcp__b__where"];
 
 #[test]
 fn servers_are_removed_disabled_enabled_and_changed_one_by_one() {
-    let Some(mut world) = World::open("mcp::reload::servers_are_removed") else {
+    let Some(mut world) = ReloadHarness::open("mcp::reload::servers_are_removed") else {
         return;
     };
     let both = [A, B].concat();
     world.until_tools(&both);
-    let entry = |world: &World, name: &str, more: &str| entry(&world.setup, name, more);
+    let entry = |world: &ReloadHarness, name: &str, more: &str| entry(&world.setup, name, more);
 
     // Removed: its tools and its process go, the other one stays as it is.
     world.config(&entry(&world, "a", ""));
@@ -188,7 +188,7 @@ fn servers_are_removed_disabled_enabled_and_changed_one_by_one() {
 }
 
 /// Process ids of all starts.
-fn starts(setup: &Setup, name: &str) -> Vec<String> {
+fn starts(setup: &CliHarness, name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(setup.home.join(format!("{name}.starts")));
     text.unwrap_or_default()
         .lines()
@@ -198,13 +198,13 @@ fn starts(setup: &Setup, name: &str) -> Vec<String> {
 
 #[test]
 fn status_elsewhere_tells_what_a_running_chat_lives_through() {
-    let Some(mut world) = World::open("mcp::reload::status_elsewhere") else {
+    let Some(mut world) = ReloadHarness::open("mcp::reload::status_elsewhere") else {
         return;
     };
     world.until_tools(&[A, B].concat());
     world.turn("call");
     let pid = world.starts("a")[0].clone();
-    let status = |world: &World, name: &str| {
+    let status = |world: &ReloadHarness, name: &str| {
         let done = world.setup.run(["mcp", "status", name, "--json"]).ok();
         done.json()["processes"][0]["servers"][0]["report"]["link"].clone()
     };

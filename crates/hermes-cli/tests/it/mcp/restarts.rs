@@ -47,12 +47,12 @@ fn lives(pid: Pid) -> bool {
 }
 
 /// A server that is somebody else's process, or a child of hermes.
-enum Server {
+enum RestartedServer {
     Away(Box<RealServer>),
     Child { effects: PathBuf },
 }
 
-impl Server {
+impl RestartedServer {
     fn start(peers: &Peers, transport: &str, home: &TempHome) -> (Self, String) {
         let peer = match transport {
             "http" => Peer::PythonLegacy,
@@ -121,7 +121,7 @@ fn killed_between_turns_and_under_calls(transport: &str, test: &str) {
     };
     for always in [false, true] {
         let home = TempHome::new();
-        let (mut server, config) = Server::start(&peers, transport, &home);
+        let (mut server, config) = RestartedServer::start(&peers, transport, &home);
         let retry = if always { "    retry: always\n" } else { "" };
         let model_server = hermes_testkit::model_server::ModelServer::start();
         let more = format!("mcp_discovery_timeout: 60\nmcp_servers:\n  srv:\n{config}{retry}");

@@ -4,10 +4,10 @@ use hermes_testkit::mcp_server::peers;
 use hermes_testkit::model_server::Reply;
 use serde_json::{Value, json};
 
-use crate::Setup;
+use crate::CliHarness;
 
 /// What the model read after calling a tool of the real server.
-fn called(setup: &Setup, tool: &str, arguments: &Value) -> String {
+fn called(setup: &CliHarness, tool: &str, arguments: &Value) -> String {
     let name = format!("mcp__everything__{tool}");
     setup.server.push(Reply::tool_call("c", &name, arguments));
     setup.server.push(Reply::text("done"));
@@ -17,9 +17,9 @@ fn called(setup: &Setup, tool: &str, arguments: &Value) -> String {
     results.last().unwrap().text.clone()
 }
 
-fn everything(test: &str, more: &str) -> Option<Setup> {
+fn everything(test: &str, more: &str) -> Option<CliHarness> {
     let (program, args) = peers::require(test)?.everything_stdio();
-    Some(Setup::with_config(&format!(
+    Some(CliHarness::with_config(&format!(
         "mcp_discovery_timeout: 30\nmcp_servers:\n  everything:\n    command: {}\n    args: {}\n{more}",
         program.display(),
         json!(args)

@@ -8,7 +8,7 @@ use hermes_testkit::model_server::Reply;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use crate::{Setup, hermes};
+use crate::{CliHarness, hermes};
 
 /// Answers every question about a package with this.
 fn advisories(answer: &'static str) -> String {
@@ -103,7 +103,7 @@ fn shells_that_reach_out_need_a_word_of_the_person() {
 fn secrets_of_an_entry_come_back_neither_in_errors_nor_in_logs() {
     let secret = "plain-words-that-are-secret";
     let script = "echo \"my key is $API_KEY\" >&2; exit 3";
-    let setup = Setup::with_config(&format!(
+    let setup = CliHarness::with_config(&format!(
         "mcp_discovery_timeout: 10\nmcp_servers:\n  leaky:\n    command: /bin/sh\n    args: {}\n    env:\n      API_KEY: {secret}\n",
         json!(["-c", script])
     ));

@@ -8,7 +8,7 @@ use hermes_testkit::model_server::Reply;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::Setup;
+use crate::CliHarness;
 
 /// A client that asks one thing after the other.
 pub(crate) struct Client {
@@ -121,7 +121,7 @@ fn the_handshake_and_the_ten_tools() {
 
 #[test]
 fn conversations_are_read_and_followed() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup
         .server
         .push_default(Reply::text("the cat is called Miso"));

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use hermes_testkit::mcp_server::FaultyServer;
 use hermes_testkit::model_server::Reply;
-use hermes_testkit::process::Finished;
+use hermes_testkit::process::FinishedProgram;
 use pretty_assertions::assert_eq;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::line_chat::Terminal;
-use crate::{Setup, hermes};
+use crate::{CliHarness, hermes};
 
 /// Answers after `$1` has done its work: a server that is fetched first needs seconds.
 const SERVER: &str = r#"
@@ -32,8 +32,8 @@ done
 const TOOL: &str = "mcp__npx_thing__look";
 
 /// A home with a server that does `first` before it answers anything.
-fn with_slow_server(first: &str) -> Setup {
-    let setup = Setup::new();
+fn with_slow_server(first: &str) -> CliHarness {
+    let setup = CliHarness::new();
     let script = setup.home.join("server.sh");
     std::fs::write(&script, SERVER).unwrap();
     let config = setup.home.read("config.yaml");
@@ -46,7 +46,7 @@ fn with_slow_server(first: &str) -> Setup {
 }
 
 #[track_caller]
-fn assert_offered(setup: &Setup, done: &Finished) {
+fn assert_offered(setup: &CliHarness, done: &FinishedProgram) {
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let requests = setup.server.requests();
     let names = requests[0].tool_names();
@@ -92,7 +92,7 @@ fn a_server_that_needs_four_seconds_is_there_in_a_job() {
 fn a_run_that_waits_for_a_server_can_be_stopped() {
     let server = FaultyServer::start();
     server.freeze();
-    let setup = Setup::with_config(&format!(
+    let setup = CliHarness::with_config(&format!(
         "mcp_servers:\n  srv:\n    url: {}\n",
         server.url()
     ));
@@ -178,7 +178,7 @@ fn black_holes(count: usize) -> (Vec<TcpListener>, String) {
 fn a_list_does_not_wait_for_servers_that_hang() {
     let server = FaultyServer::start();
     let (_holes, entries) = black_holes(12);
-    let setup = Setup::with_config(&format!(
+    let setup = CliHarness::with_config(&format!(
         "mcp_servers:\n  good:\n    url: {}\n{entries}",
         server.url()
     ));

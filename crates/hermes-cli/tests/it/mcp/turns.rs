@@ -10,14 +10,14 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use super::{tools_of, with_server};
-use crate::Setup;
+use crate::CliHarness;
 
 fn echo(name: &str, text: &str) -> Reply {
     Reply::tool_call("c1", name, &json!({"message": text, "text": text}))
 }
 
 /// One `-z` with a call of echo; what the model read back.
-fn echoed(setup: &Setup, tool: &str) -> String {
+fn echoed(setup: &CliHarness, tool: &str) -> String {
     setup
         .server
         .push(echo(tool, "to the server and back again"));
@@ -41,7 +41,7 @@ fn a_real_server_over_stdio() {
         return;
     };
     let (program, args) = peers.everything_stdio();
-    let setup = Setup::with_config(&format!(
+    let setup = CliHarness::with_config(&format!(
         "mcp_discovery_timeout: 30\nmcp_servers:\n  everything:\n    command: {}\n    args: {}\n",
         program.display(),
         json!(args)
@@ -60,7 +60,7 @@ fn a_real_server_over_streamable_http() {
         return;
     };
     let server = peers.start(Peer::Everything);
-    let setup = Setup::with_config(&everything_config(&server, ""));
+    let setup = CliHarness::with_config(&everything_config(&server, ""));
     let result = echoed(&setup, "mcp__everything__echo");
     assert!(result.contains("to the server and back again"), "{result}");
 }
@@ -71,7 +71,7 @@ fn a_real_server_over_http_and_sse() {
         return;
     };
     let server = peers.start(Peer::EverythingSse);
-    let setup = Setup::with_config(&everything_config(&server, "    transport: sse\n"));
+    let setup = CliHarness::with_config(&everything_config(&server, "    transport: sse\n"));
     let result = echoed(&setup, "mcp__everything__echo");
     assert!(result.contains("to the server and back again"), "{result}");
 }
@@ -84,7 +84,7 @@ fn a_real_server_restarted_between_two_calls() {
     };
     let server = Arc::new(Mutex::new(peers.start(Peer::Everything)));
     let config = everything_config(&server.lock().unwrap(), "");
-    let setup = Setup::with_config(&config);
+    let setup = CliHarness::with_config(&config);
     setup.server.push(echo("mcp__everything__echo", "before"));
     let restarting = Arc::clone(&server);
     setup.server.answer_with(move |request| {
@@ -230,7 +230,7 @@ fn a_server_that_is_down_is_told_and_the_turn_goes_on() {
 fn a_slow_server_does_not_hold_up_the_first_turn() {
     let server = FaultyServer::start();
     server.freeze();
-    let setup = Setup::with_config(&format!(
+    let setup = CliHarness::with_config(&format!(
         "mcp_discovery_timeout: 0.1\nmcp_servers:\n  srv:\n    url: {}\n",
         server.url()
     ));

@@ -5,11 +5,11 @@ use pretty_assertions::assert_eq;
 use rustix::process::Signal;
 
 use super::{at, at_bottom, open, quit, ready, say, typed};
-use crate::Setup;
+use crate::CliHarness;
 
 #[test]
 fn a_signal_leaves_a_sane_terminal() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let gate = Gate::new();
     let reply = Reply::text("half\n\nof it").deltas(2);
     setup.server.push(reply.hold_at(2, &gate));
@@ -38,7 +38,7 @@ fn a_signal_leaves_a_sane_terminal() {
 
 #[test]
 fn what_was_written_and_said_survives_a_kill() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("a boat"));
     let mut terminal = open(&setup);
     say(&mut terminal, "what is it?");
@@ -62,7 +62,7 @@ fn what_was_written_and_said_survives_a_kill() {
 
 #[test]
 fn half_an_answer_survives_a_kill_and_says_that_it_is_half() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let gate = Gate::new();
     let reply = Reply::text_deltas(["the first half, ", "and the second"]);
     setup.server.push(reply.hold_at(2, &gate));
@@ -100,7 +100,7 @@ fn half_an_answer_survives_a_kill_and_says_that_it_is_half() {
 
 #[test]
 fn an_answer_that_ends_is_stored_once() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let gate = Gate::new();
     let reply = Reply::text_deltas(["the first half, ", "and the second"]);
     setup.server.push(reply.hold_at(2, &gate));
@@ -124,7 +124,7 @@ fn an_answer_that_ends_is_stored_once() {
     assert_eq!(listed[0]["message_count"], 2, "{listed}");
 }
 
-fn wait_for_draft(setup: &Setup, text: &str) {
+fn wait_for_draft(setup: &CliHarness, text: &str) {
     let dir = setup.home.join("cache/tui");
     let kept = (0..200).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -151,7 +151,7 @@ fn holds(dir: &std::path::Path, text: &str) -> bool {
 
 #[test]
 fn control_c_clears_then_asks_then_leaves() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let mut terminal = open(&setup);
     typed(&mut terminal, "never mind");
     terminal.press("\x03");
@@ -165,7 +165,7 @@ fn control_c_clears_then_asks_then_leaves() {
 
 #[test]
 fn a_new_session_can_be_taken_back() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("noted"));
     let mut terminal = open(&setup);
     say(&mut terminal, "remember the boat");
@@ -190,7 +190,7 @@ fn a_new_session_can_be_taken_back() {
 
 #[test]
 fn a_second_new_session_keeps_the_way_back() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("noted"));
     let mut terminal = open(&setup);
     say(&mut terminal, "remember the boat");
@@ -212,7 +212,7 @@ fn a_second_new_session_keeps_the_way_back() {
 
 #[test]
 fn plain_lines_where_a_screen_cannot_be_had() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     for (name, value, args) in [("TERM", "dumb", vec![]), ("TERM", "xterm", vec!["--plain"])] {
         let mut terminal = at(&setup.home).env(name, value).args(args).start();
         terminal.wait_for("/help");
@@ -225,7 +225,7 @@ fn plain_lines_where_a_screen_cannot_be_had() {
 
 #[test]
 fn a_session_that_is_not_there_is_told_before_anything_is_drawn() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let terminal = at(&setup.home).args(["-r", "nosuch"]).start();
     let (code, all) = terminal.leave();
     assert_eq!(code, 4, "{all:#?}");

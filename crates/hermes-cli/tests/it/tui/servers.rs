@@ -5,14 +5,14 @@ use hermes_testkit::model_server::Reply;
 use pretty_assertions::assert_eq;
 
 use super::{at, quit, ready, say};
-use crate::Setup;
+use crate::CliHarness;
 
 #[test]
 fn a_dead_server_is_visible_and_recovers_without_a_restart() {
     let server = FaultyServer::start();
     server.go_down();
     let config = format!("mcp_servers:\n  srv:\n    url: {}\n", server.url());
-    let setup = Setup::with_config(&config);
+    let setup = CliHarness::with_config(&config);
     setup.server.push_default(Reply::text("hello"));
     let mut terminal = at(&setup.home).size(100, 30).start();
     ready(&terminal);

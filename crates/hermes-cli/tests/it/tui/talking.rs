@@ -5,11 +5,11 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use super::{at_bottom, open, quit, say, times, typed};
-use crate::Setup;
+use crate::CliHarness;
 
 #[test]
 fn an_answer_streams_and_stays() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let gate = Gate::new();
     let reply = Reply::text("The first half of it.\n\nThe second half.").deltas(2);
     setup.server.push(reply.hold_at(2, &gate));
@@ -31,7 +31,7 @@ fn an_answer_streams_and_stays() {
 
 #[test]
 fn escape_stops_the_answer_and_not_the_program() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let gate = Gate::new();
     let half = Reply::text("half of it\n\nand the rest").deltas(2);
     setup.server.push(half.hold_at(2, &gate));
@@ -55,7 +55,7 @@ fn escape_stops_the_answer_and_not_the_program() {
 
 #[test]
 fn enter_steers_the_turn_that_runs() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let gate = Gate::new();
     let call = Reply::tool_call("c1", "todo", &json!({}));
     setup.server.push(call.hold_at(1, &gate));
@@ -78,7 +78,7 @@ fn enter_steers_the_turn_that_runs() {
 
 #[test]
 fn tab_queues_for_the_next_turn() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let gate = Gate::new();
     let first = Reply::text("one is done\n\nreally").deltas(2);
     setup.server.push(first.hold_at(2, &gate));
@@ -101,7 +101,8 @@ fn tab_queues_for_the_next_turn() {
 /// must not answer it.
 #[test]
 fn typing_ahead_cannot_approve() {
-    let setup = Setup::with_config("approvals:\n  mode: manual\nterminal:\n  sandbox: \"off\"\n");
+    let setup =
+        CliHarness::with_config("approvals:\n  mode: manual\nterminal:\n  sandbox: \"off\"\n");
     let victim = setup.home.work().join("precious");
     std::fs::create_dir(&victim).unwrap();
     let command = json!({"command": format!("rm -rf {}", victim.display())});
@@ -133,7 +134,8 @@ fn typing_ahead_cannot_approve() {
 
 #[test]
 fn a_person_who_waits_can_approve() {
-    let setup = Setup::with_config("approvals:\n  mode: manual\nterminal:\n  sandbox: \"off\"\n");
+    let setup =
+        CliHarness::with_config("approvals:\n  mode: manual\nterminal:\n  sandbox: \"off\"\n");
     let victim = setup.home.work().join("rubbish");
     std::fs::create_dir(&victim).unwrap();
     let command = json!({"command": format!("rm -rf {}", victim.display())});
@@ -159,7 +161,7 @@ fn a_person_who_waits_can_approve() {
 
 #[test]
 fn commands_work_and_unknown_ones_say_what_is_close() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("the answer"));
     let mut terminal = open(&setup);
     say(&mut terminal, "/stauts");
@@ -192,7 +194,7 @@ fn commands_work_and_unknown_ones_say_what_is_close() {
 
 #[test]
 fn a_command_of_the_person_runs_and_the_model_is_told() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("I see it"));
     let mut terminal = open(&setup);
     say(&mut terminal, "!echo from-$((40+2)); pwd");

@@ -6,11 +6,11 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use super::{at, at_bottom, open, quit, ready, say, times};
-use crate::Setup;
+use crate::CliHarness;
 
 #[test]
 fn a_paste_without_brackets_is_one_message() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("got it"));
     let mut terminal = open(&setup);
     // A terminal that knows no brackets sends it all as keys.
@@ -27,7 +27,7 @@ fn a_paste_without_brackets_is_one_message() {
 
 #[test]
 fn a_long_paste_is_sent_whole() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("got it"));
     let mut terminal = open(&setup);
     let lines: Vec<String> = (0..200).map(|number| format!("row {number}")).collect();
@@ -43,7 +43,7 @@ fn a_long_paste_is_sent_whole() {
 
 #[test]
 fn resizing_while_it_streams_loses_and_doubles_nothing() {
-    let setup = Setup::with_config("tui:\n  animations: false\n");
+    let setup = CliHarness::with_config("tui:\n  animations: false\n");
     let gates: Vec<Gate> = (0..4).map(|_| Gate::new()).collect();
     let lines: Vec<String> = (0..60)
         .map(|number| format!("- item number {number:03}\n"))
@@ -78,7 +78,7 @@ fn resizing_while_it_streams_loses_and_doubles_nothing() {
 
 #[test]
 fn a_resize_leaves_what_the_shell_had_printed() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup
         .server
         .push_default(Reply::text("an answer of some words"));
@@ -118,7 +118,7 @@ fn a_resize_leaves_what_the_shell_had_printed() {
 
 #[test]
 fn a_small_screen_is_enough() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("a small answer"));
     let mut terminal = at(&setup.home).size(40, 10).start();
     terminal.wait_until("a prompt", |rows| rows.iter().any(|row| row.contains('›')));
@@ -134,7 +134,7 @@ fn a_small_screen_is_enough() {
 
 #[test]
 fn no_color_means_none() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let fence = "```rust\nfn main() {}\n```\n**bold** and a [link](https://example.com)";
     setup.server.push_default(Reply::text(fence));
     let mut terminal = at(&setup.home).env("NO_COLOR", "1").start();
@@ -158,7 +158,7 @@ fn no_color_means_none() {
 
 #[test]
 fn wide_letters_and_families_survive_both_ways() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let text = "日本語と한국어 👩‍👩‍👧‍👦 é ❤️ 🇯🇵";
     setup.server.push_default(Reply::text(text));
     let mut terminal = open(&setup);
@@ -175,7 +175,7 @@ fn wide_letters_and_families_survive_both_ways() {
 
 #[test]
 fn five_megabytes_are_shown() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let line = "All work and no play makes a long answer, said the boat to the sea.\n\n";
     let whole = line.repeat(5 * 1024 * 1024 / line.len());
     let reply = Reply::text(&format!("{whole}the very end")).deltas(400);
@@ -213,7 +213,7 @@ fn without_a_model_it_opens_and_keeps_what_is_written() {
 
 #[test]
 fn a_picture_that_the_model_cannot_see_is_not_left_out_in_silence() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     setup.server.push_default(Reply::text("a small dot"));
     let picture = setup.home.path().join("a dot.gif");
     std::fs::write(&picture, b"GIF89a\x01\x00\x01\x00").unwrap();
@@ -229,7 +229,7 @@ fn a_picture_that_the_model_cannot_see_is_not_left_out_in_silence() {
 
 #[test]
 fn a_program_in_the_background_is_counted_until_it_ends() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     // It ends when the test says so, however slow the screen is.
     let command = "until [ -e over ]; do sleep 0.05; done";
     let arguments = json!({"command": command, "background": true});

@@ -5,10 +5,10 @@ use hermes_testkit::terminal::Terminal;
 use pretty_assertions::assert_eq;
 
 use super::{at, open, quit, ready, say};
-use crate::Setup;
+use crate::CliHarness;
 
 /// A window in which something was said, and another that goes on with it.
-fn two(setup: &Setup) -> (Terminal, Terminal) {
+fn two(setup: &CliHarness) -> (Terminal, Terminal) {
     setup.server.push_default(Reply::text("noted"));
     let mut first = open(setup);
     say(&mut first, "remember the boat");
@@ -20,7 +20,7 @@ fn two(setup: &Setup) -> (Terminal, Terminal) {
 
 #[test]
 fn a_branch_leaves_the_other_window_alone() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let (mut first, mut second) = two(&setup);
     second.press("b");
     ready(&second);
@@ -40,7 +40,7 @@ fn a_branch_leaves_the_other_window_alone() {
 
 #[test]
 fn what_was_taken_over_is_not_written_to_from_the_old_window() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let (mut first, mut second) = two(&setup);
     second.press("t");
     ready(&second);
@@ -71,7 +71,7 @@ fn what_was_taken_over_is_not_written_to_from_the_old_window() {
 
 #[test]
 fn a_window_that_watches_shows_what_the_other_says() {
-    let setup = Setup::new();
+    let setup = CliHarness::new();
     let (mut first, mut second) = two(&setup);
     second.press("w");
     ready(&second);

@@ -3,24 +3,24 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::Service;
+use super::ServiceDefinition;
 
-/// What launchd calls it.
-pub fn label(service: &Service) -> String {
+/// The launchd label.
+pub fn label(service: &ServiceDefinition) -> String {
     match service.name.strip_prefix("hermes-gateway-") {
         Some(suffix) => format!("ai.hermes.gateway-{suffix}"),
         None => "ai.hermes.gateway".to_owned(),
     }
 }
 
-/// Where the definition lies, below the person's directory.
-pub fn path(service: &Service, person: &Path) -> PathBuf {
+/// The path of the definition, below the user's directory.
+pub fn path(service: &ServiceDefinition, person: &Path) -> PathBuf {
     let file = format!("{}.plist", label(service));
     person.join("Library/LaunchAgents").join(file)
 }
 
 /// The text of the definition.
-pub fn plist(service: &Service) -> String {
+pub fn plist(service: &ServiceDefinition) -> String {
     let mut out = String::from(concat!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n",
         "<!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" ",

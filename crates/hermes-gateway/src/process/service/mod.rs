@@ -1,4 +1,4 @@
-//! The gateway as a service of the system: what systemd and launchd are told.
+//! Definitions of the gateway as a service of systemd and launchd.
 
 pub mod launchd;
 pub mod systemd;
@@ -9,34 +9,34 @@ use std::time::Duration;
 use hermes_config::Home;
 use sha2::{Digest as _, Sha256};
 
-/// Exit codes that mean something to whoever started the gateway.
+/// Exit codes with a meaning for the service manager.
 pub mod exit {
     /// "Start me again."
     pub const RESTART: u8 = 75;
-    /// Starting again is pointless until somebody mends the configuration.
+    /// Restarting is pointless until the configuration is fixed.
     pub const CONFIG: u8 = 78;
 }
 
-/// What a service definition is made from.
+/// The inputs of a service definition.
 #[derive(Clone, Debug)]
-pub struct Service {
+pub struct ServiceDefinition {
     pub name: String,
     /// The program.
     pub program: PathBuf,
     pub home: PathBuf,
-    /// `--profile` of the program, for homes that are one.
+    /// The `--profile` argument, for homes that are profiles.
     pub profile: Option<String>,
     pub path: String,
     pub drain: Duration,
     pub watchdog: Option<Duration>,
 }
 
-/// Directories of the system, after those of the person.
+/// System directories, after those of the user.
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-impl Service {
-    /// For the gateway of a home. `search_path`: the one of whoever installs it.
-    pub fn of(home: &Home, program: PathBuf, search_path: &str) -> Self {
+impl ServiceDefinition {
+    /// For the gateway of a home. `search_path`: the `PATH` of the installing user.
+    pub fn new(home: &Home, program: PathBuf, search_path: &str) -> Self {
         let suffix = suffix(home);
         let name = match &suffix {
             None => "hermes-gateway".to_owned(),
@@ -53,7 +53,7 @@ impl Service {
         }
     }
 
-    /// What is started.
+    /// The command that is started.
     pub fn command(&self) -> Vec<String> {
         let mut words = vec![self.program.display().to_string()];
         if let Some(profile) = &self.profile {
@@ -69,7 +69,7 @@ impl Service {
     }
 }
 
-/// What tells the service of this home from those of others. `None`: the usual home.
+/// Distinguishes the service of this home from others. `None`: the default home.
 fn suffix(home: &Home) -> Option<String> {
     if let Some(profile) = home.profile() {
         return Some(profile.to_owned());
@@ -87,7 +87,7 @@ fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// The path of whoever installs it, without what will not be there later, and the system's.
+/// The installing user's `PATH` without temporary directories, plus the system's.
 fn with_system(search_path: &str) -> String {
     let mut dirs: Vec<&str> = Vec::new();
     let passing = |dir: &str| dir.starts_with("/tmp/") || dir.starts_with("/run/") || dir == "/tmp";

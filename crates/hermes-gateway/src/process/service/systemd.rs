@@ -2,32 +2,32 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Service, exit};
+use super::{ServiceDefinition, exit};
 
-/// Whose service it is.
+/// Whether it is a user service or a system service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// The person's own.
+pub enum ServiceScope {
+    /// A service of the user.
     User,
-    /// The machine's, run as somebody.
-    System(Account),
+    /// A service of the machine, run as a user.
+    System(ServiceAccount),
 }
 
-/// Who a service of the machine runs as.
+/// The user that a system service runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
+pub struct ServiceAccount {
     pub user: String,
     pub group: String,
     pub home: PathBuf,
 }
 
-impl Scope {
+impl ServiceScope {
     pub fn is_system(&self) -> bool {
         matches!(self, Self::System(_))
     }
 }
 
-/// Where the unit lies. `config`: the person's directory of configurations.
+/// The path of the unit file. `config`: the user's configuration directory.
 pub fn path(name: &str, system: bool, config: &Path) -> PathBuf {
     let file = format!("{name}.service");
     if system {
@@ -38,7 +38,7 @@ pub fn path(name: &str, system: bool, config: &Path) -> PathBuf {
 }
 
 /// The text of the unit.
-pub fn unit(service: &Service, scope: &Scope) -> String {
+pub fn unit(service: &ServiceDefinition, scope: &ServiceScope) -> String {
     let mut lines = vec![
         "[Unit]".to_owned(),
         "Description=Hermes gateway: the agent in your chats".to_owned(),
@@ -48,20 +48,20 @@ pub fn unit(service: &Service, scope: &Scope) -> String {
         String::new(),
         "[Service]".to_owned(),
     ];
-    // It says by itself when it is ready, and when it begins anew.
+    // It reports readiness and reloads by itself.
     lines.push("Type=notify".to_owned());
     lines.push("NotifyAccess=main".to_owned());
     if let Some(watchdog) = service.watchdog {
         lines.push(format!("WatchdogSec={}s", watchdog.as_secs()));
     }
-    if let Scope::System(account) = scope {
+    if let ServiceScope::System(account) = scope {
         lines.push(format!("User={}", account.user));
         lines.push(format!("Group={}", account.group));
     }
     let command: Vec<String> = service.command().iter().map(|word| quoted(word)).collect();
     lines.push(format!("ExecStart={}", command.join(" ")));
     lines.push(format!("WorkingDirectory={}", path_text(&service.home)));
-    if let Scope::System(account) = scope {
+    if let ServiceScope::System(account) = scope {
         lines.push(variable("HOME", &account.home.display().to_string()));
         lines.push(variable("USER", &account.user));
         lines.push(variable("LOGNAME", &account.user));
@@ -83,8 +83,8 @@ pub fn unit(service: &Service, scope: &Scope) -> String {
         "[Install]".to_owned(),
     ]);
     lines.push(match scope {
-        Scope::User => "WantedBy=default.target".to_owned(),
-        Scope::System(_) => "WantedBy=multi-user.target".to_owned(),
+        ServiceScope::User => "WantedBy=default.target".to_owned(),
+        ServiceScope::System(_) => "WantedBy=multi-user.target".to_owned(),
     });
     lines.push(String::new());
     lines.join("\n")
@@ -94,20 +94,20 @@ fn variable(name: &str, value: &str) -> String {
     format!("Environment={}", quoted(&format!("{name}={value}")))
 }
 
-/// A word in a unit: percent signs and dollars mean something there.
+/// Quotes an argument: percent and dollar signs have a meaning in units.
 fn quoted(word: &str) -> String {
     let word = word.replace('\\', r"\\").replace('"', "\\\"");
     let word = word.replace('%', "%%").replace('$', "$$");
     format!("\"{word}\"")
 }
 
-/// A path in a setting that is not split into words.
+/// A path in a setting that systemd does not split.
 fn path_text(path: &Path) -> String {
     path.display().to_string().replace('%', "%%")
 }
 
 /// What of an installed unit is out of date, for people. `None`: nothing.
-pub fn stale(installed: &str, service: &Service) -> Option<String> {
+pub fn stale(installed: &str, service: &ServiceDefinition) -> Option<String> {
     let stop = installed
         .lines()
         .find_map(|line| line.trim().strip_prefix("TimeoutStopSec="));

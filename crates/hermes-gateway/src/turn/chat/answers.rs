@@ -1,4 +1,4 @@
-//! What words and buttons mean as answers, and how questions read.
+//! Parses answers from text and buttons, and formats questions.
 
 use std::fmt::Write as _;
 
@@ -35,7 +35,7 @@ pub(super) fn verdict_word(text: &str) -> Option<&'static str> {
     )
 }
 
-/// `None`: "always" where there is no rule that it could mean.
+/// `None`: "always" without a rule to remember.
 pub(super) fn verdict(
     word: &str,
     request: &ApprovalRequest,
@@ -108,7 +108,7 @@ pub(super) fn choices(
     (rows.collect(), say.to_owned())
 }
 
-/// What a form asks for; the words after it say how to answer.
+/// The fields of a form, followed by instructions for answering.
 pub(super) fn form(fields: &[Field], text: &mut String) -> String {
     for field in fields {
         let _ = write!(text, "\n• **{}**", field.title);
@@ -135,7 +135,7 @@ pub(super) fn form(fields: &[Field], text: &mut String) -> String {
     }
 }
 
-/// What a field takes, in words: kind, choices, bounds, default.
+/// Describes a field: kind, choices, bounds, default.
 fn wanted(field: &Field) -> String {
     let bounds = |low: Option<String>, high: Option<String>| match (low, high) {
         (Some(low), Some(high)) => format!(" from {low} to {high}"),
@@ -206,7 +206,7 @@ fn listed(options: &[Choice]) -> String {
     all.join(", ")
 }
 
-/// The answer that a button means.
+/// The answer behind a button.
 pub(super) fn pick(want: &Want, choice: &str) -> Option<Answer> {
     match want {
         Want::Choice { options, .. } => {
@@ -224,7 +224,8 @@ pub(super) fn pick(want: &Want, choice: &str) -> Option<Answer> {
     }
 }
 
-/// Whether words turn a question down. `!no` does everywhere; plain words only where they cannot be an answer.
+/// Whether a text declines a question. `!no` always does; plain words only where they cannot be an
+/// answer.
 fn declines(want: &Want, text: &str) -> bool {
     let word = text.trim().trim_end_matches(['.', '!']).to_lowercase();
     match word.as_str() {
@@ -244,7 +245,7 @@ fn declines(want: &Want, text: &str) -> bool {
     }
 }
 
-/// Whether this very word is a value of a field that has few.
+/// Whether this word is one of the few values of a field.
 fn takes(field: &Field, word: &str) -> bool {
     match &field.kind {
         FieldKind::Boolean | FieldKind::One { .. } | FieldKind::Several { .. } => {
@@ -254,7 +255,7 @@ fn takes(field: &Field, word: &str) -> bool {
     }
 }
 
-/// The answer that words mean. `Err`: what is wrong with them, and what is wanted.
+/// Parses a text as an answer. `Err`: what is wrong and what is expected.
 pub(super) fn read(want: &Want, text: &str) -> Result<Answer, String> {
     if declines(want, text) {
         return Ok(Answer::Declined { why: None });
@@ -431,7 +432,7 @@ mod tests {
                 assert_eq!(read(&want, word), declined, "{want:?} {word}");
             }
         }
-        // Where it is an answer, a plain no is one.
+        // A plain "no" is an answer where it is a valid value.
         let no = read(&form(FieldKind::Boolean), "no").unwrap();
         assert_eq!(
             no,

@@ -1,14 +1,14 @@
-//! Questions of the agent to people: permissions and everything else, with buttons or in words.
+//! Questions of the agent: permissions and others, with buttons or as text.
 //!
-//! A question is stored with the message that puts it. The turn that asked waits for the answer;
-//! when it is cut, the turn of the next life that comes to the same question takes over the
-//! message that stands there ([`super::earlier`]). Whoever acts on an answer closes the question
-//! first: no answer counts twice.
+//! A question is stored with the message that asks it. The turn waits for the answer; if it is
+//! interrupted, the resumed turn that asks the same question takes over the existing message
+//! ([`super::earlier`]). A question is closed before its answer is acted on, so that no answer
+//! counts twice.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use hermes_app::front::Wish;
+use hermes_app::front::ConversationRequest;
 use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::ask::{Answer, Question, Want};
 use hermes_core::event::AgentCommand;
@@ -20,55 +20,55 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use super::Chat;
+use super::ChatTask;
 use super::answers::{button, choices, form, outcome, pick, read, verdict, verdict_word};
-use super::news::Turn;
+use super::events::ChatTurn;
 use crate::settings;
-use crate::spine::Extra;
-use crate::turn::message::Msg;
+use crate::spine::ChunkExtras;
+use crate::turn::message::InboxMessage;
 
 /// As much of a command as is shown.
 const ACTION: usize = 3800;
 
-/// A question that waits for its answer.
-pub(in crate::turn) struct Asked {
+/// An open question.
+pub(in crate::turn) struct PendingQuestion {
     /// In the data of buttons: random, so that an old button never answers a new question.
     pub(super) id: String,
-    pub(super) what: What,
-    /// What was asked, without the choices.
+    pub(super) kind: QuestionKind,
+    /// The text of the question, without the choices.
     text: String,
     pub(super) until: Instant,
-    /// The message whose button was pressed: a press can come before it is noted that the question
-    /// was sent.
-    pub(super) stands: Option<String>,
+    /// The message whose button was pressed: a press can arrive before the sending of the question
+    /// is recorded.
+    pub(super) shown_in: Option<String>,
 }
 
-pub(super) enum What {
+pub(super) enum QuestionKind {
     Permission(ApprovalRequest),
     Question(Question),
 }
 
-/// What is stored about a question.
+/// The stored form of a question.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::turn) struct Put {
-    /// It asks for a permission: not everybody may decide that.
+pub(in crate::turn) struct QuestionRecord {
+    /// It asks for a permission, which not everyone may give.
     pub(in crate::turn) permission: bool,
-    /// The tool, or who asks.
+    /// The tool or other origin of the question.
     pub(in crate::turn) from: String,
-    /// Everything that is asked, to the letter, as a digest: what is asked may have secrets in it.
+    /// A digest of the exact question, which may contain secrets.
     pub(super) print: String,
-    /// When it was put: what was said before does not answer it.
+    /// When it was asked: earlier messages do not answer it.
     #[serde(default)]
     pub(super) asked_at: Option<f64>,
-    /// What is shown.
+    /// The displayed text.
     pub(in crate::turn) text: String,
-    /// What its buttons say.
+    /// The labels of its buttons.
     pub(in crate::turn) choices: Vec<String>,
 }
 
 pub(super) const ADMINS: &str = "Only an admin may decide this.";
 
-impl What {
+impl QuestionKind {
     pub(super) fn is_permission(&self) -> bool {
         matches!(self, Self::Permission(_))
     }
@@ -80,7 +80,7 @@ impl What {
         }
     }
 
-    /// The same for the same question, in whatever life and turn it is asked.
+    /// Identical for the same question across processes and turns.
     pub(super) fn print(&self) -> String {
         let value = match self {
             Self::Permission(request) => serde_json::to_value(request),
@@ -113,7 +113,7 @@ impl What {
         })
     }
 
-    /// There is no answer.
+    /// The result when there is no answer.
     fn nothing(&self, why: &str) -> AgentCommand {
         let why = why.to_owned();
         match self {
@@ -129,7 +129,7 @@ impl What {
     }
 }
 
-impl Chat {
+impl ChatTask {
     pub(super) async fn approval_needed(&mut self, request: ApprovalRequest) {
         let action = redact::secrets(&request.action);
         let mut shown: String = action.chars().take(ACTION).collect();
@@ -149,7 +149,7 @@ impl Chat {
         }
         let always = request.rule.is_some();
         let wait = settings::approval_wait(&self.hub.settings.config);
-        let what = What::Permission(request);
+        let what = QuestionKind::Permission(request);
         let (asked, again) = self.name(what, text, wait.as_secs()).await;
         let id = &asked.id;
         let mut row = vec![
@@ -175,7 +175,7 @@ impl Chat {
             .and_then(Value::as_u64);
         let want = question.want.clone();
         let text = format!("❓ {}", question.text.trim());
-        let what = What::Question(question);
+        let what = QuestionKind::Question(question);
         let (mut asked, again) = self.name(what, text, seconds.unwrap_or(3600)).await;
         let (id, text) = (&asked.id, &mut asked.text);
         let (rows, say) = match &want {
@@ -197,8 +197,13 @@ impl Chat {
         self.ask(asked, rows, &say, again).await;
     }
 
-    /// A question of this turn. `true`: it was put by an earlier life, and stands there.
-    async fn name(&mut self, what: What, text: String, seconds: u64) -> (Asked, bool) {
+    /// Asks a question of this turn. `true`: an earlier process asked it, and its message exists.
+    async fn name(
+        &mut self,
+        what: QuestionKind,
+        text: String,
+        seconds: u64,
+    ) -> (PendingQuestion, bool) {
         let earlier = match self.activity.turn() {
             Some(_) => self.earlier_like(&what.print()).await,
             None => None,
@@ -215,32 +220,38 @@ impl Chat {
                 false,
             ),
         };
-        let asked = Asked {
+        let asked = PendingQuestion {
             id,
-            what,
+            kind: what,
             text,
             until: Instant::now() + left,
-            stands: None,
+            shown_in: None,
         };
         (asked, again)
     }
 
-    async fn ask(&mut self, asked: Asked, buttons: Vec<Vec<Button>>, say: &str, again: bool) {
+    async fn ask(
+        &mut self,
+        asked: PendingQuestion,
+        buttons: Vec<Vec<Button>>,
+        say: &str,
+        again: bool,
+    ) {
         let Some(turn) = self.activity.turn_mut() else {
             return;
         };
         let target = turn.target.clone();
         let message = turn.msgs.first().map_or(0, |msg| msg.id);
-        self.hub.asked(&asked.id, Some(&self.answered));
+        self.hub.register_question(&asked.id, Some(&self.answered));
         let now = self.hub.clock.epoch_seconds();
         let new = (!again).then(|| {
             let left = asked.until.duration_since(Instant::now()).as_secs_f64();
             let choices = buttons.iter().flatten();
             let choices = choices.filter_map(|button| button.data.rsplit(':').next());
-            let put = Put {
-                permission: asked.what.is_permission(),
-                from: asked.what.from().to_owned(),
-                print: asked.what.print(),
+            let put = QuestionRecord {
+                permission: asked.kind.is_permission(),
+                from: asked.kind.from().to_owned(),
+                print: asked.kind.print(),
                 asked_at: Some(now),
                 text: asked.text.clone(),
                 choices: choices.map(str::to_owned).collect(),
@@ -256,7 +267,7 @@ impl Chat {
         });
         let (id, text) = (asked.id.clone(), asked.text.clone());
         turn.questions.push(asked);
-        // What comes after stands below the question.
+        // Later messages appear below the question.
         turn.displaced = true;
         turn.refresh();
         if new.is_none() {
@@ -270,9 +281,9 @@ impl Chat {
         };
         let mut chunks = self.hub.chunks(&target, &text);
         if pressable && let Some(last) = chunks.last_mut() {
-            let extra = Extra {
+            let extra = ChunkExtras {
                 buttons,
-                ..Extra::default()
+                ..ChunkExtras::default()
             };
             last.extra = serde_json::to_value(extra).ok();
         }
@@ -285,8 +296,8 @@ impl Chat {
         self.hub.settle(end, &self.cancel).await;
     }
 
-    /// Whether somebody may allow or refuse what the agent asks, in whatever way they say it.
-    pub(super) fn may_decide(&self, msg: &Msg, allow: bool) -> bool {
+    /// Whether the sender may decide about a permission.
+    pub(super) fn may_decide(&self, msg: &InboxMessage, allow: bool) -> bool {
         let tier = self.hub.tier(msg);
         let command = if allow { "approve" } else { "deny" };
         tier.may(command) && (tier.is_admin() || !self.hub.admins_decide())
@@ -296,19 +307,19 @@ impl Chat {
     /// message that gave the answer is done in the transaction that closes the question.
     pub(super) async fn resolve(
         &mut self,
-        asked: Asked,
+        asked: PendingQuestion,
         command: AgentCommand,
         outcome: &str,
-        by: Option<&Msg>,
+        by: Option<&InboxMessage>,
     ) {
-        self.hub.asked(&asked.id, None);
+        self.hub.register_question(&asked.id, None);
         let Some(turn) = self.activity.turn() else {
             return;
         };
         let target = turn.target.clone();
         let closed = self
             .close_question(
-                (&asked.id, asked.stands.as_deref()),
+                (&asked.id, asked.shown_in.as_deref()),
                 &asked.text,
                 &target,
                 outcome,
@@ -321,25 +332,25 @@ impl Chat {
         let command = if closed {
             command
         } else {
-            asked.what.nothing("the answer could not be stored")
+            asked.kind.nothing("the answer could not be stored")
         };
-        if let Some(seat) = self.seat() {
-            seat.wish(Wish::Order(command)).await;
+        if let Some(pooled) = self.pooled() {
+            pooled.request(ConversationRequest::Agent(command)).await;
         }
         if let Some(turn) = self.activity.turn() {
             turn.refresh();
         }
     }
 
-    /// The question is over: takes the buttons away, and says what came of it. `false`: it was
-    /// over before, or that cannot be stored.
+    /// Closes the question: removes the buttons and shows the outcome. `false`: it was closed
+    /// before, or cannot be stored.
     pub(super) async fn close_question(
         &self,
         (id, stands): (&str, Option<&str>),
         text: &str,
         target: &Target,
         outcome: &str,
-        by: Option<&Msg>,
+        by: Option<&InboxMessage>,
     ) -> bool {
         let mut end = Final {
             turn: format!("asked-{id}"),
@@ -362,9 +373,9 @@ impl Chat {
             };
             let mut chunks = self.hub.chunks(target, &format!("{text}\n\n{outcome}"));
             if let (Some(message), Some(mut last)) = (message, chunks.pop()) {
-                let extra = Extra {
+                let extra = ChunkExtras {
                     edits: Some(message),
-                    ..Extra::default()
+                    ..ChunkExtras::default()
                 };
                 last.extra = serde_json::to_value(extra).ok();
                 end.replies = self.replies(target.clone(), vec![last]);
@@ -378,9 +389,9 @@ impl Chat {
         let Some(turn) = self.activity.turn_mut() else {
             return;
         };
-        let same = |asked: &Asked| match &asked.what {
-            What::Permission(request) => request.id == id,
-            What::Question(question) => question.id == id,
+        let same = |asked: &PendingQuestion| match &asked.kind {
+            QuestionKind::Permission(request) => request.id == id,
+            QuestionKind::Question(question) => question.id == id,
         };
         let Some(at) = turn.questions.iter().position(same) else {
             return;
@@ -391,14 +402,14 @@ impl Chat {
         self.not_needed(asked, &target).await;
     }
 
-    async fn not_needed(&self, asked: Asked, target: &Target) {
-        self.hub.asked(&asked.id, None);
-        let question = (asked.id.as_str(), asked.stands.as_deref());
+    async fn not_needed(&self, asked: PendingQuestion, target: &Target) {
+        self.hub.register_question(&asked.id, None);
+        let question = (asked.id.as_str(), asked.shown_in.as_deref());
         self.close_question(question, &asked.text, target, "⏹ No longer needed.", None)
             .await;
     }
 
-    /// Nobody answered in time.
+    /// The time to answer is over.
     pub(super) async fn expire(&mut self, id: &str) {
         let Some(turn) = self.activity.turn_mut() else {
             return;
@@ -407,34 +418,34 @@ impl Chat {
             return;
         };
         let asked = turn.questions.remove(at);
-        let command = asked.what.nothing("nobody answered in time");
-        self.resolve(asked, command, "⌛ Nobody answered in time.", None)
+        let command = asked.kind.nothing("no one answered in time");
+        self.resolve(asked, command, "⌛ No one answered in time.", None)
             .await;
     }
 
-    /// The turn has ended, and with it what it asked.
-    pub(super) async fn close_questions(&mut self, turn: &mut Turn) {
+    /// Closes the questions of an ended turn.
+    pub(super) async fn close_questions(&mut self, turn: &mut ChatTurn) {
         for asked in std::mem::take(&mut turn.questions) {
             self.not_needed(asked, &turn.target).await;
         }
     }
 
-    /// Whether a message is an answer in words.
-    pub(super) fn answers_question(&self, msg: &Msg) -> bool {
+    /// Whether a text message is an answer.
+    pub(super) fn answers_question(&self, msg: &InboxMessage) -> bool {
         let Some(turn) = self.activity.turn() else {
             return false;
         };
         if !msg.incoming.media.is_empty() {
             return false;
         }
-        turn.questions.iter().any(|asked| match &asked.what {
-            What::Permission(_) => verdict_word(&msg.incoming.text).is_some(),
-            What::Question(_) => true,
+        turn.questions.iter().any(|asked| match &asked.kind {
+            QuestionKind::Permission(_) => verdict_word(&msg.incoming.text).is_some(),
+            QuestionKind::Question(_) => true,
         })
     }
 
-    /// Words that answer the oldest question that they fit, or `only` this one.
-    pub(super) async fn take_answer(&mut self, msg: Msg, only: Option<&str>) {
+    /// Applies a text to the oldest matching question, or to `only`.
+    pub(super) async fn take_answer(&mut self, msg: InboxMessage, only: Option<&str>) {
         let text = msg.incoming.text.trim().to_owned();
         let word = verdict_word(&text);
         let allowed = self.may_decide(&msg, word != Some("no"));
@@ -442,14 +453,14 @@ impl Chat {
             return;
         };
         let at = turn.questions.iter().position(|asked| {
-            let fits = !asked.what.is_permission() || word.is_some();
+            let fits = !asked.kind.is_permission() || word.is_some();
             fits && only.is_none_or(|id| asked.id == id)
         });
         let Some(at) = at else { return };
         let by = msg.source().user_name.clone().unwrap_or_default();
-        let command = match &turn.questions[at].what {
-            What::Permission(_) if !allowed => Err(ADMINS.to_owned()),
-            What::Permission(request) => word
+        let command = match &turn.questions[at].kind {
+            QuestionKind::Permission(_) if !allowed => Err(ADMINS.to_owned()),
+            QuestionKind::Permission(request) => word
                 .and_then(|word| verdict(word, request, None))
                 .map(|verdict| AgentCommand::Answer {
                     request: request.id.clone(),
@@ -458,7 +469,7 @@ impl Chat {
                 .ok_or_else(|| {
                     "That cannot be allowed for always; say yes, session or no.".to_owned()
                 }),
-            What::Question(question) => {
+            QuestionKind::Question(question) => {
                 read(&question.want, &text).map(|answer| AgentCommand::Reply {
                     question: question.id.clone(),
                     answer,
@@ -475,9 +486,15 @@ impl Chat {
         }
     }
 
-    /// `/approve [all] [session|always]`, `/deny [all] [reason]`, of `only` this question or of
-    /// whatever is open.
-    pub(super) async fn decide(&mut self, msg: Msg, approve: bool, args: &str, only: Option<&str>) {
+    /// `/approve [all] [session|always]`, `/deny [all] [reason]`, for `only` this question or for
+    /// the open ones.
+    pub(super) async fn decide(
+        &mut self,
+        msg: InboxMessage,
+        approve: bool,
+        args: &str,
+        only: Option<&str>,
+    ) {
         if !self.may_decide(&msg, approve) {
             return self.answer(&msg, "ans", Some(ADMINS)).await;
         }
@@ -494,12 +511,13 @@ impl Chat {
         let why = (!approve && !why.is_empty()).then_some(why);
         let mut decided = 0;
         while let Some(turn) = self.activity.turn_mut() {
-            let open =
-                |asked: &Asked| asked.what.is_permission() && only.is_none_or(|id| asked.id == id);
+            let open = |asked: &PendingQuestion| {
+                asked.kind.is_permission() && only.is_none_or(|id| asked.id == id)
+            };
             let Some(at) = turn.questions.iter().position(open) else {
                 break;
             };
-            let What::Permission(request) = &turn.questions[at].what else {
+            let QuestionKind::Permission(request) = &turn.questions[at].kind else {
                 break;
             };
             let given = verdict(word, request, why.clone()).unwrap_or(Verdict::Session);
@@ -510,7 +528,8 @@ impl Chat {
             let asked = turn.questions.remove(at);
             let by = msg.source().user_name.clone().unwrap_or_default();
             let outcome = outcome(&command, &by);
-            // Done with the first: heard again by another life, it must not decide the next.
+            // Settled with the first: if another process reads the message again, it must not
+            // decide the next question.
             let first = (decided == 0).then_some(&msg);
             self.resolve(asked, command, &outcome, first).await;
             decided += 1;
@@ -518,7 +537,7 @@ impl Chat {
                 break;
             }
         }
-        if decided == 0 && !self.keep_for_later(&msg).await {
+        if decided == 0 && !self.hold_answer(&msg).await {
             let text = "Nothing waits for a decision here.";
             self.answer(&msg, "ans", Some(text)).await;
         }

@@ -1,43 +1,43 @@
-//! From messages to a turn: the conversation, a place among those that run, the files.
+//! Prepares a turn: conversation, turn permit, files.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
-use hermes_app::front::{Refusal, Wish};
+use hermes_app::front::{ConversationRequest, HostError};
 use hermes_core::BoxFuture;
 use hermes_core::tool::Tool;
-use hermes_platforms::Source;
+use hermes_platforms::MessageSource;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::news::Turn;
+use super::events::ChatTurn;
 use super::state::{ChatActivity, InboxPosition, OpenConversation};
-use super::{Chat, How, Job};
-use crate::program::Opening;
-use crate::seats::{Next, Seat};
-use crate::session::{Entry, ResetReason};
-use crate::turn::media_in::{self, Taken};
-use crate::turn::message::Msg;
-use crate::turn::{place, tool, words};
+use super::{ChatTask, TurnJob, TurnStart};
+use crate::conversation_pool::{HolderEvent, PooledConversation};
+use crate::program::OpeningRequest;
+use crate::session::{ResetReason, SessionEntry};
+use crate::turn::media_in::{self, ReceivedInput};
+use crate::turn::message::InboxMessage;
+use crate::turn::{location, texts, tool};
 use crate::voice::SpeakTool;
 
-/// What is being made ready.
-pub(in crate::turn) struct Preparing {
+/// A turn that is being prepared.
+pub(in crate::turn) struct TurnPreparation {
     /// `None`: only the conversation, for a command.
-    pub(super) job: Option<Job>,
-    /// In a lock only because a chat is shared between the parts of one task.
-    work: Mutex<BoxFuture<'static, Ready>>,
+    pub(super) job: Option<TurnJob>,
+    /// The lock only makes the chat `Sync`; there is one task.
+    work: Mutex<BoxFuture<'static, PreparedTurn>>,
 }
 
-pub(super) struct Ready {
-    /// `None`: it was there already.
-    seat: Option<Result<Seat, Refusal>>,
+pub(super) struct PreparedTurn {
+    /// `None`: it was open already.
+    conversation: Option<Result<PooledConversation, HostError>>,
     permit: Option<OwnedSemaphorePermit>,
-    taken: Taken,
+    taken: ReceivedInput,
 }
 
-pub(super) async fn prepared(preparing: Option<&mut Preparing>) -> Ready {
+pub(super) async fn prepared(preparing: Option<&mut TurnPreparation>) -> PreparedTurn {
     match preparing {
         Some(preparing) => {
             let work = preparing.work.get_mut();
@@ -47,10 +47,10 @@ pub(super) async fn prepared(preparing: Option<&mut Preparing>) -> Ready {
     }
 }
 
-impl Chat {
-    /// Makes the next turn ready, or the conversation for a command.
+impl ChatTask {
+    /// Prepares the next turn, or the conversation for a command.
     pub(super) async fn prepare_next(&mut self) {
-        // What an earlier life began comes first.
+        // Work of an earlier process comes first.
         if self.hub.is_draining()
             || self.inbox == InboxPosition::Unread
             || !self.cut.unsure.is_empty()
@@ -61,7 +61,8 @@ impl Chat {
             .queue
             .grows_until
             .is_some_and(|until| until > Instant::now());
-        let growing = open && self.queue.jobs.len() == 1 && self.queue.jobs[0].how == How::Fresh;
+        let growing =
+            open && self.queue.jobs.len() == 1 && self.queue.jobs[0].start == TurnStart::Fresh;
         if !growing && let Some(job) = self.queue.jobs.pop_front() {
             if self.queue.jobs.is_empty() {
                 self.queue.grows_until = None;
@@ -80,79 +81,83 @@ impl Chat {
         }
     }
 
-    fn prepare(&mut self, job: Option<Job>, opening: Opening) {
-        let there = self.seat().is_some_and(|seat| seat.id() == opening.id);
+    fn prepare(&mut self, job: Option<TurnJob>, opening: OpeningRequest) {
+        let there = self
+            .pooled()
+            .is_some_and(|pooled| pooled.id() == opening.id);
         if !there {
-            self.give_up_seat();
+            self.release_conversation();
         }
         let hub = Arc::clone(&self.hub);
         let job_msgs = job.as_ref().map(|job| job.msgs.clone());
-        let resumed = job.as_ref().is_some_and(|job| job.how == How::Resume);
+        let resumed = job
+            .as_ref()
+            .is_some_and(|job| job.start == TurnStart::Resume);
         let work = async move {
             let permit = match &job_msgs {
                 Some(_) => Arc::clone(&hub.turns).acquire_owned().await.ok(),
                 None => None,
             };
             let taken = match &job_msgs {
-                Some(msgs) if resumed => again(msgs),
-                Some(msgs) => media_in::take(&hub, msgs).await,
-                None => Taken::default(),
+                Some(msgs) if resumed => resumed_input(msgs),
+                Some(msgs) => media_in::read_messages(&hub, msgs).await,
+                None => ReceivedInput::default(),
             };
-            let seat = if there {
+            let pooled = if there {
                 None
             } else {
-                Some(hub.seats.sit(opening).await)
+                Some(hub.pool.acquire(opening).await)
             };
-            Ready {
-                seat,
+            PreparedTurn {
+                conversation: pooled,
                 permit,
                 taken,
             }
         };
-        self.activity = ChatActivity::Preparing(Preparing {
+        self.activity = ChatActivity::Preparing(TurnPreparation {
             job,
             work: Mutex::new(work.boxed()),
         });
     }
 
-    /// Everything is there: the turn begins.
-    pub(super) async fn ready(&mut self, ready: Ready) {
-        let Some(Preparing { job, .. }) = self.activity.take_preparing() else {
+    /// Everything is prepared: the turn starts.
+    pub(super) async fn ready(&mut self, ready: PreparedTurn) {
+        let Some(TurnPreparation { job, .. }) = self.activity.take_preparing() else {
             return;
         };
-        match ready.seat {
+        match ready.conversation {
             None => {}
-            Some(Ok(seat)) => {
-                self.conversation = Some(OpenConversation::new(seat));
-                self.settle_down();
+            Some(Ok(pooled)) => {
+                self.conversation = Some(OpenConversation::new(pooled));
+                self.start_linger();
             }
             Some(Err(refusal)) => return self.refused(job, &refusal).await,
         }
         let Some(job) = job else { return };
         self.catch_up().await;
         if self.activity.turn().is_some() || self.conversation.is_none() {
-            // The conversation has begun something by itself, or has ended.
+            // The conversation started something by itself, or has ended.
             self.queue.jobs.push_front(job);
             return;
         }
         self.begin(job, ready.permit, ready.taken).await;
     }
 
-    /// News that nobody has read yet are of the time before.
+    /// Unread updates belong to the time before.
     async fn catch_up(&mut self) {
         loop {
             let Some(open) = &mut self.conversation else {
                 return;
             };
-            match open.seat.next().now_or_never() {
+            match open.pooled.next().now_or_never() {
                 None => return,
-                Some(next @ Next::News(_)) => self.heard(next).await,
-                Some(Next::Wanted) => open.wanted = true,
+                Some(next @ HolderEvent::Update(_)) => self.on_holder_event(next).await,
+                Some(HolderEvent::Wanted) => open.wanted = true,
             }
         }
     }
 
-    async fn refused(&mut self, job: Option<Job>, refusal: &Refusal) {
+    async fn refused(&mut self, job: Option<TurnJob>, refusal: &HostError) {
         if self.cancel.is_cancelled() {
             return;
         }
@@ -164,8 +169,16 @@ impl Chat {
         }
     }
 
-    async fn begin(&mut self, job: Job, permit: Option<OwnedSemaphorePermit>, taken: Taken) {
-        let Job { mut msgs, how } = job;
+    async fn begin(
+        &mut self,
+        job: TurnJob,
+        permit: Option<OwnedSemaphorePermit>,
+        taken: ReceivedInput,
+    ) {
+        let TurnJob {
+            mut msgs,
+            start: how,
+        } = job;
         let id = msgs[0].attempt("turn");
         let ids: Vec<i64> = msgs.iter().map(|msg| msg.id).collect();
         let notes = self.hub.delivery.notes(ids[0]).await.unwrap_or_default();
@@ -188,7 +201,7 @@ impl Chat {
                 tracing::warn!("a message that joins another: {error}");
             }
         }
-        if how == How::Resume && notes.contains_key(super::recover::CUT) {
+        if how == TurnStart::Resume && notes.contains_key(super::recover::CUT) {
             let forget = self.hub.delivery.note(ids[0], super::recover::CUT, None);
             if let Err(error) = forget.await {
                 tracing::warn!("a turn that goes on: {error}");
@@ -198,32 +211,37 @@ impl Chat {
         let target = lead.target();
         if !taken.remarks.is_empty() {
             let remark = format!("heard-{id}");
-            self.say(&target, &remark, &taken.remarks.join("\n")).await;
+            self.send_text(&target, &remark, &taken.remarks.join("\n"))
+                .await;
         }
         let earlier = notes.get(super::recover::PREVIEW).cloned();
         let reply_to = Some(lead.incoming.message_id.clone());
-        let mut turn = Turn::new(&self.hub, id, target, reply_to, msgs, earlier);
+        let mut turn = ChatTurn::new(&self.hub, id, target, reply_to, msgs, earlier);
         turn.permit = permit;
         turn.spoken = taken.spoken;
         turn.asked = true;
         if let Some(open) = &mut self.conversation {
-            open.unwanted = false;
+            open.stop_next_turn = false;
         }
-        self.take_up(turn);
-        let said = match self.seat() {
-            Some(seat) => seat.wish(Wish::Say(taken.input)).await,
+        self.start_turn(turn);
+        let said = match self.pooled() {
+            Some(pooled) => {
+                pooled
+                    .request(ConversationRequest::Input(taken.input))
+                    .await
+            }
             None => false,
         };
         if said {
             self.join_waiting().await;
         } else {
-            self.broke().await;
+            self.conversation_ended().await;
         }
     }
 
-    /// What a conversation of this chat is opened with. `None`: the index cannot be written now;
-    /// it is tried again.
-    pub(super) async fn opening(&mut self, msg: &Msg) -> Option<Opening> {
+    /// The options for opening this chat's conversation. `None`: the index cannot be written now;
+    /// it is retried.
+    pub(super) async fn opening(&mut self, msg: &InboxMessage) -> Option<OpeningRequest> {
         let entry = match self.hub.entry(&self.key, msg).await {
             Ok((entry, reset)) => {
                 if let Some(reason) = reset {
@@ -233,41 +251,43 @@ impl Chat {
             }
             Err(error) => {
                 tracing::error!("the conversation of {}: {error}", self.key);
-                self.try_again();
+                self.schedule_retry();
                 return None;
             }
         };
         Some(self.opening_of(msg, &entry))
     }
 
-    pub(super) fn opening_of(&self, msg: &Msg, entry: &Entry) -> Opening {
+    pub(super) fn opening_of(&self, msg: &InboxMessage, entry: &SessionEntry) -> OpeningRequest {
         let source = entry.origin.as_ref().unwrap_or(msg.source());
         let chosen = |name: &str| {
             let value = entry.model_override.as_ref()?.get(name)?;
             value.as_str().map(str::to_owned)
         };
         let over = self.hub.channel_override(msg.source());
-        Opening {
+        OpeningRequest {
             id: entry.session_id.clone(),
             source: source.platform.clone(),
             user_id: source.user_id.clone(),
             model: chosen("model").or(over.model),
             provider: chosen("provider").or(over.provider),
             system: Some(match over.prompt {
-                Some(prompt) => format!("{}\n{prompt}", place::block(&self.hub.settings, source)),
-                None => place::block(&self.hub.settings, source),
+                Some(prompt) => {
+                    format!("{}\n{prompt}", location::block(&self.hub.settings, source))
+                }
+                None => location::block(&self.hub.settings, source),
             }),
             tools: self.tools(msg),
-            // The answer goes into the log or becomes a comment: there is nobody to ask.
+            // The answer goes to the log or becomes a comment: no one can be asked.
             unattended: msg.target().platform == "webhook",
             origin: origin(source, &msg.target().account),
             keep_open: true,
-            ..Opening::default()
+            ..OpeningRequest::default()
         }
     }
 
-    /// What the agent can do in a chat and nowhere else.
-    fn tools(&self, msg: &Msg) -> Vec<Arc<dyn Tool>> {
+    /// Tools that exist only in chats.
+    fn tools(&self, msg: &InboxMessage) -> Vec<Arc<dyn Tool>> {
         let sends = tool::send_message(&self.hub, msg.target(), self.key.clone());
         let mut tools = vec![sends];
         if let Some(speaker) = self.hub.speaker.as_ref().filter(|one| one.can_speak()) {
@@ -277,28 +297,28 @@ impl Chat {
         tools
     }
 
-    async fn tell_reset(&self, msg: &Msg, reason: ResetReason) {
+    async fn tell_reset(&self, msg: &InboxMessage, reason: ResetReason) {
         let why = match reason {
             ResetReason::Idle => "nothing was said for a while",
             ResetReason::Daily => "a new day began",
         };
         let text =
             format!("🆕 A new conversation, because {why}. /resume brings the old one back.");
-        self.say(&msg.target(), &format!("reset-{}", msg.id), &text)
+        self.send_text(&msg.target(), &format!("reset-{}", msg.id), &text)
             .await;
     }
 }
 
-/// What a cut turn goes on with.
-fn again(msgs: &[Msg]) -> Taken {
-    let mut taken = Taken::default();
-    words::CUT.clone_into(&mut taken.input.text);
+/// The input that resumes an interrupted turn.
+fn resumed_input(msgs: &[InboxMessage]) -> ReceivedInput {
+    let mut taken = ReceivedInput::default();
+    texts::CUT.clone_into(&mut taken.input.text);
     taken.input.platform_message_id = msgs.first().map(|msg| msg.incoming.message_id.clone());
     taken
 }
 
-/// Where jobs that are made here report, in the shape of the original.
-fn origin(source: &Source, account: &str) -> Option<serde_json::Value> {
+/// Where jobs created here report, in the original's format.
+fn origin(source: &MessageSource, account: &str) -> Option<serde_json::Value> {
     if source.platform == "webhook" {
         return None;
     }

@@ -1,21 +1,21 @@
-//! Commands that the gateway itself obeys. They never wait for a turn.
+//! Commands that the gateway executes itself. They never wait for a turn.
 
 use std::fmt::Write as _;
 
 use hermes_core::slash::{self, CHAT_COMMANDS, CommandDef, Parsed, Verb};
-use hermes_platforms::{LinkState, Offer};
+use hermes_platforms::{Offer, PlatformState};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::switch::Switch;
-use super::{Chat, How, news};
+use super::switch::SessionSwitch;
+use super::{ChatTask, TurnStart, events};
 use crate::gateway::RestartRequest;
 use crate::settings::{BusyMode, QuickKind};
-use crate::turn::message::Msg;
+use crate::turn::message::InboxMessage;
 use crate::turn::voice_mode::VoiceMode;
-use crate::turn::{background, words};
+use crate::turn::{background, texts};
 
-/// The commands of a chat: those of the program, and what only a chat has.
+/// The commands of a chat: those of the program and the chat-only ones.
 pub(in crate::turn) fn offers(mut program: Vec<Offer>) -> Vec<Offer> {
     for command in CHAT_COMMANDS {
         if program.iter().all(|one| one.name != command.name) {
@@ -29,15 +29,15 @@ pub(in crate::turn) fn offers(mut program: Vec<Offer>) -> Vec<Offer> {
     program
 }
 
-/// How many names may stand for one another before it counts as a circle.
+/// Maximum length of a chain of aliases.
 const LONGEST_ALIAS: usize = 8;
 
 /// Commands per page of the list.
 const PAGE: usize = 30;
 
-impl Chat {
-    pub(super) async fn command(&mut self, mut msg: Msg, line: &str) {
-        // A name of the home stands for what it stands for, and what is built in wins.
+impl ChatTask {
+    pub(super) async fn command(&mut self, mut msg: InboxMessage, line: &str) {
+        // Aliases of the home are expanded; built-in commands take precedence.
         let expanded = self.expanded(line);
         if let Some(expanded) = &expanded {
             msg.incoming.text.clone_from(expanded);
@@ -54,22 +54,30 @@ impl Chat {
             let text = format!("/{name} is for admins here. /help shows what you can use.");
             return self.answer(&msg, "cmd", Some(&text)).await;
         }
-        (self.hub.calls.happened)("command", json!({"name": name, "session_key": self.key}));
+        (self.hub.callbacks.on_event)("command", json!({"name": name, "session_key": self.key}));
         let triggers = &self.hub.settings.reset_triggers;
         if triggers
             .iter()
             .any(|trigger| trigger.eq_ignore_ascii_case(line.trim()))
         {
-            return self.begin_switch(msg, Switch::New { title: None }).await;
+            return self
+                .begin_switch(msg, SessionSwitch::New { title: None })
+                .await;
         }
         let title = (!args.is_empty()).then(|| args.clone());
         match verb {
             Some(Verb::Start) => self.answer(&msg, "cmd", None).await,
             Some(Verb::Stop) if args.is_empty() => self.stop(msg).await,
-            Some(Verb::New) => self.begin_switch(msg, Switch::New { title }).await,
-            Some(Verb::Branch) => self.begin_switch(msg, Switch::Branch { title }).await,
+            Some(Verb::New) => self.begin_switch(msg, SessionSwitch::New { title }).await,
+            Some(Verb::Branch) => {
+                self.begin_switch(msg, SessionSwitch::Branch { title })
+                    .await
+            }
             Some(Verb::Resume) if !args.is_empty() => match self.resumable(&msg, &args).await {
-                Ok(session) => self.begin_switch(msg, Switch::Resume { session }).await,
+                Ok(session) => {
+                    self.begin_switch(msg, SessionSwitch::Resume { session })
+                        .await
+                }
                 Err(error) => self.answer(&msg, "cmd", Some(&format!("⚠️ {error}"))).await,
             },
             Some(Verb::Resume | Verb::Sessions) => {
@@ -111,7 +119,7 @@ impl Chat {
         }
     }
 
-    /// The quick command that a line means, unless there is a command of that name.
+    /// The quick command of a line, unless a command has that name.
     fn quick(&self, line: &str) -> Option<QuickKind> {
         let Parsed::Unknown { typed, .. } = slash::parse_in_chat(line) else {
             return None;
@@ -121,8 +129,8 @@ impl Chat {
         Some(quick.does.clone())
     }
 
-    /// What an alias stands for in the end, with what follows it. A circle ends somewhere in it, and
-    /// its names are then unknown.
+    /// Expands aliases, keeping the arguments. A cycle ends at some name in it, which is then
+    /// unknown.
     fn expanded(&self, line: &str) -> Option<String> {
         let mut expanded: Option<String> = None;
         for _ in 0..LONGEST_ALIAS {
@@ -137,7 +145,7 @@ impl Chat {
     }
 
     /// `/voice [on|off|tts|status]`; alone it turns over.
-    fn voice(&self, msg: &Msg, args: &str) -> String {
+    fn voice(&self, msg: &InboxMessage, args: &str) -> String {
         let target = msg.target();
         let now = self.hub.voice_mode(&target);
         let mode = match args.to_ascii_lowercase().as_str() {
@@ -161,8 +169,8 @@ impl Chat {
         text
     }
 
-    /// Commands of the program, and names of skills; it knows what is close to one of those.
-    async fn program_command(&mut self, msg: Msg, line: &str) {
+    /// Commands of the program and names of skills; the program suggests similar names.
+    async fn program_command(&mut self, msg: InboxMessage, line: &str) {
         let text = match slash::parse_in_chat(line) {
             Parsed::Command(def, _) if !def.surfaces.platform || def.verb == Verb::Quit => {
                 format!("/{} works only at the machine itself.", def.name)
@@ -181,23 +189,30 @@ impl Chat {
         self.answer(&msg, "cmd", Some(&text)).await;
     }
 
-    /// The text behind a command, said in this way.
-    async fn talk(&mut self, msg: Msg, mode: BusyMode) {
-        if self.leaves(&msg) {
+    /// The text after a command, treated as a message.
+    async fn talk(&mut self, msg: InboxMessage, mode: BusyMode) {
+        if self.defer_if_full(&msg) {
             return;
         }
         let msg = msg.unwrapped();
         if self.activity.turn().is_some() {
-            self.busy(msg, mode).await;
+            self.dispatch_while_busy(msg, mode).await;
         } else {
             let apart = mode == BusyMode::Queue;
-            self.enqueue(msg, if apart { How::Apart } else { How::Fresh });
+            self.enqueue(
+                msg,
+                if apart {
+                    TurnStart::Apart
+                } else {
+                    TurnStart::Fresh
+                },
+            );
         }
     }
 
-    async fn begin_switch(&mut self, msg: Msg, switch: Switch) {
+    async fn begin_switch(&mut self, msg: InboxMessage, switch: SessionSwitch) {
         if self.is_busy() {
-            self.interrupt(news::Why::Switch).await;
+            self.interrupt(events::TurnStopReason::Switch).await;
             if let Some((before, _)) = self.commands.switch.replace((msg, switch)) {
                 self.answer(&before, "cmd", None).await;
             }
@@ -206,12 +221,12 @@ impl Chat {
         }
     }
 
-    /// Always works: what runs is told to stop and left behind if it does not; what waits is let
-    /// go, and the person is told how much that was.
-    async fn stop(&mut self, msg: Msg) {
+    /// Always works: the running turn is interrupted, and abandoned if it does not stop; queued
+    /// messages are dropped, and their number is reported.
+    async fn stop(&mut self, msg: InboxMessage) {
         let mut dropped = self.let_go_of_left(msg.id).await;
         if let Some(turn) = self.activity.turn_mut() {
-            // Words for the turn that it has not read.
+            // Messages for the turn that it has not read.
             for (one, _) in std::mem::take(&mut turn.steers) {
                 self.answer(&one, "cmd", None).await;
                 dropped += 1;
@@ -241,15 +256,17 @@ impl Chat {
         }
         let ran = self.activity.turn().is_some() || self.commands.running.is_some() || dropped > 0;
         if self.commands.running.is_some()
-            && let Some(seat) = self.seat()
+            && let Some(pooled) = self.pooled()
         {
-            seat.wish(hermes_app::front::Wish::Stop).await;
+            pooled
+                .request(hermes_app::front::ConversationRequest::Stop)
+                .await;
         }
-        self.interrupt(news::Why::Stop).await;
+        self.interrupt(events::TurnStopReason::Stop).await;
         let mut text = if ran {
-            words::STOPPED
+            texts::STOPPED
         } else {
-            words::NOTHING_RUNS
+            texts::NOTHING_RUNS
         }
         .to_owned();
         if dropped > 0 {
@@ -261,7 +278,7 @@ impl Chat {
         self.answer(&msg, "cmd", Some(&text)).await;
     }
 
-    /// Lets go of those that stayed in the database, before this one. Returns how many.
+    /// Drops older messages that are still in the database. Returns their number.
     async fn let_go_of_left(&mut self, until: i64) -> usize {
         let Some(mut after) = self.inbox.take_left() else {
             return 0;
@@ -273,7 +290,7 @@ impl Chat {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::error!("messages of {}: {error}", self.key);
-                    self.inbox.leave(after);
+                    self.inbox.fall_behind(after);
                     return dropped;
                 }
             };
@@ -281,10 +298,10 @@ impl Chat {
             for waiting in page {
                 after = after.max(waiting.id);
                 let ours = waiting.turn.is_none() && waiting.id < until;
-                if !ours || self.holds(waiting.id) {
+                if !ours || self.has_queued(waiting.id) {
                     continue;
                 }
-                if let Ok(msg) = Msg::read(waiting) {
+                if let Ok(msg) = InboxMessage::read(waiting) {
                     self.answer(&msg, "cmd", None).await;
                     dropped += 1;
                 }
@@ -295,7 +312,7 @@ impl Chat {
         }
     }
 
-    async fn background(&mut self, msg: Msg, text: String) {
+    async fn background(&mut self, msg: InboxMessage, text: String) {
         if text.is_empty() {
             let text = "Add the text after the command: /background <text>";
             return self.answer(&msg, "cmd", Some(text)).await;
@@ -309,10 +326,10 @@ impl Chat {
             let text = "⚠️ The home cannot be written now; try again in a moment.";
             return self.answer(&msg, "cmd", Some(text)).await;
         };
-        let Some(under_way) = self.hub.beside.begin(msg.id) else {
-            return self.answer(&msg, "cmd", Some(words::TOO_MUCH)).await;
+        let Some(under_way) = self.hub.side_work.begin(msg.id) else {
+            return self.answer(&msg, "cmd", Some(texts::TOO_MUCH)).await;
         };
-        let asked = background::Asked {
+        let asked = background::BackgroundRequest {
             key: self.key.clone(),
             msg,
             text,
@@ -321,7 +338,7 @@ impl Chat {
         background::begin(&self.hub, asked, under_way, self.cancel.clone()).await;
     }
 
-    async fn restart(&mut self, msg: Msg) {
+    async fn restart(&mut self, msg: InboxMessage) {
         let source = msg.source();
         let request = RestartRequest {
             platform: source.platform.clone(),
@@ -330,13 +347,13 @@ impl Chat {
             thread_id: source.thread_id.clone(),
             message_id: msg.incoming.message_id.clone(),
         };
-        // Answered first: the same request again is recognised, also by the next life.
+        // Answered first, so that a repeated request is recognised, also by the next process.
         let text = "♻️ Restarting; running turns continue afterwards.";
         self.answer(&msg, "cmd", Some(text)).await;
-        (self.hub.calls.restart)(request);
+        (self.hub.callbacks.restart)(request);
     }
 
-    async fn set_home(&mut self, msg: Msg) {
+    async fn set_home(&mut self, msg: InboxMessage) {
         let text = match self.hub.set_home(msg.source()) {
             Ok(()) => format!(
                 "🏠 This chat is the home of {} now: what has no other place comes here.",
@@ -347,7 +364,7 @@ impl Chat {
         self.answer(&msg, "cmd", Some(&text)).await;
     }
 
-    async fn status(&mut self, msg: Msg) {
+    async fn status(&mut self, msg: InboxMessage) {
         let status = self.hub.status();
         let entry = self.hub.index.get(&self.key);
         let session = entry.map_or_else(|| "none yet".to_owned(), |entry| entry.session_id);
@@ -366,7 +383,7 @@ impl Chat {
         self.answer(&msg, "cmd", Some(&lines.join("\n"))).await;
     }
 
-    fn whoami(&self, msg: &Msg) -> String {
+    fn whoami(&self, msg: &InboxMessage) -> String {
         let source = msg.source();
         let name = source.user_name.as_deref().unwrap_or("no name");
         let id = source.user_id.as_deref().unwrap_or("no id");
@@ -379,7 +396,7 @@ impl Chat {
         )
     }
 
-    async fn platform(&mut self, msg: Msg, args: &str) {
+    async fn platform(&mut self, msg: InboxMessage, args: &str) {
         let mut parts = args.split_whitespace();
         let (what, name) = (parts.next().unwrap_or("list"), parts.next());
         let text = match (what, name) {
@@ -400,7 +417,7 @@ impl Chat {
         self.answer(&msg, "cmd", Some(&text)).await;
     }
 
-    fn help(&self, msg: &Msg, args: &str) -> String {
+    fn help(&self, msg: &InboxMessage, args: &str) -> String {
         let tier = self.hub.tier(msg);
         let page = args.trim().parse::<usize>().unwrap_or(1).max(1);
         let lines: Vec<String> = self
@@ -430,11 +447,11 @@ impl Chat {
 fn platform_lines(status: &crate::gateway::GatewayStatus) -> Vec<String> {
     let lines = status.platforms.iter().map(|one| {
         let state = match one.condition.state {
-            LinkState::Connecting => "connecting",
-            LinkState::Connected => "connected",
-            LinkState::Retrying => "retrying",
-            LinkState::Fatal => "failed",
-            LinkState::Paused => "paused",
+            PlatformState::Connecting => "connecting",
+            PlatformState::Connected => "connected",
+            PlatformState::Retrying => "retrying",
+            PlatformState::Fatal => "failed",
+            PlatformState::Paused => "paused",
         };
         let error = one
             .condition

@@ -1,38 +1,37 @@
-//! Answers that come by a button, from whatever chat and in whatever life, and questions that an
-//! earlier life put.
+//! Answers by button, from any chat and across restarts, and questions asked by an earlier process.
 //!
-//! A press is checked and stored before anybody acts on it; the chat that asked takes it from the
-//! store, and checks again who pressed. Words that answer a question which the turn has not come to
-//! again are held back for that one, if they were said after it was put: they stay in the database
-//! until they are used, or become a message like any other when the turn ends without having asked.
+//! A press is checked and stored first; the chat that asked reads it from the store and checks the
+//! sender again. A text that answers a question which the resumed turn has not asked again yet is
+//! held back for it if it was written after the question: it stays in the database until used, or
+//! becomes a normal message when the turn ends without asking.
 
 use std::time::Duration;
 
 use hermes_core::slash::{self, Parsed, Verb};
-use hermes_platforms::Incoming;
+use hermes_platforms::IncomingMessage;
 use hermes_store::db::delivery::{QuestionState, StoredQuestion, Target};
 use serde::{Deserialize, Serialize};
 
 use super::answers::{outcome, verdict_word};
-use super::ask::{ADMINS, Put};
-use super::{Chat, How, Job, QUEUE};
-use crate::turn::message::Msg;
+use super::ask::{ADMINS, QuestionRecord};
+use super::{ChatTask, QUEUE, TurnJob, TurnStart};
+use crate::turn::message::InboxMessage;
 
-/// A press, as it is kept.
+/// The stored form of a press.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredPress {
     choice: String,
-    /// Who pressed; `None`: the owner of the machine, who decides everything.
+    /// Who pressed; `None`: the owner of the machine, who may decide everything.
     #[serde(default)]
-    incoming: Option<Incoming>,
-    /// The owner, as the chat is told.
+    incoming: Option<IncomingMessage>,
+    /// The owner's name for display in the chat.
     #[serde(default)]
     operator: Option<String>,
 }
 
-/// A decision of the machine's owner, in the shape of a press.
+/// A decision of the machine's owner, in the form of a press.
 pub(in crate::turn) fn kept_for_operator(choice: &str, by: &str) -> serde_json::Value {
-    let kept = Kept {
+    let kept = StoredPress {
         choice: choice.to_owned(),
         incoming: None,
         operator: Some(by.to_owned()),
@@ -40,10 +39,10 @@ pub(in crate::turn) fn kept_for_operator(choice: &str, by: &str) -> serde_json::
     serde_json::to_value(kept).unwrap_or_default()
 }
 
-/// Words that were said to a question which the turn has not come to again.
-pub(super) struct Held {
-    pub(super) msg: Msg,
-    /// The one that they mean: they answer no other.
+/// A message that answers a question which the resumed turn has not asked again yet.
+pub(super) struct HeldAnswer {
+    pub(super) msg: InboxMessage,
+    /// The only question that it answers.
     question: String,
 }
 
@@ -54,15 +53,15 @@ const LATE: &str = "This question is no longer open: the time to answer is over.
 const NOT_NOW: &str = "This could not be stored; press it again.";
 const KEPT: &str = "Noted. It counts when the work that was cut comes to this again.";
 
-impl Chat {
-    /// A button was pressed, perhaps of a question that another chat asked.
-    pub(super) async fn press(&mut self, msg: Msg) {
+impl ChatTask {
+    /// Handles a press, possibly for a question of another chat.
+    pub(super) async fn press(&mut self, msg: InboxMessage) {
         let pressed = msg.incoming.pressed.as_ref();
         let data = pressed.map(|pressed| pressed.data.clone());
         let data = data.unwrap_or_default();
         let mut parts = data.splitn(3, ':');
         let note = match (parts.next(), parts.next(), parts.next()) {
-            (Some("ap"), Some(id), Some(choice)) => self.keep(&msg, id, choice).await,
+            (Some("ap"), Some(id), Some(choice)) => self.store_press(&msg, id, choice).await,
             _ => Some(UNKNOWN),
         };
         if let Some(outbound) = self.hub.outbound(&msg.target()) {
@@ -72,9 +71,13 @@ impl Chat {
         self.answer(&msg, "ans", None).await;
     }
 
-    /// Keeps a press for the chat that asked, if it counts. Returns what the one who pressed is
-    /// told.
-    async fn keep(&self, msg: &Msg, id: &str, choice: &str) -> Option<&'static str> {
+    /// Stores a valid press for the chat that asked. Returns the text for the person who pressed.
+    async fn store_press(
+        &self,
+        msg: &InboxMessage,
+        id: &str,
+        choice: &str,
+    ) -> Option<&'static str> {
         let stored = match self.hub.delivery.question(id).await {
             Ok(stored) => stored,
             Err(error) => {
@@ -85,18 +88,22 @@ impl Chat {
         let Some(stored) = stored else {
             return Some(OVER);
         };
-        let Some(put) = put(&stored) else {
+        let Some(put) = question_record(&stored) else {
             return Some(OVER);
         };
-        let asked = self.hub.is_asked(id);
+        let asked = self.hub.is_question_open(id);
         match &stored.state {
             QuestionState::Closed => return Some(TAKEN),
             QuestionState::Answered(answer) => {
-                let before = serde_json::from_value::<Kept>(answer.clone()).ok();
+                let before = serde_json::from_value::<StoredPress>(answer.clone()).ok();
                 let before = before.and_then(|kept| kept.incoming);
                 let same =
                     before.is_some_and(|before| before.message_id == msg.incoming.message_id);
-                return if same { self.ring(id) } else { Some(TAKEN) };
+                return if same {
+                    self.notify_asker(id)
+                } else {
+                    Some(TAKEN)
+                };
             }
             QuestionState::Open => {}
         }
@@ -112,14 +119,14 @@ impl Chat {
         if !asked && !stored.awaited {
             return Some(OVER);
         }
-        let kept = Kept {
+        let kept = StoredPress {
             choice: choice.to_owned(),
             incoming: Some(msg.incoming.clone()),
             operator: None,
         };
         let kept = serde_json::to_value(kept).unwrap_or_default();
         match self.hub.delivery.answer_question(id, &kept).await {
-            Ok(true) => self.ring(id),
+            Ok(true) => self.notify_asker(id),
             Ok(false) => Some(TAKEN),
             Err(error) => {
                 tracing::error!("an answer: {error}");
@@ -128,15 +135,15 @@ impl Chat {
         }
     }
 
-    fn ring(&self, id: &str) -> Option<&'static str> {
-        (!self.hub.ring(id)).then_some(KEPT)
+    fn notify_asker(&self, id: &str) -> Option<&'static str> {
+        (!self.hub.notify_question(id)).then_some(KEPT)
     }
 
     fn is_late(&self, stored: &StoredQuestion) -> bool {
         stored.question.expires_at <= self.hub.clock.epoch_seconds()
     }
 
-    /// Takes the answers to open questions of this chat that were stored.
+    /// Processes stored answers to open questions of this chat.
     pub(super) async fn take_presses(&mut self) {
         let asked = self
             .activity
@@ -154,28 +161,28 @@ impl Chat {
                 Ok(None) => {}
                 Err(error) => {
                     tracing::error!("an answer: {error}");
-                    self.try_again();
+                    self.schedule_retry();
                 }
             }
         }
     }
 
     async fn take_press(&mut self, id: &str, answer: serde_json::Value) {
-        let kept = serde_json::from_value::<Kept>(answer).ok();
+        let kept = serde_json::from_value::<StoredPress>(answer).ok();
         let turn = self.activity.turn();
         let at = turn.and_then(|turn| turn.questions.iter().position(|one| one.id == id));
         let (Some(turn), Some(at), Some(kept)) = (turn, at, kept) else {
             return;
         };
-        let msg = kept.incoming.map(|incoming| Msg {
+        let msg = kept.incoming.map(|incoming| InboxMessage {
             id: 0,
             turn: None,
             claims: 0,
             received_at: 0.0,
             incoming,
         });
-        let what = &turn.questions[at].what;
-        // They may have lost the right since.
+        let what = &turn.questions[at].kind;
+        // The sender may have lost the right since.
         let (may, by) = match &msg {
             None => (kept.operator.is_some(), kept.operator),
             Some(msg) => {
@@ -189,7 +196,7 @@ impl Chat {
         let by = by.unwrap_or_default();
         let Some(command) = command else {
             let target = turn.target.clone();
-            return self.take_back(id, &target, &by).await;
+            return self.reopen(id, &target, &by).await;
         };
         let outcome = outcome(&command, &by);
         let Some(turn) = self.activity.turn_mut() else {
@@ -197,23 +204,23 @@ impl Chat {
         };
         let mut asked = turn.questions.remove(at);
         let pressed = msg.and_then(|msg| msg.incoming.pressed);
-        asked.stands = pressed.and_then(|pressed| pressed.message_id);
+        asked.shown_in = pressed.and_then(|pressed| pressed.message_id);
         self.resolve(asked, command, &outcome, None).await;
     }
 
-    /// Whoever answered may not any more: the question stays open for others.
-    async fn take_back(&mut self, id: &str, target: &Target, by: &str) {
+    /// The sender may no longer decide: the question stays open for others.
+    async fn reopen(&mut self, id: &str, target: &Target, by: &str) {
         if let Err(error) = self.hub.delivery.reopen_question(id).await {
             tracing::error!("an answer that does not count: {error}");
-            return self.try_again();
+            return self.schedule_retry();
         }
         let by: String = by.chars().filter(|ch| !ch.is_control()).take(64).collect();
         let text = format!("🚫 The answer of {by} does not count: they may not decide this now.");
-        let key = format!("void-{}", crate::turn::show::key(&*self.hub.rng));
-        self.say(target, &key, &text).await;
+        let key = format!("void-{}", crate::turn::preview::key(&*self.hub.rng));
+        self.send_text(target, &key, &text).await;
     }
 
-    /// Reads what turns that were cut have asked.
+    /// Loads the questions of interrupted turns.
     pub(super) async fn remember_questions(&mut self) {
         match self.hub.delivery.questions_of(&self.key).await {
             Ok(found) => self.cut.questions = found,
@@ -221,11 +228,12 @@ impl Chat {
         }
     }
 
-    /// The same question, put by an earlier life and still open. One whose time is over is closed,
-    /// and asked anew.
+    /// The same question, asked by an earlier process and still open. An expired one is closed and
+    /// asked again.
     pub(super) async fn earlier_like(&mut self, print: &str) -> Option<StoredQuestion> {
         loop {
-            let same = |one: &StoredQuestion| put(one).is_some_and(|put| put.print == print);
+            let same =
+                |one: &StoredQuestion| question_record(one).is_some_and(|put| put.print == print);
             let at = self.cut.questions.iter().position(same)?;
             let stored = self.cut.questions.remove(at);
             if !self.is_late(&stored) {
@@ -237,17 +245,19 @@ impl Chat {
     }
 
     async fn forget(&self, stored: &StoredQuestion, outcome: &str) {
-        let text = put(stored).map(|put| put.text).unwrap_or_default();
+        let text = question_record(stored)
+            .map(|put| put.text)
+            .unwrap_or_default();
         let question = &stored.question;
         self.close_question((&question.id, None), &text, &question.target, outcome, None)
             .await;
     }
 
-    /// The turn has come to a question that was put before: perhaps the answer is there.
+    /// The turn reached a question that was asked before: there may be an answer already.
     pub(super) async fn answered_before(&mut self, id: &str) {
         self.take_presses().await;
-        while self.waits_for(id) {
-            let meant = |held: &Held| held.question == id;
+        while self.is_waiting_for(id) {
+            let meant = |held: &HeldAnswer| held.question == id;
             let Some(at) = self.cut.held.iter().position(meant) else {
                 return;
             };
@@ -262,7 +272,7 @@ impl Chat {
         }
     }
 
-    fn waits_for(&self, id: &str) -> bool {
+    fn is_waiting_for(&self, id: &str) -> bool {
         let mut asked = self
             .activity
             .turn()
@@ -271,27 +281,28 @@ impl Chat {
         asked.any(|asked| asked.id == id)
     }
 
-    /// Holds a message back that answers a question which the turn has not come to again.
-    pub(super) async fn keep_for_later(&mut self, msg: &Msg) -> bool {
-        if !self.goes_on_with_cut() || !msg.incoming.media.is_empty() || self.waiting() >= QUEUE {
+    /// Holds back a message that answers a question which the turn has not asked again yet.
+    pub(super) async fn hold_answer(&mut self, msg: &InboxMessage) -> bool {
+        if !self.has_interrupted_turn() || !msg.incoming.media.is_empty() || self.waiting() >= QUEUE
+        {
             return false;
         }
-        let Some(question) = self.meant(msg) else {
+        let Some(question) = self.question_for(msg) else {
             return false;
         };
         self.ack(msg, "⏳").await;
         let msg = msg.clone();
-        self.cut.held.push(Held { msg, question });
+        self.cut.held.push(HeldAnswer { msg, question });
         true
     }
 
-    /// The question of an earlier turn that a message answers: the oldest that it fits and that
-    /// nobody has answered, else the oldest that it fits. None that was put after it.
-    fn meant(&self, msg: &Msg) -> Option<String> {
+    /// The earlier question that a message answers: the oldest unanswered match, else the oldest
+    /// match. Never one that was asked after the message.
+    fn question_for(&self, msg: &InboxMessage) -> Option<String> {
         let decides = decision(msg).is_some() || verdict_word(&msg.incoming.text).is_some();
         let talks = msg.command_line().is_none();
         let fits = |one: &&StoredQuestion| {
-            let put = put(one).filter(|_| !self.is_late(one));
+            let put = question_record(one).filter(|_| !self.is_late(one));
             put.is_some_and(|put| {
                 let fits = if put.permission { decides } else { talks };
                 fits && put.asked_at.is_some_and(|at| at < msg.received_at)
@@ -304,9 +315,9 @@ impl Chat {
         Some(meant.unwrap_or(oldest).question.id.clone())
     }
 
-    /// Whether words that count are held back for a question.
+    /// Whether a valid answer to a question is held back.
     fn is_answered(&self, stored: &StoredQuestion) -> bool {
-        let permission = put(stored).is_some_and(|put| put.permission);
+        let permission = question_record(stored).is_some_and(|put| put.permission);
         let mut held = self.cut.held.iter();
         held.any(|held| {
             let allows = match decision(&held.msg) {
@@ -318,19 +329,21 @@ impl Chat {
         })
     }
 
-    /// A turn that was cut runs, or comes.
-    fn goes_on_with_cut(&self) -> bool {
-        let cut = |job: &Job| job.msgs.iter().any(|msg| msg.turn.is_some());
+    /// Whether an interrupted turn is running or queued.
+    fn has_interrupted_turn(&self) -> bool {
+        let cut = |job: &TurnJob| job.msgs.iter().any(|msg| msg.turn.is_some());
         self.activity.turn().is_some()
             || self.activity.preparing().is_some()
             || !self.cut.unsure.is_empty()
             || self.queue.jobs.iter().any(cut)
     }
 
-    /// No turn comes to the questions of earlier ones any more: they are over, and what was held
-    /// back for them are messages like any other.
-    pub(super) async fn let_go_of_earlier(&mut self) {
-        if (self.cut.questions.is_empty() && self.cut.held.is_empty()) || self.goes_on_with_cut() {
+    /// No turn will ask the earlier questions again: they are closed, and held-back messages become
+    /// normal messages.
+    pub(super) async fn close_earlier_questions(&mut self) {
+        if (self.cut.questions.is_empty() && self.cut.held.is_empty())
+            || self.has_interrupted_turn()
+        {
             return;
         }
         for stored in std::mem::take(&mut self.cut.questions) {
@@ -342,19 +355,19 @@ impl Chat {
                 let text = "Nothing waits for a decision here.";
                 self.answer(&msg, "ans", Some(text)).await;
             } else {
-                let (msgs, how) = (vec![msg], How::Fresh);
-                self.queue.jobs.push_front(Job { msgs, how });
+                let (msgs, how) = (vec![msg], TurnStart::Fresh);
+                self.queue.jobs.push_front(TurnJob { msgs, start: how });
             }
         }
     }
 }
 
-pub(in crate::turn) fn put(stored: &StoredQuestion) -> Option<Put> {
+pub(in crate::turn) fn question_record(stored: &StoredQuestion) -> Option<QuestionRecord> {
     serde_json::from_value(stored.question.asked.clone()).ok()
 }
 
-/// `/approve` (`true`) or `/deny`, and what stands behind it.
-fn decision(msg: &Msg) -> Option<(bool, String)> {
+/// `/approve` (`true`) or `/deny`, with its arguments.
+fn decision(msg: &InboxMessage) -> Option<(bool, String)> {
     let line = msg.command_line()?;
     let Parsed::Command(command, args) = slash::parse_in_chat(&line) else {
         return None;

@@ -1,4 +1,4 @@
-//! The end of a turn: what it says, in one transaction with what it answers.
+//! The end of a turn: its answer is stored in one transaction with the messages it answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use hermes_core::event::{TurnExit, TurnSummary};
 use hermes_platforms::{MediaKind, OutMedia};
 use hermes_store::db::delivery::{Final, NewChunk, Target};
 
-use super::news::{Turn, Why, told};
-use super::{Chat, How, Job};
+use super::events::{ChatTurn, TurnStopReason, excerpt};
+use super::{ChatTask, TurnJob, TurnStart};
 use crate::render::{is_silence, pieces};
-use crate::spine::Extra;
+use crate::spine::ChunkExtras;
 use crate::turn::hub::react;
 use crate::turn::media_out;
-use crate::turn::show::Shown;
+use crate::turn::preview::PreviewResult;
+use crate::turn::texts;
 use crate::turn::voice_mode::VoiceMode;
-use crate::turn::words;
 
 const DELETING: Duration = Duration::from_secs(10);
-/// Longer answers are not spoken.
+/// Longer answers are not synthesized.
 const SPOKEN: usize = 4000;
 
-impl Chat {
+impl ChatTask {
     pub(super) async fn turn_finished(&mut self, summary: TurnSummary) {
         let Some(turn) = self.activity.turn_mut() else {
             return;
@@ -30,23 +30,23 @@ impl Chat {
             return self.foreign_finished(&summary).await;
         }
         let why = turn.stopping.map(|(why, _)| why);
-        // It was over before it heard, and goes on with words that were let go.
-        let unwanted = why == Some(Why::Stop)
+        // It ended before the interrupt, and continues with dropped messages.
+        let unwanted = why == Some(TurnStopReason::Stop)
             && turn.steers.is_empty()
             && summary.pending_steer.is_some()
             && summary.exit != TurnExit::Interrupted;
         if let Some(open) = &mut self.conversation {
-            open.unwanted = unwanted;
+            open.stop_next_turn = unwanted;
         }
         let text = match why {
-            Some(Why::Stuck) => Some(format!(
+            Some(TurnStopReason::Stuck) => Some(format!(
                 "⚠️ Nothing happened for {} minutes, so I stopped.{}",
                 self.hub.settings.config.agent.gateway_timeout / 60,
-                words::of(&summary, true)
+                texts::outcome_text(&summary, true)
                     .map(|text| format!("\n\n{text}"))
                     .unwrap_or_default()
             )),
-            _ => words::of(&summary, why.is_some()),
+            _ => texts::outcome_text(&summary, why.is_some()),
         };
         let silent = summary.exit == TurnExit::Answered
             && text.as_deref().is_some_and(|text| self.is_silent(text));
@@ -67,33 +67,34 @@ impl Chat {
         is_silence(text) && (self.hub.settings.filter_silence || is_token(text))
     }
 
-    /// Ends the turn with this text, whatever the conversation still does.
+    /// Ends the turn with this text, regardless of the conversation.
     pub(super) async fn end_turn(&mut self, text: Option<String>) {
         self.settle_turn(text, false, Some("❌")).await;
     }
 
-    /// What ran was not asked for by us; what we asked for comes now.
+    /// The finished turn was not started by us; ours follows.
     async fn foreign_finished(&mut self, summary: &TurnSummary) {
         let Some(turn) = self.activity.turn_mut() else {
             return;
         };
-        let shown = match turn.show.take() {
+        let shown = match turn.preview.take() {
             Some(show) => show.end().await,
-            None => Shown::default(),
+            None => PreviewResult::default(),
         };
         turn.reset();
         let target = turn.target.clone();
         if let Some(message) = shown.message {
             self.delete(&target, &message).await;
         }
-        if let Some(text) = words::of(summary, false).filter(|text| !self.is_silent(text)) {
-            let id = format!("own-{}", crate::turn::show::key(&*self.hub.rng));
-            self.say(&target, &id, &text).await;
+        if let Some(text) = texts::outcome_text(summary, false).filter(|text| !self.is_silent(text))
+        {
+            let id = format!("own-{}", crate::turn::preview::key(&*self.hub.rng));
+            self.send_text(&target, &id, &text).await;
         }
     }
 
-    /// `goes_on`: words that the model did not read begin another turn by themselves. `sign`: how it
-    /// went.
+    /// `goes_on`: unread messages start another turn by themselves. `sign`: the reaction for the
+    /// outcome.
     async fn settle_turn(
         &mut self,
         text: Option<String>,
@@ -103,13 +104,13 @@ impl Chat {
         let Some(mut turn) = self.activity.take_turn() else {
             return;
         };
-        let mut about = self.about(&turn);
-        about["response"] = told(text.as_deref().unwrap_or_default()).into();
-        (self.hub.calls.happened)("agent:end", about);
+        let mut about = self.hook_payload(&turn);
+        about["response"] = excerpt(text.as_deref().unwrap_or_default()).into();
+        (self.hub.callbacks.on_event)("agent:end", about);
         self.close_questions(&mut turn).await;
-        let shown = match turn.show.take() {
+        let shown = match turn.preview.take() {
             Some(show) => show.end().await,
-            None => Shown::default(),
+            None => PreviewResult::default(),
         };
         let (chunks, used) = self.final_chunks(&turn, text.as_deref(), &shown).await;
         let answered = !chunks.is_empty();
@@ -122,13 +123,13 @@ impl Chat {
         if !end.answers.is_empty() || answered {
             self.hub.settle(end, &self.cancel).await;
         }
-        // After that: until the answer is stored, the preview is all there is of it.
+        // Only now: until the answer is stored, the preview is its only copy.
         if let Some(message) = shown.message.filter(|_| !used) {
             self.delete(&turn.target, &message).await;
         }
         self.sign(&mut turn, sign);
         drop(turn.permit.take());
-        self.settle_down();
+        self.start_linger();
         let steers = std::mem::take(&mut turn.steers);
         let target = turn.target.clone();
         drop(turn);
@@ -137,17 +138,22 @@ impl Chat {
         }
         let msgs: Vec<_> = steers.into_iter().map(|(msg, _)| msg).collect();
         if goes_on {
-            self.go_on(msgs, target).await;
+            self.continue_with(msgs, target).await;
         } else {
             for msg in msgs.into_iter().rev() {
-                let (msgs, how) = (vec![msg], How::Fresh);
-                self.queue.jobs.push_front(Job { msgs, how });
+                let (msgs, how) = (vec![msg], TurnStart::Fresh);
+                self.queue.jobs.push_front(TurnJob { msgs, start: how });
             }
         }
     }
 
-    /// Words that came too late for the turn are the next one, which the session begins itself.
-    async fn go_on(&mut self, mut msgs: Vec<crate::turn::message::Msg>, target: Target) {
+    /// Messages that were too late for the turn become the next one, which the session starts
+    /// itself.
+    async fn continue_with(
+        &mut self,
+        mut msgs: Vec<crate::turn::message::InboxMessage>,
+        target: Target,
+    ) {
         let id = msgs[0].attempt("turn");
         let ids: Vec<i64> = msgs.iter().map(|msg| msg.id).collect();
         if !self.hub.claim(&ids, &id, &self.cancel).await {
@@ -158,21 +164,21 @@ impl Chat {
             msg.turn = Some(id.clone());
         }
         let reply_to = Some(msgs[0].incoming.message_id.clone());
-        let turn = Turn::new(&self.hub, id, target, reply_to, msgs, None);
-        self.take_up(turn);
+        let turn = ChatTurn::new(&self.hub, id, target, reply_to, msgs, None);
+        self.start_turn(turn);
     }
 
     /// The chunks of a final, and whether the preview is one of them.
     async fn final_chunks(
         &self,
-        turn: &Turn,
+        turn: &ChatTurn,
         text: Option<&str>,
-        shown: &Shown,
+        shown: &PreviewResult,
     ) -> (Vec<NewChunk>, bool) {
         let Some(text) = text else {
             return (Vec::new(), false);
         };
-        let parted = media_out::part(text, &self.hub.media_guard(&turn.target));
+        let parted = media_out::split_files(text, &self.hub.media_guard(&turn.target));
         let capabilities = self.hub.capabilities(&turn.target);
         let texts = pieces(&parted.text, &capabilities);
         let fresh = self.hub.settings.streaming.fresh_final_after;
@@ -184,14 +190,14 @@ impl Chat {
         let used = preview.is_some();
         let mut media = parted.media;
         media.extend(self.spoken(turn, &parted.text).await);
-        let mut extras: Vec<(String, Extra)> = texts
+        let mut extras: Vec<(String, ChunkExtras)> = texts
             .into_iter()
-            .map(|text| (text, Extra::default()))
+            .map(|text| (text, ChunkExtras::default()))
             .collect();
         extras.extend(media.into_iter().map(|media| {
-            let extra = Extra {
+            let extra = ChunkExtras {
                 media: Some(media),
-                ..Extra::default()
+                ..ChunkExtras::default()
             };
             (String::new(), extra)
         }));
@@ -205,7 +211,8 @@ impl Chat {
                 if self.hub.reply_to(&turn.target, part) {
                     extra.reply_to.clone_from(&turn.reply_to);
                 }
-                let extra = (extra != Extra::default()).then(|| serde_json::to_value(extra).ok());
+                let extra =
+                    (extra != ChunkExtras::default()).then(|| serde_json::to_value(extra).ok());
                 NewChunk {
                     text,
                     extra: extra.flatten(),
@@ -214,8 +221,8 @@ impl Chat {
         (chunks.collect(), used)
     }
 
-    /// Whoever spoke is answered aloud, where that is set up and wanted.
-    async fn spoken(&self, turn: &Turn, text: &str) -> Option<OutMedia> {
+    /// Voice messages get a spoken answer, if configured.
+    async fn spoken(&self, turn: &ChatTurn, text: &str) -> Option<OutMedia> {
         let speaker = self.hub.speaker.as_ref()?;
         let wanted = match self.hub.voice_mode(&turn.target) {
             VoiceMode::Off => false,
@@ -248,7 +255,7 @@ impl Chat {
         }
     }
 
-    fn sign(&self, turn: &mut Turn, sign: Option<&'static str>) {
+    fn sign(&self, turn: &mut ChatTurn, sign: Option<&'static str>) {
         let Some(outbound) = self.hub.outbound(&turn.target) else {
             return;
         };
@@ -258,13 +265,13 @@ impl Chat {
         // Those that joined later show that they were seen, too.
         for msg in &turn.msgs {
             let (to, id) = (turn.target.clone(), msg.incoming.message_id.clone());
-            let before = turn.signing.take();
+            let before = turn.reaction.take();
             drop(react(Arc::clone(&outbound), to, id, sign, before));
         }
     }
 }
 
-/// The tokens that were told to the model, whatever the setting about other words is.
+/// The silence tokens from the prompt always count, regardless of settings.
 fn is_token(text: &str) -> bool {
     let text = text.trim().to_ascii_uppercase();
     matches!(

@@ -1,16 +1,16 @@
-//! One conversation key: takes its messages from the database, one turn after the other.
+//! The task of one chat: reads its messages from the database and runs one turn after another.
 //!
-//! The chat holds nothing that the database or the transcript does not have. It lives as long as it
-//! has something to do, and a little longer with an open conversation, so that what ends in the
-//! background is told.
+//! The task has no state that is not in the database or the transcript. It runs while there is
+//! work, and a little longer with an open conversation, so that results of background work are
+//! reported.
 
 mod answers;
 mod ask;
 mod begin;
 mod command;
 mod earlier;
+mod events;
 mod finish;
-mod news;
 mod quick;
 mod recover;
 mod slash;
@@ -21,64 +21,64 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hermes_app::front::Wish;
+use hermes_app::front::ConversationRequest;
 use hermes_core::event::AgentCommand;
 use hermes_store::db::delivery::{Final, NewChunk, Reply, Target};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::door::Door;
+use super::admission::AdmissionDecision;
 use super::hub::{ChatHandle, Hub, react};
-use super::message::Msg;
-use super::style::Style;
-use super::words;
-use crate::seats::{Next, Seat};
+use super::message::InboxMessage;
+use super::style::ChatStyle;
+use super::texts;
+use crate::conversation_pool::{HolderEvent, PooledConversation};
 use crate::settings::BusyMode;
-use crate::spine::Extra;
+use crate::spine::ChunkExtras;
 
 pub(super) use command::offers;
-pub(super) use earlier::{kept_for_operator, put};
-use news::Turn;
+pub(super) use earlier::{kept_for_operator, question_record};
+use events::ChatTurn;
 pub(super) use quick::offers as quick_offers;
-use slash::Slash;
+use slash::ChatCommandRun;
 use state::{ChatActivity, ChatCommands, ChatQueue, CutTurns, InboxPosition, OpenConversation};
 
-/// Messages that wait in memory; the database has the others.
+/// Maximum number of messages queued in memory; the rest stays in the database.
 const QUEUE: usize = 256;
 const PAGE: usize = 64;
 /// How long a conversation stays open here after its last turn.
 const LINGER: Duration = Duration::from_mins(10);
-/// A turn that was told to stop and does not is left behind after this.
+/// A turn that does not stop is abandoned after this time.
 const STOPPING: Duration = Duration::from_secs(10);
 const ACK_EVERY: Duration = Duration::from_secs(30);
-/// Messages that one turn takes together.
+/// Maximum number of messages per turn.
 const JOINED: usize = 16;
-/// After the store or the index failed.
+/// Delay after a failure of the store or the index.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Messages that become one turn.
-pub(super) struct Job {
-    msgs: Vec<Msg>,
-    how: How,
+/// Messages for one turn.
+pub(super) struct TurnJob {
+    msgs: Vec<InboxMessage>,
+    start: TurnStart,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+enum TurnStart {
     Fresh,
-    /// Wants a turn of its own.
+    /// Needs a turn of its own.
     Apart,
-    /// The transcript has them; the turn was cut.
+    /// They are in the transcript; the turn was interrupted.
     Resume,
 }
 
-pub(super) struct Chat {
+pub(super) struct ChatTask {
     hub: Arc<Hub>,
     key: String,
     handle: Arc<ChatHandle>,
     cancel: CancellationToken,
     inbox: InboxPosition,
-    /// The store or the index failed: it is tried again then.
+    /// When to retry after a failure of the store or the index.
     retry_at: Option<Instant>,
     cut: CutTurns,
     queue: ChatQueue,
@@ -87,13 +87,13 @@ pub(super) struct Chat {
     commands: ChatCommands,
     /// Notified when an answer to a question of this chat was stored.
     answered: Arc<Notify>,
-    /// When a message was last acknowledged in words.
+    /// When a message was last acknowledged with a text.
     acked: Option<Instant>,
-    /// Where the chat is, for what nobody asked for.
-    place: Option<Target>,
+    /// The target for unsolicited messages.
+    last_target: Option<Target>,
 }
 
-impl Chat {
+impl ChatTask {
     pub(super) fn new(
         hub: Arc<Hub>,
         key: String,
@@ -114,13 +114,13 @@ impl Chat {
             commands: ChatCommands::default(),
             answered: Arc::default(),
             acked: None,
-            place: None,
+            last_target: None,
         }
     }
 
-    /// Until there is nothing to do.
+    /// Runs until there is nothing to do.
     pub(super) async fn run(mut self) {
-        self.look_in().await;
+        self.check_inbox().await;
         loop {
             self.advance().await;
             self.handle.queued.store(self.waiting(), Ordering::Relaxed);
@@ -130,12 +130,12 @@ impl Chat {
             let deadline = self.deadline();
             tokio::select! {
                 biased;
-                () = self.cancel.cancelled() => return self.put_down().await,
-                () = self.handle.notify.notified() => self.look_in().await,
+                () = self.cancel.cancelled() => return self.suspend().await,
+                () = self.handle.notify.notified() => self.check_inbox().await,
                 () = self.answered.notified() => self.take_presses().await,
-                next = hear(self.conversation.as_mut()) => self.heard(next).await,
+                next = next_event(self.conversation.as_mut()) => self.on_holder_event(next).await,
                 ready = begin::prepared(self.activity.preparing_mut()) => self.ready(ready).await,
-                () = sleep_until(deadline) => self.time().await,
+                () = sleep_until(deadline) => self.on_deadline().await,
             }
         }
     }
@@ -161,7 +161,7 @@ impl Chat {
             && self.retry_at.is_none()
     }
 
-    /// `false`: something came just now.
+    /// `false`: a message has just arrived.
     fn leave(&self) -> bool {
         let mut chats = self.hub.chats();
         if self.handle.dirty.load(Ordering::SeqCst) {
@@ -171,22 +171,26 @@ impl Chat {
         true
     }
 
-    /// When to look again although nothing happens.
+    /// The next time at which something is due.
     fn deadline(&self) -> Option<Instant> {
         let open = self.queue.grows_until.filter(|_| !self.is_busy());
         let linger = self.conversation.as_ref();
         let linger = linger.and_then(|open| Some(open.linger.as_ref()?.0));
-        let turn = self.activity.turn().and_then(Turn::deadline);
-        let slash = self.commands.running.as_ref().and_then(Slash::deadline);
+        let turn = self.activity.turn().and_then(ChatTurn::deadline);
+        let slash = self
+            .commands
+            .running
+            .as_ref()
+            .and_then(ChatCommandRun::deadline);
         let linger = linger.filter(|_| !self.is_busy());
         let times = [open, linger, turn, slash, self.retry_at];
         times.into_iter().flatten().min()
     }
 
-    /// Begins what can begin.
+    /// Starts whatever can start.
     async fn advance(&mut self) {
         if !self.is_busy() {
-            self.let_go_of_earlier().await;
+            self.close_earlier_questions().await;
             if let Some((msg, switch)) = self.commands.switch.take() {
                 self.switch(msg, switch).await;
             }
@@ -203,24 +207,24 @@ impl Chat {
             && let Some(left) = self.inbox.take_left()
         {
             self.inbox = InboxPosition::UpTo(left);
-            self.read().await;
+            self.read_inbox().await;
         }
         let open = self.conversation.as_ref();
         if !self.is_busy() && open.is_some_and(|open| open.is_over(Instant::now())) {
-            self.give_up_seat();
+            self.release_conversation();
         }
     }
 
-    fn seat(&self) -> Option<&Seat> {
-        self.conversation.as_ref().map(|open| &open.seat)
+    fn pooled(&self) -> Option<&PooledConversation> {
+        self.conversation.as_ref().map(|open| &open.pooled)
     }
 
-    fn give_up_seat(&mut self) {
+    fn release_conversation(&mut self) {
         self.conversation = None;
     }
 
-    /// Nobody is kept waiting for a conversation that is only kept open.
-    fn settle_down(&mut self) {
+    /// Keeps the conversation open for a while, without blocking other holders.
+    fn start_linger(&mut self) {
         let Some(open) = &mut self.conversation else {
             return;
         };
@@ -228,25 +232,25 @@ impl Chat {
             .try_acquire_owned()
             .ok()
             .map(|permit| (Instant::now() + LINGER, permit));
-        self.hub.seats.used(open.seat.id());
+        self.hub.pool.used(open.pooled.id());
     }
 
-    /// Looks for messages: first for what was begun, then for what is new.
-    async fn look_in(&mut self) {
+    /// Reads messages: first interrupted turns, then new ones.
+    async fn check_inbox(&mut self) {
         if self.inbox == InboxPosition::Unread {
-            self.wake_up().await;
+            self.recover_begun().await;
         }
         if self.inbox != InboxPosition::Unread {
-            self.read().await;
+            self.read_inbox().await;
         }
     }
 
-    fn try_again(&mut self) {
+    fn schedule_retry(&mut self) {
         self.retry_at = Some(Instant::now() + RETRY);
     }
 
-    /// Whether a message waits here already.
-    fn holds(&self, id: i64) -> bool {
+    /// Whether a message is queued here already.
+    fn has_queued(&self, id: i64) -> bool {
         let preparing = self.activity.preparing().and_then(|one| one.job.as_ref());
         let jobs = self.queue.jobs.iter().chain(preparing);
         let msgs = jobs.flat_map(|job| &job.msgs).chain(&self.commands.waiting);
@@ -259,18 +263,18 @@ impl Chat {
                 .is_some_and(|(msg, _)| msg.id == id)
     }
 
-    /// `true`: too many wait, and this one stays in the database, and is read again when there is
-    /// room. None that comes later overtakes it.
-    fn leaves(&mut self, msg: &Msg) -> bool {
+    /// `true`: too many messages are queued; this one stays in the database and is read later,
+    /// without being overtaken.
+    fn defer_if_full(&mut self, msg: &InboxMessage) -> bool {
         let full = self.inbox.is_behind() || self.waiting() >= QUEUE;
         if full {
-            self.inbox.leave(msg.id - 1);
+            self.inbox.fall_behind(msg.id - 1);
         }
         full
     }
 
-    /// Reads the messages that came since it last looked.
-    async fn read(&mut self) {
+    /// Reads the messages since the last check.
+    async fn read_inbox(&mut self) {
         loop {
             {
                 let _chats = self.hub.chats();
@@ -285,21 +289,20 @@ impl Chat {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::error!("messages of {}: {error}", self.key);
-                    return self.try_again();
+                    return self.schedule_retry();
                 }
             };
             let full = page.len() == PAGE;
             for waiting in page {
                 self.inbox.advance(waiting.id);
-                // What was begun is looked after already; an answer that was not used is looked at
-                // again.
+                // Claimed messages are being handled; an unused answer is considered again.
                 let begun = waiting.turn.as_deref();
                 let begun = begun.is_some_and(|turn| !turn.starts_with("ans-"));
-                if begun || self.holds(waiting.id) {
+                if begun || self.has_queued(waiting.id) {
                     continue;
                 }
-                match Msg::read(waiting) {
-                    Ok(msg) => self.consider(msg).await,
+                match InboxMessage::read(waiting) {
+                    Ok(msg) => self.dispatch(msg).await,
                     Err((id, claims, error)) => self.unreadable(id, claims, &error).await,
                 }
             }
@@ -322,11 +325,11 @@ impl Chat {
         }
     }
 
-    /// Decides what a message is.
-    async fn consider(&mut self, msg: Msg) {
-        self.place = Some(msg.target());
-        let door = self.hub.door(&msg);
-        if let Door::Out(answer) = door {
+    /// Decides how to handle a message.
+    async fn dispatch(&mut self, msg: InboxMessage) {
+        self.last_target = Some(msg.target());
+        let door = self.hub.check_sender(&msg);
+        if let AdmissionDecision::Reject(answer) = door {
             return self.answer(&msg, "cmd", answer.as_deref()).await;
         }
         if msg.incoming.pressed.is_some() {
@@ -338,27 +341,27 @@ impl Chat {
         if self.answers_question(&msg) {
             return self.take_answer(msg, None).await;
         }
-        if self.keep_for_later(&msg).await || self.leaves(&msg) {
+        if self.hold_answer(&msg).await || self.defer_if_full(&msg) {
             return;
         }
         if let Some(turn) = self.activity.turn() {
             let mode = match self.hub.settings.busy {
-                // Their work would be lost with the turn.
+                // The work of subagents would be lost with the turn.
                 BusyMode::Interrupt if turn.delegates() => BusyMode::Queue,
-                // It would overtake those that wait.
+                // It would overtake queued messages.
                 BusyMode::Steer if !self.queue.jobs.is_empty() => BusyMode::Queue,
                 mode => mode,
             };
-            return self.busy(msg, mode).await;
+            return self.dispatch_while_busy(msg, mode).await;
         }
-        self.enqueue(msg, How::Fresh);
+        self.enqueue(msg, TurnStart::Fresh);
     }
 
-    /// A message while a turn runs.
-    async fn busy(&mut self, msg: Msg, mode: BusyMode) {
-        let stopping = self.activity.turn().is_some_and(Turn::is_stopping);
+    /// Handles a message while a turn is running.
+    async fn dispatch_while_busy(&mut self, msg: InboxMessage, mode: BusyMode) {
+        let stopping = self.activity.turn().is_some_and(ChatTurn::is_stopping);
         match mode {
-            // None overtakes those that wait already.
+            // It must not overtake queued messages.
             BusyMode::Steer
                 if !stopping && self.queue.jobs.is_empty() && msg.incoming.media.is_empty() =>
             {
@@ -367,23 +370,23 @@ impl Chat {
             }
             BusyMode::Interrupt => {
                 self.ack(&msg, "⚡").await;
-                self.enqueue(msg, How::Fresh);
-                self.interrupt(news::Why::Message).await;
+                self.enqueue(msg, TurnStart::Fresh);
+                self.interrupt(events::TurnStopReason::Message).await;
             }
             BusyMode::Steer => {
                 self.ack(&msg, "⏳").await;
-                self.enqueue(msg, How::Fresh);
+                self.enqueue(msg, TurnStart::Fresh);
             }
             BusyMode::Queue => {
                 self.ack(&msg, "⏳").await;
-                self.enqueue(msg, How::Apart);
+                self.enqueue(msg, TurnStart::Apart);
             }
         }
     }
 
-    /// Shows that a message was seen though it is not answered at once.
-    async fn ack(&mut self, msg: &Msg, sign: &str) {
-        let style = Style::of(&self.hub.settings, &msg.source().platform);
+    /// Acknowledges a message that is not answered immediately.
+    async fn ack(&mut self, msg: &InboxMessage, sign: &str) {
+        let style = ChatStyle::from_settings(&self.hub.settings, &msg.source().platform);
         let recent = self.acked.is_some_and(|at| at.elapsed() < ACK_EVERY);
         let Some(outbound) = self.hub.outbound(&msg.target()) else {
             return;
@@ -394,42 +397,42 @@ impl Chat {
         } else if style.ack && !recent {
             self.acked = Some(Instant::now());
             let text = match sign {
-                "⏩" => "⏩ Noted; I read it while I work.",
+                "⏩" => "⏩ Noted. I will read it while I work.",
                 "⚡" => "⚡ Stopping for your new message.",
-                _ => "⏳ Noted; I come to it when I am done here.",
+                _ => "⏳ Noted. I will get to it when I am done.",
             };
             let id = format!("ack-{}", msg.id);
-            self.say(&msg.target(), &id, text).await;
+            self.send_text(&msg.target(), &id, text).await;
         }
     }
 
-    /// The message joins the turn that runs.
-    async fn steer(&mut self, mut msg: Msg) {
+    /// Adds the message to the running turn.
+    async fn steer(&mut self, mut msg: InboxMessage) {
         let (Some(turn), Some(open)) = (self.activity.turn_mut(), &self.conversation) else {
-            return self.enqueue(msg, How::Fresh);
+            return self.enqueue(msg, TurnStart::Fresh);
         };
         if !self.hub.claim(&[msg.id], &turn.id, &self.cancel).await {
             return;
         }
         msg.claims += 1;
         msg.turn = Some(turn.id.clone());
-        let words = msg.words(self.hub.settings.sharing);
+        let words = msg.text_with_sender(self.hub.settings.sharing);
         turn.displaced = true;
         turn.steers.push_back((msg, words.clone()));
-        // A conversation that has ended says so, and the turn is looked into.
+        // If the conversation has ended, an update follows and the turn is recovered.
         let order = AgentCommand::Steer(words);
-        open.seat.wish(Wish::Order(order)).await;
+        open.pooled.request(ConversationRequest::Agent(order)).await;
     }
 
-    /// Those that came while the turn was being made ready join it as well.
+    /// Messages that arrived during the preparation join the turn as well.
     async fn join_waiting(&mut self) {
         if self.hub.settings.busy != BusyMode::Steer {
             return;
         }
         for _ in 0..JOINED {
             let joins = self.queue.jobs.front().is_some_and(|job| {
-                let plain = |msg: &Msg| msg.incoming.media.is_empty();
-                job.how == How::Fresh && job.msgs.iter().all(plain)
+                let plain = |msg: &InboxMessage| msg.incoming.media.is_empty();
+                job.start == TurnStart::Fresh && job.msgs.iter().all(plain)
             });
             let open = self.queue.grows_until.is_some() && self.queue.jobs.len() == 1;
             if !joins || open || self.activity.turn().is_none() {
@@ -442,20 +445,20 @@ impl Chat {
         }
     }
 
-    async fn interrupt(&mut self, why: news::Why) {
+    async fn interrupt(&mut self, why: events::TurnStopReason) {
         let (Some(turn), Some(open)) = (self.activity.turn_mut(), &self.conversation) else {
             return;
         };
         if turn.stop(why, Instant::now() + STOPPING) {
             let order = AgentCommand::Interrupt;
-            open.seat.wish(Wish::Order(order)).await;
+            open.pooled.request(ConversationRequest::Agent(order)).await;
         }
     }
 
-    /// Puts a message at the end of the queue, or to the one before it where both are parts of
-    /// one.
-    fn enqueue(&mut self, msg: Msg, how: How) {
-        let style = Style::of(&self.hub.settings, &msg.source().platform);
+    /// Appends a message to the queue, or merges it with the previous one if both are parts of one
+    /// message.
+    fn enqueue(&mut self, msg: InboxMessage, how: TurnStart) {
+        let style = ChatStyle::from_settings(&self.hub.settings, &msg.source().platform);
         let limit = self.hub.capabilities(&msg.target()).limits.text;
         let chars = msg.incoming.text.chars().count();
         let wait = style
@@ -464,10 +467,10 @@ impl Chat {
         let until = (!wait.is_zero()).then(|| Instant::now() + wait);
         if self.queue.grows_until.is_some()
             && let Some(last) = self.queue.jobs.back_mut()
-            && (last.how, how) == (How::Fresh, How::Fresh)
+            && (last.start, how) == (TurnStart::Fresh, TurnStart::Fresh)
             && last.msgs.len() < JOINED
             && let Some(other) = last.msgs.last()
-            && belongs(other, &msg, wait)
+            && are_parts_of_one(other, &msg, wait)
             && style.batch.joins(
                 other.incoming.text.chars().count(),
                 limit,
@@ -477,21 +480,21 @@ impl Chat {
             last.msgs.push(msg);
         } else {
             let msgs = vec![msg];
-            self.queue.jobs.push_back(Job { msgs, how });
+            self.queue.jobs.push_back(TurnJob { msgs, start: how });
         }
         self.queue.grows_until = until;
     }
 
-    /// Answers a message at once, without a turn.
-    async fn answer(&self, msg: &Msg, kind: &str, text: Option<&str>) {
+    /// Answers a message immediately, without a turn.
+    async fn answer(&self, msg: &InboxMessage, kind: &str, text: Option<&str>) {
         let turn = msg.attempt(kind);
         if self.hub.claim(&[msg.id], &turn, &self.cancel).await {
             self.finish_with(&turn, msg, text).await;
         }
     }
 
-    /// Ends what a message began, with this text.
-    async fn finish_with(&self, turn: &str, msg: &Msg, text: Option<&str>) {
+    /// Settles a claimed message with this text.
+    async fn finish_with(&self, turn: &str, msg: &InboxMessage, text: Option<&str>) {
         let target = msg.target();
         let mut chunks = text.map_or_else(Vec::new, |text| self.hub.chunks(&target, text));
         if let Some(first) = chunks.first_mut() {
@@ -507,9 +510,9 @@ impl Chat {
     }
 
     fn reply_extra(&self, target: &Target, message: &str) -> Option<serde_json::Value> {
-        let extra = Extra {
+        let extra = ChunkExtras {
             reply_to: self.hub.reply_to(target, 0).then(|| message.to_owned()),
-            ..Extra::default()
+            ..ChunkExtras::default()
         };
         serde_json::to_value(extra).ok()
     }
@@ -525,8 +528,8 @@ impl Chat {
         }]
     }
 
-    /// Says something that answers no message.
-    async fn say(&self, target: &Target, id: &str, text: &str) {
+    /// Sends a text that answers no message.
+    async fn send_text(&self, target: &Target, id: &str, text: &str) {
         let end = Final {
             turn: id.to_owned(),
             replies: self.replies(target.clone(), self.hub.chunks(target, text)),
@@ -537,12 +540,12 @@ impl Chat {
         }
     }
 
-    /// The gateway stops: what runs is taken up by the next life.
-    async fn put_down(&mut self) {
+    /// The gateway stops: the next process resumes the running turn.
+    async fn suspend(&mut self) {
         if let Some(turn) = self.activity.turn()
             && let Some(lead) = turn.msgs.first()
         {
-            // What the turn writes while it is being stopped is not its answer.
+            // Text written while the turn is being interrupted is not its answer.
             if let Err(error) = self
                 .hub
                 .delivery
@@ -555,15 +558,15 @@ impl Chat {
         self.hub.chats().remove(&self.key);
     }
 
-    /// Something is due.
-    async fn time(&mut self) {
+    /// Handles expired deadlines.
+    async fn on_deadline(&mut self) {
         let now = Instant::now();
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = None;
             let unsure = std::mem::take(&mut self.cut.unsure);
             self.recover_all(unsure).await;
             self.take_presses().await;
-            self.look_in().await;
+            self.check_inbox().await;
         }
         if self
             .commands
@@ -578,36 +581,36 @@ impl Chat {
         };
         if turn.is_abandoned(now) {
             if let Some(open) = self.conversation.take() {
-                open.seat.abandon();
+                open.pooled.abandon();
             }
-            return self.end_turn(Some(words::ABANDONED.to_owned())).await;
+            return self.end_turn(Some(texts::ABANDONED.to_owned())).await;
         }
-        turn.look(now);
+        turn.refresh_notice(now);
         let expired = turn.expired(now);
         for id in expired {
             self.expire(&id).await;
         }
         if self.activity.turn().is_some_and(|turn| turn.is_stuck(now)) {
-            self.interrupt(news::Why::Stuck).await;
+            self.interrupt(events::TurnStopReason::Stuck).await;
         }
     }
 }
 
-fn has_files(msg: &Msg) -> bool {
+fn has_files(msg: &InboxMessage) -> bool {
     !msg.incoming.media.is_empty()
 }
 
-/// Whether two messages are parts of one: of the same person, in the same place, at the same time.
-fn belongs(one: &Msg, next: &Msg, wait: Duration) -> bool {
+/// Whether two messages are parts of one: same sender, same chat, at the same time.
+fn are_parts_of_one(one: &InboxMessage, next: &InboxMessage, wait: Duration) -> bool {
     let apart = (next.incoming.sent_at - one.incoming.sent_at).abs();
     one.source().user_id == next.source().user_id
         && one.target() == next.target()
         && apart <= wait.as_secs_f64() + 1.0
 }
 
-async fn hear(conversation: Option<&mut OpenConversation>) -> Next {
+async fn next_event(conversation: Option<&mut OpenConversation>) -> HolderEvent {
     match conversation {
-        Some(open) => open.seat.next().await,
+        Some(open) => open.pooled.next().await,
         None => std::future::pending().await,
     }
 }

@@ -1,5 +1,5 @@
-//! `quick_commands` of config.yaml: a name for a command line (`exec`), or for another command
-//! (`alias`). No model is asked.
+//! `quick_commands` of config.yaml: a name for a command line (`exec`) or for another command
+//! (`alias`). The model is not involved.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use hermes_core::{redact, task};
 use hermes_platforms::Offer;
 use hermes_store::db::delivery::{Final, Reply};
 
-use super::Chat;
-use crate::settings::{GatewaySettings, Quick};
-use crate::turn::message::Msg;
-use crate::turn::words;
+use super::ChatTask;
+use crate::settings::{GatewaySettings, QuickCommand};
+use crate::turn::message::InboxMessage;
+use crate::turn::texts;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Characters of what a command says.
+/// Maximum length of a command's output, in characters.
 const SHOWN: usize = 12_000;
 
-/// What menus and `/help` say of them.
+/// Descriptions for menus and `/help`.
 pub(in crate::turn) fn offers(settings: &GatewaySettings) -> Vec<Offer> {
-    let offer = |(name, quick): (&String, &Quick)| Offer {
+    let offer = |(name, quick): (&String, &QuickCommand)| Offer {
         name: name.clone(),
         about: match &quick.about {
             Some(about) => about.clone(),
@@ -32,11 +32,11 @@ pub(in crate::turn) fn offers(settings: &GatewaySettings) -> Vec<Offer> {
     settings.quick.iter().map(offer).collect()
 }
 
-impl Chat {
-    /// Runs a command line beside everything else, and answers with what it said.
-    pub(super) async fn run_quick(&mut self, msg: Msg, command: String) {
-        let Some(under_way) = self.hub.beside.begin(msg.id) else {
-            return self.answer(&msg, "cmd", Some(words::TOO_MUCH)).await;
+impl ChatTask {
+    /// Runs a command line in the background and answers with its output.
+    pub(super) async fn run_quick(&mut self, msg: InboxMessage, command: String) {
+        let Some(under_way) = self.hub.side_work.begin(msg.id) else {
+            return self.answer(&msg, "cmd", Some(texts::TOO_MUCH)).await;
         };
         let turn = msg.attempt("quick");
         if !self.hub.claim(&[msg.id], &turn, &self.cancel).await {
@@ -44,20 +44,20 @@ impl Chat {
         }
         let (hub, key, cancel) = (Arc::clone(&self.hub), self.key.clone(), self.cancel.clone());
         let work = async move {
-            // Until what came of it is stored.
+            // Until its result is stored.
             let _under_way = under_way;
             let line = CommandLine {
                 command,
                 timeout: TIMEOUT,
             };
-            let program = Arc::clone(hub.seats.program());
+            let program = Arc::clone(hub.pool.host());
             let ran = tokio::select! {
-                // The message stays claimed: the next life says that it was cut.
+                // The message stays claimed: the next process reports that it was interrupted.
                 () = cancel.cancelled() => return,
                 ran = program.run_line(line) => ran,
             };
             let text = match ran {
-                Ok(ran) => said(&ran),
+                Ok(ran) => output_text(&ran),
                 Err(refusal) => format!("⚠️ {refusal}"),
             };
             let target = msg.target();
@@ -77,8 +77,8 @@ impl Chat {
     }
 }
 
-/// What the person reads: what it wrote, else its complaints.
-fn said(ran: &CommandOutput) -> String {
+/// The text for the person: standard output, else standard error.
+fn output_text(ran: &CommandOutput) -> String {
     let words = match ran.output.trim() {
         "" => ran.errors.trim(),
         output => output,

@@ -1,4 +1,4 @@
-//! What an earlier life, or a conversation that broke, left unfinished.
+//! Recovers what an earlier process or a broken conversation left unfinished.
 
 use std::collections::HashMap;
 
@@ -7,33 +7,33 @@ use hermes_core::ids::SessionId;
 use hermes_store::db::delivery::{Final, Progress, Spoken};
 
 use super::state::InboxPosition;
-use super::{Chat, How, Job};
-use crate::spine::Extra;
-use crate::turn::message::Msg;
-use crate::turn::words;
+use super::{ChatTask, TurnJob, TurnStart};
+use crate::spine::ChunkExtras;
+use crate::turn::message::InboxMessage;
+use crate::turn::texts;
 
-/// The turn was stopped by us: what it wrote last is not its answer.
+/// The turn was interrupted by us: its last text is not its answer.
 pub(super) const CUT: &str = "cut";
 /// The message is part of the one before it.
 pub(super) const JOINED: &str = "joined";
-/// The message of ours that shows the answer in the making.
+/// The message that previews the answer.
 pub(super) const PREVIEW: &str = "preview";
 
-/// How many lives have tried.
+/// The number of attempts so far.
 const TRIED: &str = "tried";
 
-/// A turn that did something is taken up again this often.
+/// Attempts to resume a turn that made progress.
 const TRIES: u32 = 3;
-/// One that did nothing can begin anew more often.
+/// Attempts to start a turn that made no progress.
 const BEGINNINGS: u32 = 6;
 
-impl Chat {
-    /// The first look: what was begun comes before what is new. When the store fails, it is
-    /// looked again.
-    pub(super) async fn wake_up(&mut self) {
-        // Before the database is read: what ends in between is either here or answered there.
-        let under_way = self.hub.beside.now();
-        let mut begun: Vec<Vec<Msg>> = Vec::new();
+impl ChatTask {
+    /// The first check: claimed messages come before new ones. Retried when the store fails.
+    pub(super) async fn recover_begun(&mut self) {
+        // Before the database is read: work that ends in between is either listed here or answered
+        // there.
+        let under_way = self.hub.side_work.now();
+        let mut begun: Vec<Vec<InboxMessage>> = Vec::new();
         let mut after = 0;
         loop {
             let found = self.hub.delivery.waiting_of(&self.key, after, super::PAGE);
@@ -41,7 +41,7 @@ impl Chat {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::error!("messages of {}: {error}", self.key);
-                    return self.try_again();
+                    return self.schedule_retry();
                 }
             };
             let full = page.len() == super::PAGE;
@@ -50,7 +50,7 @@ impl Chat {
                 if waiting.turn.is_none() || under_way.contains(&waiting.id) {
                     continue;
                 }
-                match Msg::read(waiting).map(Msg::unwrapped) {
+                match InboxMessage::read(waiting).map(InboxMessage::unwrapped) {
                     Ok(msg) => match begun.iter_mut().find(|group| group[0].turn == msg.turn) {
                         Some(group) => group.push(msg),
                         None => begun.push(vec![msg]),
@@ -69,9 +69,9 @@ impl Chat {
         self.recover_all(begun).await;
     }
 
-    /// Turns that did not end come before everything that waits. One of which the store cannot
-    /// say how far it got keeps its place, and those after it theirs.
-    pub(super) async fn recover_all(&mut self, groups: Vec<Vec<Msg>>) {
+    /// Unfinished turns come before everything queued. If the store fails, a turn and those after
+    /// it keep their order.
+    pub(super) async fn recover_all(&mut self, groups: Vec<Vec<InboxMessage>>) {
         let behind = std::mem::take(&mut self.queue.jobs);
         for group in groups {
             if self.cut.unsure.is_empty() {
@@ -83,13 +83,13 @@ impl Chat {
         self.queue.jobs.extend(behind);
     }
 
-    /// The conversation ended in the middle of things.
-    pub(super) async fn broke(&mut self) {
+    /// The conversation ended unexpectedly.
+    pub(super) async fn conversation_ended(&mut self) {
         self.conversation = None;
         if let Some(slash) = self.commands.running.take()
-            && !slash.turned
+            && !slash.started_turn
         {
-            self.finish_with(&slash.turn, &slash.msg, Some(words::BROKE))
+            self.finish_with(&slash.turn, &slash.msg, Some(texts::BROKE))
                 .await;
         }
         let Some(mut turn) = self.activity.take_turn() else {
@@ -102,12 +102,12 @@ impl Chat {
         let steers = std::mem::take(&mut turn.steers).into_iter();
         let mut group = std::mem::take(&mut turn.msgs);
         group.extend(steers.map(|(msg, _)| msg));
-        let shown = match turn.show.take() {
+        let shown = match turn.preview.take() {
             Some(show) => show.end().await,
-            None => crate::turn::show::Shown::default(),
+            None => crate::turn::preview::PreviewResult::default(),
         };
         for asked in std::mem::take(&mut turn.questions) {
-            self.hub.asked(&asked.id, None);
+            self.hub.register_question(&asked.id, None);
         }
         drop(turn);
         self.remember_questions().await;
@@ -126,15 +126,15 @@ impl Chat {
         }
     }
 
-    /// Messages of one turn that did not end.
-    async fn recover(&mut self, group: Vec<Msg>) {
+    /// Recovers the messages of one unfinished turn.
+    async fn recover(&mut self, group: Vec<InboxMessage>) {
         let lead = &group[0];
         let turn = lead.turn.clone().unwrap_or_default();
         let told = match turn.split('-').next() {
             Some("turn") => None,
-            // An answer that was not used is looked at like one that came now.
+            // An unused answer is handled like a new one.
             Some("ans" | "odd") => return,
-            _ => Some(words::COMMAND_CUT),
+            _ => Some(texts::COMMAND_CUT),
         };
         if let Some(text) = told {
             for msg in &group {
@@ -143,16 +143,16 @@ impl Chat {
             return;
         }
         let Some(entry) = self.hub.index.get(&self.key) else {
-            // The index lost the chat: nothing says what was done.
-            return self.again(group, How::Fresh).await;
+            // The chat is missing in the index: its progress is unknown.
+            return self.retry(group, TurnStart::Fresh).await;
         };
         let session = SessionId::new(entry.session_id);
-        let (progress, mine, others) = match self.look(&session, group.clone()).await {
+        let (progress, mine, others) = match self.progress_of_turn(&session, group.clone()).await {
             Ok(found) => found,
             Err(error) => {
                 tracing::error!("how far a turn got: {error}");
                 self.cut.unsure.push(group);
-                return self.try_again();
+                return self.schedule_retry();
             }
         };
         match progress {
@@ -166,37 +166,40 @@ impl Chat {
                     .agent
                     .gateway_auto_continue_freshness;
                 if limit > 0 && age > limit as f64 {
-                    self.deliver(&mine, words::STALE).await;
+                    self.deliver(&mine, texts::STALE).await;
                 } else {
-                    self.again(mine, How::Resume).await;
+                    self.retry(mine, TurnStart::Resume).await;
                 }
             }
-            Progress::Untouched => self.again(mine, How::Fresh).await,
+            Progress::Untouched => self.retry(mine, TurnStart::Fresh).await,
         }
         if others.is_empty() {
             return;
         }
-        // They may have begun a turn of their own since.
+        // They may have started a turn of their own since.
         Box::pin(self.recover(others)).await;
     }
 
-    /// How far a turn got, which messages are its own, and which it has not read.
-    async fn look(
+    /// The progress of a turn, the messages it has read, and those it has not.
+    async fn progress_of_turn(
         &self,
         session: &SessionId,
-        group: Vec<Msg>,
-    ) -> Result<(Progress, Vec<Msg>, Vec<Msg>), hermes_core::store::StoreError> {
+        group: Vec<InboxMessage>,
+    ) -> Result<(Progress, Vec<InboxMessage>, Vec<InboxMessage>), hermes_core::store::StoreError>
+    {
         let delivery = &self.hub.delivery;
         let lead = &group[0];
         let message_id = lead.incoming.message_id.clone();
         let notes = delivery.notes(lead.id).await?;
         let mut progress = delivery.progress(session, &message_id).await?;
         let mut spoken = delivery.spoken_after(session, &message_id).await?;
-        // How many of them are one row of the transcript.
+        // How many of them form one row of the transcript.
         let mut said_first = 0;
         if progress == Progress::Untouched {
-            // Words that came too late for a turn have begun the next one, under no id.
-            let words = group.iter().map(|msg| msg.words(self.hub.settings.sharing));
+            // Messages that were too late for a turn have started the next one, without an id.
+            let words = group
+                .iter()
+                .map(|msg| msg.text_with_sender(self.hub.settings.sharing));
             let words = words.collect::<Vec<_>>();
             for count in (1..=words.len()).rev() {
                 let said = words[..count].join("\n");
@@ -217,7 +220,7 @@ impl Chat {
             let joined = place == 0
                 || place < said_first
                 || delivery.notes(msg.id).await?.contains_key(JOINED);
-            if joined || was_heard(&spoken, &msg.words(self.hub.settings.sharing)) {
+            if joined || was_read(&spoken, &msg.text_with_sender(self.hub.settings.sharing)) {
                 mine.push(msg);
             } else {
                 others.push(msg);
@@ -226,10 +229,10 @@ impl Chat {
         Ok((progress, mine, others))
     }
 
-    /// Ends a turn of an earlier life with this text.
-    async fn deliver(&self, msgs: &[Msg], text: &str) {
+    /// Ends a turn of an earlier process with this text.
+    async fn deliver(&self, msgs: &[InboxMessage], text: &str) {
         let lead = &msgs[0];
-        // Under an id of its own: the turn may have ended for other messages.
+        // With a new id: the turn may have ended for other messages.
         let turn = lead.attempt("turn");
         let ids: Vec<i64> = msgs.iter().map(|msg| msg.id).collect();
         if !self.hub.claim(&ids, &turn, &self.cancel).await {
@@ -245,7 +248,7 @@ impl Chat {
         };
         let mut preview = notes.get(PREVIEW).cloned();
         if let Some(first) = chunks.first_mut() {
-            let mut extra: Extra = first
+            let mut extra: ChunkExtras = first
                 .extra
                 .take()
                 .and_then(|value| serde_json::from_value(value).ok())
@@ -271,26 +274,26 @@ impl Chat {
         }
     }
 
-    /// Once more, but not for ever.
-    async fn again(&mut self, msgs: Vec<Msg>, how: How) {
+    /// Retries a limited number of times.
+    async fn retry(&mut self, msgs: Vec<InboxMessage>, how: TurnStart) {
         let lead = msgs[0].id;
         let notes = self.hub.delivery.notes(lead).await.unwrap_or_default();
-        let most = if how == How::Resume {
+        let most = if how == TurnStart::Resume {
             TRIES
         } else {
             BEGINNINGS
         };
         if tried(&notes) + 1 >= most {
             for msg in &msgs {
-                let text = (msg.id == lead).then_some(words::GAVE_UP);
+                let text = (msg.id == lead).then_some(texts::GAVE_UP);
                 self.answer(msg, "cmd", text).await;
             }
             return;
         }
-        self.queue.jobs.push_back(Job { msgs, how });
+        self.queue.jobs.push_back(TurnJob { msgs, start: how });
     }
 
-    /// A turn of an earlier life begins once more: only that counts, not that it was found.
+    /// Counts an attempt when the turn starts again, not when it is found.
     pub(super) async fn count_try(&self, lead: i64, notes: &HashMap<String, String>) {
         let count = (tried(notes) + 1).to_string();
         let note = self.hub.delivery.note(lead, TRIED, Some(&count));
@@ -305,8 +308,8 @@ fn tried(notes: &HashMap<String, String>) -> u32 {
     tried.unwrap_or(0)
 }
 
-/// Whether the model read these words in the middle of its work.
-fn was_heard(spoken: &[Spoken], words: &str) -> bool {
+/// Whether the model read this text during its turn.
+fn was_read(spoken: &[Spoken], words: &str) -> bool {
     let words = words.trim();
     spoken.iter().any(|row| match row.role.as_str() {
         "tool" => steered(&row.content).any(|block| has_lines(block, words)),
@@ -314,7 +317,7 @@ fn was_heard(spoken: &[Spoken], words: &str) -> bool {
     })
 }
 
-/// Whether these words stand in a text, from the start of a line to the end of one.
+/// Whether a text contains these words as whole lines.
 fn has_lines(text: &str, words: &str) -> bool {
     let text = format!("\n{text}\n");
     text.contains(&format!("\n{words}\n"))
@@ -344,7 +347,7 @@ mod tests {
             ("stop", false),
             ("ok", false),
         ] {
-            assert_eq!(was_heard(&spoken, words), heard, "{words}");
+            assert_eq!(was_read(&spoken, words), heard, "{words}");
         }
     }
 }

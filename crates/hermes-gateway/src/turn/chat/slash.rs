@@ -1,36 +1,36 @@
-//! Commands that the program runs.
+//! Commands that are executed by the conversation.
 
 use std::time::Duration;
 
-use hermes_app::front::{Follows, Wish};
+use hermes_app::front::{CommandFollowUp, ConversationRequest};
 use tokio::time::Instant;
 
-use super::Chat;
-use crate::turn::message::Msg;
+use super::ChatTask;
+use crate::turn::message::InboxMessage;
 
-/// How long a command that the session obeys may take to say so.
+/// How long a command may take to report its result.
 const REPORT: Duration = Duration::from_secs(30);
 /// How long the turn of a command may wait for another.
 const TURN: Duration = Duration::from_hours(1);
 
-/// A command that runs.
-pub(in crate::turn) struct Slash {
-    pub(super) msg: Msg,
+/// A running command.
+pub(in crate::turn) struct ChatCommandRun {
+    pub(super) msg: InboxMessage,
     pub(super) turn: String,
     pub(super) texts: Vec<String>,
-    /// A turn came of it, which answers it.
-    pub(super) turned: bool,
-    /// It has ended, and the session is to say something.
+    /// It started a turn, which answers it.
+    pub(super) started_turn: bool,
+    /// It has ended, and a report of the session is expected.
     reports_until: Option<Instant>,
 }
 
-impl Slash {
+impl ChatCommandRun {
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.reports_until
     }
 
-    /// The turn that it was to bring has begun.
-    pub(super) fn took_place(&mut self) {
+    /// Its turn has started.
+    pub(super) fn turn_started(&mut self) {
         if self.reports_until.is_some() {
             self.reports_until = Some(Instant::now());
         }
@@ -41,8 +41,8 @@ impl Slash {
     }
 }
 
-impl Chat {
-    pub(super) async fn begin_slash(&mut self, mut msg: Msg) {
+impl ChatTask {
+    pub(super) async fn begin_slash(&mut self, mut msg: InboxMessage) {
         let Some(line) = msg.command_line() else {
             return;
         };
@@ -51,32 +51,32 @@ impl Chat {
             return;
         }
         msg.claims += 1;
-        self.commands.running = Some(Slash {
+        self.commands.running = Some(ChatCommandRun {
             msg,
             turn,
             texts: Vec::new(),
-            turned: false,
+            started_turn: false,
             reports_until: None,
         });
-        let sent = match self.seat() {
-            Some(seat) => seat.wish(Wish::Slash(line)).await,
+        let sent = match self.pooled() {
+            Some(pooled) => pooled.request(ConversationRequest::Slash(line)).await,
             None => false,
         };
         if !sent {
-            self.broke().await;
+            self.conversation_ended().await;
         }
     }
 
-    pub(super) async fn ran(&mut self, follows: Follows) {
+    pub(super) async fn on_command_ended(&mut self, follows: CommandFollowUp) {
         let Some(slash) = &mut self.commands.running else {
             return;
         };
         match follows {
-            Follows::Report if slash.texts.is_empty() => {
+            CommandFollowUp::Report if slash.texts.is_empty() => {
                 slash.reports_until = Some(Instant::now() + REPORT);
             }
-            // The turn answers it, when it comes: perhaps after the one that runs.
-            Follows::Turn if !slash.turned => {
+            // Its turn answers it, perhaps after the running one.
+            CommandFollowUp::Turn if !slash.started_turn => {
                 let wait = if self.activity.turn().is_some() {
                     TURN
                 } else {
@@ -84,17 +84,19 @@ impl Chat {
                 };
                 slash.reports_until = Some(Instant::now() + wait);
             }
-            Follows::Nothing | Follows::Report | Follows::Turn => self.end_slash().await,
+            CommandFollowUp::Nothing | CommandFollowUp::Report | CommandFollowUp::Turn => {
+                self.end_slash().await
+            }
         }
     }
 
-    /// What the session says about an order. `true`: a command waited for it.
-    pub(super) async fn report(&mut self, text: &str) -> bool {
+    /// A report of the session. `true`: a command waited for it.
+    pub(super) async fn add_report(&mut self, text: &str) -> bool {
         let Some(slash) = &mut self.commands.running else {
             return false;
         };
         slash.texts.push(text.to_owned());
-        if slash.reports_until.is_some() && !slash.turned {
+        if slash.reports_until.is_some() && !slash.started_turn {
             self.end_slash().await;
         }
         true
@@ -105,17 +107,17 @@ impl Chat {
             return;
         };
         let text = slash.texts.join("\n\n");
-        if slash.turned {
+        if slash.started_turn {
             if !text.is_empty() {
                 let id = format!("{}-said", slash.turn);
-                self.say(&slash.msg.target(), &id, &text).await;
+                self.send_text(&slash.msg.target(), &id, &text).await;
             }
         } else {
             let text = if text.is_empty() { "Done." } else { &text };
             self.finish_with(&slash.turn, &slash.msg, Some(text)).await;
         }
         if self.activity.turn().is_none() {
-            self.settle_down();
+            self.start_linger();
         }
     }
 }

@@ -1,8 +1,7 @@
-//! What a chat is doing, with the data of each state in its variant.
+//! The state of a chat, with the data of each state in its variant.
 //!
-//! One enum for all of it would be a product: a command of the program may run beside a turn, and a
-//! conversation may begin a turn by itself while the next one is being made ready. So each part has its
-//! own state.
+//! A single enum would have to be a product: a command may run alongside a turn, and a conversation
+//! may start a turn by itself while the next one is being prepared. So each part has its own state.
 
 use std::collections::VecDeque;
 
@@ -10,26 +9,26 @@ use hermes_store::db::delivery::StoredQuestion;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::Job;
-use super::begin::Preparing;
-use super::earlier::Held;
-use super::news::Turn;
-use super::slash::Slash;
-use super::switch::Switch;
-use crate::seats::Seat;
-use crate::turn::message::Msg;
+use super::TurnJob;
+use super::begin::TurnPreparation;
+use super::earlier::HeldAnswer;
+use super::events::ChatTurn;
+use super::slash::ChatCommandRun;
+use super::switch::SessionSwitch;
+use crate::conversation_pool::PooledConversation;
+use crate::turn::message::InboxMessage;
 
 /// Whether a turn runs.
 #[derive(Default)]
 pub(super) enum ChatActivity {
     #[default]
     Idle,
-    /// The next turn, or the conversation for a command, is being made ready.
-    Preparing(Preparing),
+    /// The next turn, or the conversation for a command, is being prepared.
+    Preparing(TurnPreparation),
     Running {
-        turn: Box<Turn>,
-        /// What was being made ready when the conversation began the turn by itself.
-        next: Option<Preparing>,
+        turn: Box<ChatTurn>,
+        /// What was being prepared when the conversation started a turn by itself.
+        next: Option<TurnPreparation>,
     },
 }
 
@@ -38,21 +37,21 @@ impl ChatActivity {
         matches!(self, Self::Idle)
     }
 
-    pub(super) fn turn(&self) -> Option<&Turn> {
+    pub(super) fn turn(&self) -> Option<&ChatTurn> {
         match self {
             Self::Running { turn, .. } => Some(turn),
             Self::Idle | Self::Preparing(_) => None,
         }
     }
 
-    pub(super) fn turn_mut(&mut self) -> Option<&mut Turn> {
+    pub(super) fn turn_mut(&mut self) -> Option<&mut ChatTurn> {
         match self {
             Self::Running { turn, .. } => Some(turn),
             Self::Idle | Self::Preparing(_) => None,
         }
     }
 
-    pub(super) fn preparing(&self) -> Option<&Preparing> {
+    pub(super) fn preparing(&self) -> Option<&TurnPreparation> {
         match self {
             Self::Preparing(preparing) => Some(preparing),
             Self::Running { next, .. } => next.as_ref(),
@@ -60,7 +59,7 @@ impl ChatActivity {
         }
     }
 
-    pub(super) fn preparing_mut(&mut self) -> Option<&mut Preparing> {
+    pub(super) fn preparing_mut(&mut self) -> Option<&mut TurnPreparation> {
         match self {
             Self::Preparing(preparing) => Some(preparing),
             Self::Running { next, .. } => next.as_mut(),
@@ -68,13 +67,13 @@ impl ChatActivity {
         }
     }
 
-    pub(super) fn run(&mut self, turn: Turn) {
+    pub(super) fn run(&mut self, turn: ChatTurn) {
         let next = self.take_preparing();
         let turn = Box::new(turn);
         *self = Self::Running { turn, next };
     }
 
-    pub(super) fn take_turn(&mut self) -> Option<Turn> {
+    pub(super) fn take_turn(&mut self) -> Option<ChatTurn> {
         match std::mem::take(self) {
             Self::Running { turn, next } => {
                 *self = next.map_or(Self::Idle, Self::Preparing);
@@ -87,7 +86,7 @@ impl ChatActivity {
         }
     }
 
-    pub(super) fn take_preparing(&mut self) -> Option<Preparing> {
+    pub(super) fn take_preparing(&mut self) -> Option<TurnPreparation> {
         match std::mem::take(self) {
             Self::Idle => None,
             Self::Preparing(preparing) => Some(preparing),
@@ -101,40 +100,40 @@ impl ChatActivity {
 
 /// The conversation that is open for the chat.
 pub(super) struct OpenConversation {
-    pub(super) seat: Seat,
-    /// Somebody else waits for it.
+    pub(super) pooled: PooledConversation,
+    /// Another holder waits for it.
     pub(super) wanted: bool,
     /// It stays open until then although nothing happens.
     pub(super) linger: Option<(Instant, OwnedSemaphorePermit)>,
-    /// The turn that it begins by itself is of words that were let go.
-    pub(super) unwanted: bool,
+    /// The turn that it starts by itself consists of dropped messages.
+    pub(super) stop_next_turn: bool,
 }
 
 impl OpenConversation {
-    pub(super) fn new(seat: Seat) -> Self {
+    pub(super) fn new(pooled: PooledConversation) -> Self {
         Self {
-            seat,
+            pooled,
             wanted: false,
             linger: None,
-            unwanted: false,
+            stop_next_turn: false,
         }
     }
 
-    /// Nobody has a use for it, unless it works.
+    /// Whether it can be released, unless it is busy.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let linger = self.linger.as_ref();
         self.wanted || linger.is_none_or(|(until, _)| *until <= now)
     }
 }
 
-/// How far the chat has read its messages in the database.
+/// The read position in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InboxPosition {
-    /// What earlier lives left was not looked at.
+    /// Unfinished work of earlier processes was not checked yet.
     Unread,
-    /// Messages up to this one were looked at.
+    /// Messages up to this one were read.
     UpTo(i64),
-    /// The same, but too many wait in memory: some after `left` are read again when there is room.
+    /// The same, but the queue is full: messages after `left` are read again later.
     Behind { cursor: i64, left: i64 },
 }
 
@@ -150,7 +149,7 @@ impl InboxPosition {
         matches!(self, Self::Behind { .. })
     }
 
-    /// A message was looked at.
+    /// A message was read.
     pub(super) fn advance(&mut self, id: i64) {
         match self {
             Self::Unread => {}
@@ -158,8 +157,8 @@ impl InboxPosition {
         }
     }
 
-    /// Those after this one stay in the database, unless earlier ones do already.
-    pub(super) fn leave(&mut self, left: i64) {
+    /// Messages after this one stay in the database, unless earlier ones do already.
+    pub(super) fn fall_behind(&mut self, left: i64) {
         if let Self::UpTo(cursor) = *self {
             *self = Self::Behind { cursor, left };
         }
@@ -175,11 +174,11 @@ impl InboxPosition {
     }
 }
 
-/// Messages that wait for a turn.
+/// Messages waiting for a turn.
 #[derive(Default)]
 pub(super) struct ChatQueue {
-    pub(super) jobs: VecDeque<Job>,
-    /// The last one may still grow until then.
+    pub(super) jobs: VecDeque<TurnJob>,
+    /// The last job may be extended until then.
     pub(super) grows_until: Option<Instant>,
 }
 
@@ -187,19 +186,19 @@ pub(super) struct ChatQueue {
 #[derive(Default)]
 pub(super) struct ChatCommands {
     /// Lines for the program that wait for the conversation.
-    pub(super) waiting: VecDeque<Msg>,
-    pub(super) running: Option<Slash>,
-    /// The chat goes to another conversation when nothing runs.
-    pub(super) switch: Option<(Msg, Switch)>,
+    pub(super) waiting: VecDeque<InboxMessage>,
+    pub(super) running: Option<ChatCommandRun>,
+    /// A pending switch to another conversation, performed when nothing runs.
+    pub(super) switch: Option<(InboxMessage, SessionSwitch)>,
 }
 
-/// What is left of turns that were cut.
+/// The remains of interrupted turns.
 #[derive(Default)]
 pub(super) struct CutTurns {
-    /// Groups of messages of which the store could not say how far they got.
-    pub(super) unsure: Vec<Vec<Msg>>,
-    /// Questions that they put, and that no turn has come to again.
+    /// Groups of messages whose progress could not be read from the store.
+    pub(super) unsure: Vec<Vec<InboxMessage>>,
+    /// Their questions that no turn has asked again yet.
     pub(super) questions: Vec<StoredQuestion>,
-    /// Words that answer them; the database has them as well.
-    pub(super) held: Vec<Held>,
+    /// Messages that answer them; also stored in the database.
+    pub(super) held: Vec<HeldAnswer>,
 }

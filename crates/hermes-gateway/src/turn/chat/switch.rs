@@ -1,40 +1,44 @@
-//! The chat goes to another conversation. The one that is open never changes into another.
+//! Switches the chat to another conversation. An open conversation never becomes another one.
 
 use hermes_core::ids::SessionId;
 use hermes_core::store::{SessionStore as _, SessionUpdate, StoreError};
 use hermes_store::db::ListFilter;
 use serde_json::json;
 
-use super::Chat;
+use super::ChatTask;
 use super::state::OpenConversation;
 use crate::authorize::admin::Tier;
-use crate::session::{Entry, SessionKey};
-use crate::turn::message::Msg;
+use crate::session::{SessionEntry, SessionKey};
+use crate::turn::message::InboxMessage;
 use crate::turn::session::note_account;
 
-/// Where to.
+/// The target of the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::turn) enum Switch {
+pub(in crate::turn) enum SessionSwitch {
     New { title: Option<String> },
     Resume { session: String },
     Branch { title: Option<String> },
 }
 
-impl Chat {
-    /// The next message goes to another conversation.
-    pub(super) async fn switch(&mut self, msg: Msg, switch: Switch) {
-        self.give_up_seat();
-        let text = match self.go(&msg, &switch).await {
+impl ChatTask {
+    /// Routes the next message to another conversation.
+    pub(super) async fn switch(&mut self, msg: InboxMessage, switch: SessionSwitch) {
+        self.release_conversation();
+        let text = match self.perform(&msg, &switch).await {
             Ok(text) => text,
             Err(error) => format!("⚠️ {error}"),
         };
         self.answer(&msg, "cmd", Some(&text)).await;
     }
 
-    async fn go(&mut self, msg: &Msg, switch: &Switch) -> Result<String, String> {
+    async fn perform(
+        &mut self,
+        msg: &InboxMessage,
+        switch: &SessionSwitch,
+    ) -> Result<String, String> {
         let before = self.hub.index.get(&self.key);
         let (id, text) = match switch {
-            Switch::New { title } => {
+            SessionSwitch::New { title } => {
                 let id = self.hub.new_session_id();
                 if let Some(before) = &before {
                     self.end(&before.session_id).await;
@@ -45,11 +49,11 @@ impl Chat {
                     format!("🆕 A new conversation{}.", named.unwrap_or_default()),
                 )
             }
-            Switch::Resume { session } => (
+            SessionSwitch::Resume { session } => (
                 session.clone(),
                 format!("↩️ Back in the conversation {session}."),
             ),
-            Switch::Branch { .. } => {
+            SessionSwitch::Branch { .. } => {
                 let before = before
                     .as_ref()
                     .ok_or("There is nothing to branch from yet.")?;
@@ -62,10 +66,10 @@ impl Chat {
         };
         let key = SessionKey::new(self.key.clone());
         let now = self.hub.local_now();
-        let mut entry = Entry::new(key, id.clone(), msg.source().clone(), now);
+        let mut entry = SessionEntry::new(key, id.clone(), msg.source().clone(), now);
         note_account(&mut entry, &msg.incoming.account);
-        entry.is_fresh_reset = matches!(switch, Switch::New { .. });
-        if let (Some(before), Switch::Branch { .. }) = (&before, switch) {
+        entry.is_fresh_reset = matches!(switch, SessionSwitch::New { .. });
+        if let (Some(before), SessionSwitch::Branch { .. }) = (&before, switch) {
             entry.model_override.clone_from(&before.model_override);
         }
         let put = self.hub.index.put(&entry).await;
@@ -74,15 +78,17 @@ impl Chat {
             let left = before.session_id.as_str();
             self.hub.left(&self.key, left, msg.source());
         }
-        if let Switch::New { title: Some(title) } | Switch::Branch { title: Some(title) } = switch {
+        if let SessionSwitch::New { title: Some(title) }
+        | SessionSwitch::Branch { title: Some(title) } = switch
+        {
             let session = SessionId::new(id.clone());
             match self.hub.store.set_title(&session, title, false).await {
-                // A conversation without a row gets its name with its first message.
+                // A conversation without a row gets its title with the first message.
                 Ok(_) | Err(StoreError::NotFound(_)) => {}
                 Err(error) => return Ok(format!("{text}\n⚠️ {error}")),
             }
         }
-        (self.hub.calls.happened)(
+        (self.hub.callbacks.on_event)(
             "session:reset",
             json!({"session_key": self.key, "session_id": id}),
         );
@@ -106,24 +112,24 @@ impl Chat {
     }
 
     /// A copy of a conversation under a new id.
-    async fn branch(&mut self, msg: &Msg, from: &str) -> Result<String, String> {
+    async fn branch(&mut self, msg: &InboxMessage, from: &str) -> Result<String, String> {
         let stored = self.hub.store.load(&SessionId::new(from)).await;
         let stored = stored.map_err(|error| error.to_string())?;
         let stored = stored.filter(|stored| !stored.items.is_empty());
         let stored = stored.ok_or("There is nothing to branch from yet.")?;
         let id = self.hub.new_session_id();
         let key = SessionKey::new(self.key.clone());
-        let entry = Entry::new(key, id.clone(), msg.source().clone(), self.hub.local_now());
+        let entry = SessionEntry::new(key, id.clone(), msg.source().clone(), self.hub.local_now());
         let mut opening = self.opening_of(msg, &entry);
         opening.history = stored.items.into_iter().map(|item| item.message).collect();
-        let seat = self.hub.seats.sit(opening).await;
-        let seat = seat.map_err(|refusal| refusal.to_string())?;
-        self.conversation = Some(OpenConversation::new(seat));
-        self.settle_down();
+        let pooled = self.hub.pool.acquire(opening).await;
+        let pooled = pooled.map_err(|refusal| refusal.to_string())?;
+        self.conversation = Some(OpenConversation::new(pooled));
+        self.start_linger();
         Ok(id)
     }
 
-    /// The program moved the conversation although it was told not to: the chat follows.
+    /// The program moved the conversation anyway: the chat follows.
     pub(super) async fn moved(&mut self, id: String) {
         tracing::warn!("{}: the conversation moved to {id}", self.key);
         if let Some(mut entry) = self.hub.index.get(&self.key) {
@@ -133,12 +139,16 @@ impl Chat {
             }
         }
         if self.activity.turn().is_none() && self.commands.running.is_none() {
-            self.give_up_seat();
+            self.release_conversation();
         }
     }
 
-    /// The conversation that `/resume` means. Other people's are not found.
-    pub(super) async fn resumable(&self, msg: &Msg, reference: &str) -> Result<String, String> {
+    /// The conversation for `/resume`. Conversations of other people are not found.
+    pub(super) async fn resumable(
+        &self,
+        msg: &InboxMessage,
+        reference: &str,
+    ) -> Result<String, String> {
         let store = &self.hub.store;
         let text = |error: StoreError| error.to_string();
         let id = store.resolve_for_resume(reference).await.map_err(text)?;
@@ -150,7 +160,7 @@ impl Chat {
             && owner == source.user_id.as_deref();
         let current = self.hub.index.get(&self.key);
         let mine = mine || current.is_some_and(|entry| entry.session_id == id.as_str());
-        // Whoever is let in is not yet the owner of everything: an admin is named as one.
+        // Being admitted is not enough: access to all conversations requires an explicit admin.
         let admin = self.hub.tier(msg) == Tier::Admin && source.chat_type == "dm";
         if mine || admin {
             Ok(id.as_str().to_owned())
@@ -160,7 +170,7 @@ impl Chat {
     }
 
     /// The latest conversations of the person, for a list.
-    pub(super) async fn list(&self, msg: &Msg) -> Result<String, String> {
+    pub(super) async fn list(&self, msg: &InboxMessage) -> Result<String, String> {
         let filter = ListFilter {
             source: Some(msg.source().platform.clone()),
             min_messages: 1,

@@ -1,19 +1,19 @@
-//! Conversations that are over after their one answer.
+//! Conversations that end after one answer.
 
 use chrono::{Local, TimeDelta};
 use hermes_core::ids::SessionId;
 use hermes_core::store::{SessionStore as _, SessionUpdate, StoreError};
 
-use super::Post;
-use crate::session::IndexError;
+use super::MessagePoster;
+use crate::session::SessionIndexError;
 
-/// Nothing is left to do for a conversation that was not touched for so long.
+/// A conversation unused for this long has no pending work.
 const REST: TimeDelta = TimeDelta::minutes(10);
 
-impl Post {
-    /// Ends the conversations of a platform on which every message is one of its own (webhooks), once
-    /// they are answered: otherwise they would pile up for ever. Returns how many.
-    pub async fn close_answered(&self, platform: &str) -> Result<usize, IndexError> {
+impl MessagePoster {
+    /// Ends answered conversations of a platform with one conversation per message (webhooks),
+    /// which would otherwise accumulate. Returns their number.
+    pub async fn close_answered(&self, platform: &str) -> Result<usize, SessionIndexError> {
         let hub = &self.hub;
         let now = hub.clock.now();
         let since = now.with_timezone(&Local).naive_local() - REST;

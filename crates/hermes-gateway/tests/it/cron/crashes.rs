@@ -1,28 +1,28 @@
-//! Lives that end at the wrong moment, and processes that share a home.
+//! Processes that end at the wrong moment, and processes that share a home.
 
 use std::time::Duration;
 
-use hermes_gateway::cron::Told;
+use hermes_gateway::cron::JobDeliveryStatus;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use super::town::{Act, Fate, Ground, Life, Wall, every, once};
+use super::harness::{CrashPoint, CronFiles, ModelStep, SchedulerProcess, WallClock, every, once};
 
 const NOON: &str = "2027-01-10T12:00:00Z";
 const LATER: &str = "2027-01-10T12:05:00Z";
 
-fn answer() -> Act {
-    Act::Answer("the answer".to_owned())
+fn answer() -> ModelStep {
+    ModelStep::Answer("the answer".to_owned())
 }
 
-fn finished(ground: &Ground) -> usize {
+fn finished(ground: &CronFiles) -> usize {
     let dir = ground.dir.path().join("finished");
     std::fs::read_dir(dir).map_or(0, Iterator::count)
 }
 
-/// A life that ends the moment its courier dies.
-async fn cut(ground: &Ground, fate: Fate) {
-    let life = ground.life(answer(), Wall::at(NOON));
+/// A process that ends the moment its messenger dies.
+async fn cut(ground: &CronFiles, fate: CrashPoint) {
+    let life = ground.life(answer(), WallClock::at(NOON));
     *life.courier.fate.lock().unwrap() = fate;
     tokio::select! {
         reports = life.scheduler.tick(&life.cancel) => panic!("it lived: {reports:?}"),
@@ -31,19 +31,19 @@ async fn cut(ground: &Ground, fate: Fate) {
     ground.bury(&life);
 }
 
-async fn next(ground: &Ground, now: &str) -> Life {
-    let life = ground.life(Act::Answer("another".to_owned()), Wall::at(now));
+async fn next(ground: &CronFiles, now: &str) -> SchedulerProcess {
+    let life = ground.life(ModelStep::Answer("another".to_owned()), WallClock::at(now));
     life.scheduler.tick(&life.cancel).await.unwrap();
     life
 }
 
 #[tokio::test(start_paused = true)]
 async fn between_the_run_and_its_delivery_nothing_is_lost_or_doubled() {
-    for fate in [Fate::DiesBefore, Fate::DiesAfter] {
+    for fate in [CrashPoint::DiesBefore, CrashPoint::DiesAfter] {
         let mut both = every("a", 60, NOON);
         both["deliver"] = json!("telegram:1,telegram:2");
         both["repeat"] = json!({"times": 9, "completed": 0});
-        let ground = Ground::with(&json!([both]));
+        let ground = CronFiles::with(&json!([both]));
         cut(&ground, fate).await;
         assert_eq!(finished(&ground), 1, "{fate:?}");
         let life = next(&ground, LATER).await;
@@ -64,8 +64,8 @@ async fn between_the_run_and_its_delivery_nothing_is_lost_or_doubled() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_was_cut_is_told_once_and_not_repeated() {
-    let ground = Ground::with(&json!([every("a", 60, NOON), once("b", NOON)]));
-    let life = ground.life(Act::Hang, Wall::at(NOON));
+    let ground = CronFiles::with(&json!([every("a", 60, NOON), once("b", NOON)]));
+    let life = ground.life(ModelStep::Hang, WallClock::at(NOON));
     tokio::select! {
         _ = life.scheduler.tick(&life.cancel) => panic!("it ended"),
         () = tokio::time::sleep(Duration::from_secs(30)) => {}
@@ -90,8 +90,8 @@ async fn a_run_that_was_cut_is_told_once_and_not_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn stopping_the_program_stops_jobs_and_says_so() {
-    let ground = Ground::with(&json!([every("a", 60, NOON)]));
-    let life = ground.life(Act::Hang, Wall::at(NOON));
+    let ground = CronFiles::with(&json!([every("a", 60, NOON)]));
+    let life = ground.life(ModelStep::Hang, WallClock::at(NOON));
     let stop = life.cancel.clone();
     let run = life.scheduler.run(&stop);
     tokio::pin!(run);
@@ -112,9 +112,9 @@ async fn stopping_the_program_stops_jobs_and_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_busy_only_delays() {
-    let ground = Ground::with(&json!([every("a", 60, NOON)]));
-    let life = ground.life(answer(), Wall::at(NOON));
-    *life.courier.fate.lock().unwrap() = Fate::Stumbles;
+    let ground = CronFiles::with(&json!([every("a", 60, NOON)]));
+    let life = ground.life(answer(), WallClock::at(NOON));
+    *life.courier.fate.lock().unwrap() = CrashPoint::Stumbles;
     let reports = life.scheduler.tick(&life.cancel).await.unwrap();
     assert!(reports[0].delivery_error.as_ref().unwrap().contains("busy"));
     assert!(ground.mail().is_empty());
@@ -126,22 +126,22 @@ async fn a_store_that_is_busy_only_delays() {
 
 #[tokio::test(start_paused = true)]
 async fn who_may_not_deliver_leaves_it_to_the_one_who_may() {
-    let ground = Ground::with(&json!([every("a", 60, NOON)]));
-    let gateway = ground.life(Act::Panic, Wall::at(NOON));
-    let terminal = ground.life_of(answer(), Wall::at(NOON), false);
+    let ground = CronFiles::with(&json!([every("a", 60, NOON)]));
+    let gateway = ground.life(ModelStep::Panic, WallClock::at(NOON));
+    let terminal = ground.life_of(answer(), WallClock::at(NOON), false);
     let report = terminal
         .scheduler
         .fire("a", &terminal.cancel)
         .await
         .unwrap();
-    assert_eq!(report.told, Told::HandedOver(1));
+    assert_eq!(report.delivery, JobDeliveryStatus::HandedOver(1));
     assert_eq!(ground.job("a").text("last_status"), "ok");
     assert_eq!(ground.history()[0].status, "completed");
     // The terminal lives on and looks again: it leaves it where it is.
     terminal.scheduler.tick(&terminal.cancel).await.unwrap();
     assert_eq!((ground.mail().len(), finished(&ground)), (0, 1));
     let reports = gateway.scheduler.tick(&gateway.cancel).await.unwrap();
-    assert_eq!(reports[0].told, Told::Owed(1));
+    assert_eq!(reports[0].delivery, JobDeliveryStatus::Queued(1));
     assert_eq!((ground.mail().len(), finished(&ground)), (1, 0));
     assert_eq!(ground.job("a").fields()["repeat"]["completed"], 1);
 }
@@ -149,10 +149,10 @@ async fn who_may_not_deliver_leaves_it_to_the_one_who_may() {
 #[tokio::test(start_paused = true)]
 async fn of_two_processes_one_runs_it() {
     for _ in 0..8 {
-        let ground = Ground::with(&json!([every("a", 60, NOON), once("b", NOON)]));
-        let act = Act::Slowly(Duration::from_secs(3), "done".to_owned());
-        let one = ground.life(act.clone(), Wall::at(NOON));
-        let two = ground.life(act, Wall::at(NOON));
+        let ground = CronFiles::with(&json!([every("a", 60, NOON), once("b", NOON)]));
+        let act = ModelStep::Slowly(Duration::from_secs(3), "done".to_owned());
+        let one = ground.life(act.clone(), WallClock::at(NOON));
+        let two = ground.life(act, WallClock::at(NOON));
         let (first, second) = tokio::join!(
             one.scheduler.tick(&one.cancel),
             two.scheduler.tick(&two.cancel),
@@ -168,13 +168,13 @@ async fn of_two_processes_one_runs_it() {
 #[tokio::test(start_paused = true)]
 async fn what_was_claimed_and_did_not_begin_runs_later() {
     for killed in [true, false] {
-        let mut ground = Ground::with(&json!([
+        let mut ground = CronFiles::with(&json!([
             every("a", 60, NOON),
             every("b", 60, NOON),
             once("c", NOON),
         ]));
         ground.policy.parallel = 1;
-        let life = ground.life(Act::Hang, Wall::at(NOON));
+        let life = ground.life(ModelStep::Hang, WallClock::at(NOON));
         let stop = life.cancel.clone();
         let looking = life.scheduler.clone();
         let begun = async {

@@ -1,6 +1,6 @@
 //! The scheduler: what runs when, what becomes of it, and that nothing is told twice.
 
 mod crashes;
+mod harness;
 mod runs;
 mod times;
-mod town;

@@ -3,29 +3,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_gateway::cron::{CronError, Report, Told};
+use hermes_gateway::cron::{CronError, JobDeliveryStatus, JobRunReport};
 use hermes_platforms::Posting;
 use hermes_store::db::delivery::Target;
 use hermes_store::jobs::JobClaimError;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use super::town::{Act, Ground, Life, Wall, every, once};
+use super::harness::{CronFiles, ModelStep, SchedulerProcess, WallClock, every, once};
 
 const NOON: &str = "2027-01-10T12:00:00Z";
 
-async fn tick(ground: &Ground, act: Act) -> (Life, Vec<Report>) {
-    let life = ground.life(act, Wall::at(NOON));
+async fn tick(ground: &CronFiles, act: ModelStep) -> (SchedulerProcess, Vec<JobRunReport>) {
+    let life = ground.life(act, WallClock::at(NOON));
     let reports = life.scheduler.tick(&life.cancel).await.unwrap();
     (life, reports)
 }
 
-fn with(fields: &Value) -> Ground {
+fn with(fields: &Value) -> CronFiles {
     let mut job = every("a", 60, NOON);
     for (name, value) in fields.as_object().unwrap() {
         job[name] = value.clone();
     }
-    Ground::with(&json!([job]))
+    CronFiles::with(&json!([job]))
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,7 +35,7 @@ async fn a_job_is_a_conversation_of_its_own() {
         "model": "m1", "provider": "p1", "skills": ["notes"], "workdir": dir.path(),
         "enabled_toolsets": ["web", "cronjob", "clarify"],
     }));
-    let (life, reports) = tick(&ground, Act::Answer("All **fine**.\n".to_owned())).await;
+    let (life, reports) = tick(&ground, ModelStep::Answer("All **fine**.\n".to_owned())).await;
     let told = life.program.told.lock().unwrap();
     let opening = &told.openings[0];
     assert_eq!(opening.id, "cron_a_20270110_120000");
@@ -53,7 +53,7 @@ async fn a_job_is_a_conversation_of_its_own() {
     assert!(opening.system.as_ref().unwrap().contains("[SILENT]"));
     assert_eq!(told.prompts, ["do a"]);
     assert_eq!(reports[0].response, "All **fine**.");
-    assert_eq!(reports[0].told, Told::Owed(1));
+    assert_eq!(reports[0].delivery, JobDeliveryStatus::Queued(1));
     assert_eq!(
         ground.mail(),
         [("telegram:1".to_owned(), "All **fine**.".to_owned())]
@@ -85,8 +85,8 @@ async fn a_message_says_whose_it_is_and_belongs_where_the_job_was_made() {
         "attach_to_session": true,
     }));
     ground.policy.wrap = true;
-    let (_, reports) = tick(&ground, Act::Answer("News".to_owned())).await;
-    assert_eq!(reports[0].told, Told::Owed(3));
+    let (_, reports) = tick(&ground, ModelStep::Answer("News".to_owned())).await;
+    assert_eq!(reports[0].delivery, JobDeliveryStatus::Queued(3));
     let error = reports[0].delivery_error.clone().unwrap();
     assert!(error.contains("email is not set up"), "{error}");
     assert_eq!(ground.job("a").text("last_delivery_error"), error);
@@ -114,19 +114,19 @@ async fn a_message_says_whose_it_is_and_belongs_where_the_job_was_made() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_told_when_there_is_nothing_to_tell() {
     let ground = with(&json!({}));
-    let (_, reports) = tick(&ground, Act::Answer("[SILENT]".to_owned())).await;
+    let (_, reports) = tick(&ground, ModelStep::Answer("[SILENT]".to_owned())).await;
     assert_eq!(
-        (reports[0].told, reports[0].error.as_ref()),
-        (Told::Silent, None)
+        (reports[0].delivery, reports[0].error.as_ref()),
+        (JobDeliveryStatus::Silent, None)
     );
     assert!(ground.mail().is_empty());
     assert_eq!(ground.outputs("a").len(), 1);
     assert_eq!(ground.job("a").text("last_status"), "ok");
     let ground = with(&json!({"deliver": "local"}));
-    let (_, reports) = tick(&ground, Act::Answer("for the file".to_owned())).await;
+    let (_, reports) = tick(&ground, ModelStep::Answer("for the file".to_owned())).await;
     assert_eq!(
-        (reports[0].told, reports[0].delivery_error.as_ref()),
-        (Told::Nobody, None)
+        (reports[0].delivery, reports[0].delivery_error.as_ref()),
+        (JobDeliveryStatus::NoTarget, None)
     );
 }
 
@@ -134,16 +134,16 @@ async fn nothing_is_told_when_there_is_nothing_to_tell() {
 async fn failures_are_told_whatever_they_are() {
     for (act, wanted) in [
         (
-            Act::Fail("the model is away".to_owned()),
+            ModelStep::Fail("the model is away".to_owned()),
             "the model is away",
         ),
-        (Act::Answer("  ".to_owned()), "answered nothing"),
+        (ModelStep::Answer("  ".to_owned()), "answered nothing"),
         (
-            Act::Refuse("no model is set up".to_owned()),
+            ModelStep::Refuse("no model is set up".to_owned()),
             "no model is set up",
         ),
-        (Act::Hang, "nothing happened for 600 seconds"),
-        (Act::Panic, "the program broke"),
+        (ModelStep::Hang, "nothing happened for 600 seconds"),
+        (ModelStep::Panic, "the program broke"),
     ] {
         let ground = with(&json!({}));
         let (life, reports) = tick(&ground, act.clone()).await;
@@ -167,14 +167,14 @@ async fn failures_are_told_whatever_they_are() {
         );
         assert!(ground.outputs("a")[0].contains("(FAILED)"));
         let interrupts = life.program.told.lock().unwrap().interrupts;
-        assert_eq!(interrupts, usize::from(matches!(act, Act::Hang)));
+        assert_eq!(interrupts, usize::from(matches!(act, ModelStep::Hang)));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_needs_a_person_is_denied() {
     let ground = with(&json!({}));
-    let (_, reports) = tick(&ground, Act::Ask).await;
+    let (_, reports) = tick(&ground, ModelStep::Ask).await;
     assert_eq!(reports[0].response, "it was denied");
 }
 
@@ -198,7 +198,7 @@ async fn what_must_not_run_does_not() {
         ),
     ] {
         let ground = with(&fields);
-        let life = ground.life(Act::Answer("ran".to_owned()), Wall::at(NOON));
+        let life = ground.life(ModelStep::Answer("ran".to_owned()), WallClock::at(NOON));
         *life.town.route.lock().unwrap() = Some(("openrouter".to_owned(), "dear".to_owned()));
         let reports = life.scheduler.tick(&life.cancel).await.unwrap();
         let error = reports[0].error.clone().unwrap_or_default();
@@ -208,7 +208,7 @@ async fn what_must_not_run_does_not() {
     let pinned = with(
         &json!({"model_snapshot": "cheap", "model": "cheap", "provider_snapshot": "OpenRouter"}),
     );
-    let life = pinned.life(Act::Answer("ran".to_owned()), Wall::at(NOON));
+    let life = pinned.life(ModelStep::Answer("ran".to_owned()), WallClock::at(NOON));
     *life.town.route.lock().unwrap() = Some(("openrouter".to_owned(), "dear".to_owned()));
     let reports = life.scheduler.tick(&life.cancel).await.unwrap();
     assert_eq!(reports[0].error, None);
@@ -218,12 +218,15 @@ async fn what_must_not_run_does_not() {
 async fn a_script_feeds_the_agent_or_lets_it_sleep() {
     let run = async |status: i32, printed: &str| {
         let ground = with(&json!({"script": "check.sh"}));
-        let life = ground.life(Act::Answer("summed up".to_owned()), Wall::at(NOON));
+        let life = ground.life(
+            ModelStep::Answer("summed up".to_owned()),
+            WallClock::at(NOON),
+        );
         life.program.script("check.sh", status, printed);
         let reports = life.scheduler.tick(&life.cancel).await.unwrap();
         (
             life.program.prompts(),
-            reports[0].told,
+            reports[0].delivery,
             reports[0].error.clone(),
         )
     };
@@ -232,12 +235,12 @@ async fn a_script_feeds_the_agent_or_lets_it_sleep() {
         prompts[0].contains("3 new mails") && prompts[0].ends_with("do a"),
         "{prompts:?}"
     );
-    assert_eq!(told, Told::Owed(1));
+    assert_eq!(told, JobDeliveryStatus::Queued(1));
     for quiet in ["", "looked\n{\"wakeAgent\": false}"] {
         let (prompts, told, error) = run(0, quiet).await;
         assert_eq!(
             (prompts.len(), told, error),
-            (0, Told::Silent, None),
+            (0, JobDeliveryStatus::Silent, None),
             "{quiet}"
         );
     }
@@ -253,7 +256,7 @@ async fn a_script_feeds_the_agent_or_lets_it_sleep() {
 async fn a_script_alone_is_a_job_too() {
     let run = async |status: i32, printed: &str| {
         let ground = with(&json!({"script": "watch.sh", "no_agent": true, "prompt": ""}));
-        let life = ground.life(Act::Panic, Wall::at(NOON));
+        let life = ground.life(ModelStep::Panic, WallClock::at(NOON));
         life.program.script("watch.sh", status, printed);
         let reports = life.scheduler.tick(&life.cancel).await.unwrap();
         let posted = ground.mail.posted.lock().unwrap().clone();
@@ -280,7 +283,7 @@ async fn a_script_alone_is_a_job_too() {
     assert!(mail[0].1.contains("no disk"));
     assert!(output.contains("script failed"));
     let ground = with(&json!({"no_agent": true}));
-    let (_, reports) = tick(&ground, Act::Panic).await;
+    let (_, reports) = tick(&ground, ModelStep::Panic).await;
     assert!(reports[0].error.as_ref().unwrap().contains("nor a script"));
 }
 
@@ -290,15 +293,15 @@ async fn one_job_builds_on_another() {
     second["context_from"] = json!(["first", "../../etc", "nobody"]);
     let mut first = every("a1", 600, NOON);
     first["name"] = json!("first");
-    let ground = Ground::with(&json!([first, second]));
+    let ground = CronFiles::with(&json!([first, second]));
     tick(
         &ground,
-        Act::Answer("The harvest is good this year.".to_owned()),
+        ModelStep::Answer("The harvest is good this year.".to_owned()),
     )
     .await;
     let life = ground.life(
-        Act::Answer("so".to_owned()),
-        Wall::at("2027-01-10T12:31:00Z"),
+        ModelStep::Answer("so".to_owned()),
+        WallClock::at("2027-01-10T12:31:00Z"),
     );
     life.scheduler.tick(&life.cancel).await.unwrap();
     let prompts = life.program.prompts();
@@ -313,17 +316,20 @@ async fn one_job_builds_on_another() {
 
 #[tokio::test(start_paused = true)]
 async fn a_person_runs_one_now() {
-    let ground = Ground::with(&json!([
+    let ground = CronFiles::with(&json!([
         every("later", 60, "2027-01-10T15:00:00Z"),
         once("single", "2027-01-10T18:00:00Z"),
         every("due", 60, NOON),
     ]));
-    let life = ground.life(Act::Answer("done".to_owned()), Wall::at(NOON));
+    let life = ground.life(ModelStep::Answer("done".to_owned()), WallClock::at(NOON));
     let report = life.scheduler.fire("LATER", &life.cancel).await.unwrap();
     assert_eq!((report.job.as_str(), report.error), ("later", None));
     // A single one that is run early has run: that is a success, and it is gone.
     let report = life.scheduler.fire("single", &life.cancel).await.unwrap();
-    assert_eq!((report.error, report.told), (None, Told::Owed(1)));
+    assert_eq!(
+        (report.error, report.delivery),
+        (None, JobDeliveryStatus::Queued(1))
+    );
     assert!(ground.table().get("single").is_err());
     let again = life.scheduler.fire("single", &life.cancel).await;
     assert!(matches!(
@@ -337,8 +343,11 @@ async fn a_person_runs_one_now() {
 #[tokio::test(start_paused = true)]
 async fn it_runs_as_often_as_it_was_to() {
     let ground = with(&json!({"repeat": {"times": 2, "completed": 0}}));
-    let clock = Wall::at(NOON);
-    let life = ground.life(Act::Answer("done".to_owned()), Arc::clone(&clock) as _);
+    let clock = WallClock::at(NOON);
+    let life = ground.life(
+        ModelStep::Answer("done".to_owned()),
+        Arc::clone(&clock) as _,
+    );
     let stop = life.cancel.clone();
     tokio::select! {
         () = life.scheduler.run(&stop) => {}

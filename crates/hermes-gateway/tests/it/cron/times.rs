@@ -6,18 +6,18 @@ use hermes_config::Zone;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use super::town::{Act, Ground, Wall, every, once};
+use super::harness::{CronFiles, ModelStep, WallClock, every, once};
 
 const NOON: &str = "2027-01-10T12:00:00Z";
 
-fn answer() -> Act {
-    Act::Answer("done".to_owned())
+fn answer() -> ModelStep {
+    ModelStep::Answer("done".to_owned())
 }
 
 #[tokio::test(start_paused = true)]
 async fn hour_after_hour() {
-    let ground = Ground::with(&json!([every("a", 30, NOON)]));
-    let clock = Wall::at("2027-01-10T11:59:30Z");
+    let ground = CronFiles::with(&json!([every("a", 30, NOON)]));
+    let clock = WallClock::at("2027-01-10T11:59:30Z");
     let life = ground.life(answer(), clock);
     let stop = life.cancel.clone();
     tokio::select! {
@@ -66,12 +66,12 @@ async fn once_a_day_also_when_clocks_change() {
             ],
         ),
     ] {
-        let mut ground = Ground::with(&json!([
+        let mut ground = CronFiles::with(&json!([
             {"id": "a", "prompt": "p", "schedule": {"kind": "cron", "expr": "30 2 * * *"}},
         ]));
         ground.zone = Zone::parse("Europe/Berlin").unwrap();
         ground.policy.tick = Duration::from_hours(6);
-        let life = ground.life(answer(), Wall::at(day));
+        let life = ground.life(answer(), WallClock::at(day));
         let stop = life.cancel.clone();
         tokio::select! {
             () = life.scheduler.run(&stop) => {}
@@ -90,10 +90,10 @@ async fn once_a_day_also_when_clocks_change() {
 #[tokio::test(start_paused = true)]
 async fn no_more_at_once_than_allowed_and_all_in_the_end() {
     let jobs: Vec<_> = (0..7).map(|n| every(&format!("j{n}"), 60, NOON)).collect();
-    let mut ground = Ground::with(&json!(jobs));
+    let mut ground = CronFiles::with(&json!(jobs));
     ground.policy.parallel = 3;
-    let act = Act::Slowly(Duration::from_secs(40), "done".to_owned());
-    let life = ground.life(act, Wall::at(NOON));
+    let act = ModelStep::Slowly(Duration::from_secs(40), "done".to_owned());
+    let life = ground.life(act, WallClock::at(NOON));
     let reports = life.scheduler.tick(&life.cancel).await.unwrap();
     assert_eq!(reports.len(), 7);
     assert_eq!(
@@ -106,12 +106,12 @@ async fn no_more_at_once_than_allowed_and_all_in_the_end() {
     // The loop does not wait for its next look while more is due.
     let ground = {
         let jobs: Vec<_> = (0..7).map(|n| once(&format!("j{n}"), NOON)).collect();
-        let mut ground = Ground::with(&json!(jobs));
+        let mut ground = CronFiles::with(&json!(jobs));
         ground.policy.parallel = 3;
         ground
     };
-    let act = Act::Slowly(Duration::from_secs(5), "done".to_owned());
-    let life = ground.life(act, Wall::at(NOON));
+    let act = ModelStep::Slowly(Duration::from_secs(5), "done".to_owned());
+    let life = ground.life(act, WallClock::at(NOON));
     let stop = life.cancel.clone();
     tokio::select! {
         () = life.scheduler.run(&stop) => {}
@@ -122,11 +122,11 @@ async fn no_more_at_once_than_allowed_and_all_in_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_run_is_not_started_twice() {
-    let mut ground = Ground::with(&json!([every("a", 10, NOON)]));
-    let act = Act::Slowly(Duration::from_mins(25), "done".to_owned());
+    let mut ground = CronFiles::with(&json!([every("a", 10, NOON)]));
+    let act = ModelStep::Slowly(Duration::from_mins(25), "done".to_owned());
     ground.policy.inactivity = None;
-    let life = ground.life(act.clone(), Wall::at(NOON));
-    let other = ground.life(act, Wall::at(NOON));
+    let life = ground.life(act.clone(), WallClock::at(NOON));
+    let other = ground.life(act, WallClock::at(NOON));
     let stop = life.cancel.clone();
     tokio::select! {
         () = life.scheduler.run(&stop) => {}
@@ -146,11 +146,11 @@ async fn a_long_run_is_not_started_twice() {
 async fn a_single_long_run_keeps_its_claim() {
     let mut job = once("a", NOON);
     job["repeat"] = json!(null);
-    let mut ground = Ground::with(&json!([job]));
+    let mut ground = CronFiles::with(&json!([job]));
     ground.policy.inactivity = None;
-    let act = Act::Slowly(Duration::from_hours(3), "done".to_owned());
-    let life = ground.life(act.clone(), Wall::at(NOON));
-    let other = ground.life(act, Wall::at(NOON));
+    let act = ModelStep::Slowly(Duration::from_hours(3), "done".to_owned());
+    let life = ground.life(act.clone(), WallClock::at(NOON));
+    let other = ground.life(act, WallClock::at(NOON));
     let stop = life.cancel.clone();
     tokio::select! {
         () = life.scheduler.run(&stop) => {}
@@ -163,10 +163,10 @@ async fn a_single_long_run_keeps_its_claim() {
 
 #[tokio::test(start_paused = true)]
 async fn what_somebody_adds_is_seen_soon() {
-    let mut ground = Ground::with(&json!([every("a", 600, "2027-01-10T20:00:00Z")]));
-    ground.policy.glance = Duration::from_secs(5);
+    let mut ground = CronFiles::with(&json!([every("a", 600, "2027-01-10T20:00:00Z")]));
+    ground.policy.poll = Duration::from_secs(5);
     ground.policy.tick = Duration::from_hours(1);
-    let life = ground.life(answer(), Wall::at(NOON));
+    let life = ground.life(answer(), WallClock::at(NOON));
     let stop = life.cancel.clone();
     let adding = async {
         tokio::time::sleep(Duration::from_secs(30)).await;
@@ -189,9 +189,9 @@ async fn many_jobs_at_once_write_the_table_a_few_times() {
         let jobs: Vec<_> = (0..count)
             .map(|n| every(&format!("j{n}"), 60, NOON))
             .collect();
-        let mut ground = Ground::with(&json!(jobs));
+        let mut ground = CronFiles::with(&json!(jobs));
         ground.policy.parallel = 8;
-        let life = ground.life(Act::Answer("done".to_owned()), Wall::at(NOON));
+        let life = ground.life(ModelStep::Answer("done".to_owned()), WallClock::at(NOON));
         let reports = life.scheduler.tick(&life.cancel).await.unwrap();
         assert_eq!(reports.len(), count);
         assert!(reports.iter().all(|report| report.error.is_none()));

@@ -2,11 +2,11 @@
 
 use pretty_assertions::assert_eq;
 
-use super::stage::{House, incoming};
+use super::harness::{TurnHarness, incoming};
 
 #[tokio::test]
 async fn a_button_decides_once() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     life.say("c", "m1", "permit this").await;
     life.sees("c", "rm -rf /tmp/x").await;
@@ -38,7 +38,7 @@ async fn a_button_decides_once() {
 
 #[tokio::test]
 async fn a_press_before_the_platform_confirmed_the_question_takes_its_buttons_away() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     let confirm = std::sync::Arc::new(tokio::sync::Notify::new());
     *house.screen.slow_answers.lock().unwrap() = Some(confirm.clone());
@@ -61,7 +61,7 @@ async fn a_press_before_the_platform_confirmed_the_question_takes_its_buttons_aw
 
 #[tokio::test]
 async fn words_decide_where_there_are_no_buttons() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     house.capabilities.buttons = false;
     let life = house.life().await;
     for (id, word, verdict) in [
@@ -82,7 +82,7 @@ async fn words_decide_where_there_are_no_buttons() {
 
 #[tokio::test]
 async fn clarify_takes_a_button_a_number_or_words() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     for (chat, word, answer) in [("a", "2", "blue"), ("b", "green", "green")] {
         life.say(chat, "m1", "clarify").await;
@@ -100,10 +100,10 @@ async fn clarify_takes_a_button_a_number_or_words() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_answers_and_that_is_a_no() {
-    let mut house = House::new("approvals: {gateway_timeout: 30}\n");
+    let mut house = TurnHarness::new("approvals: {gateway_timeout: 30}\n");
     let life = house.life().await;
     life.say("c", "m1", "permit this").await;
-    life.sees("c", "nobody answered in time").await;
+    life.sees("c", "no one answered in time").await;
     life.rest().await;
     assert!(
         house
@@ -118,7 +118,7 @@ async fn nobody_answers_and_that_is_a_no() {
 
 #[tokio::test]
 async fn strangers_cannot_press() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     house.env = vec![("FAKE_ALLOWED_USERS", "user of c")];
     let life = house.life().await;
     life.say("c", "m1", "permit this").await;
@@ -126,7 +126,7 @@ async fn strangers_cannot_press() {
     let question = house.screen.find("rm -rf").unwrap();
     let mut press = incoming("c", "p1", "pressed");
     press.source.user_id = Some("mallory".to_owned());
-    press.pressed = Some(hermes_platforms::Pressed {
+    press.pressed = Some(hermes_platforms::ButtonPress {
         data: question.buttons[0].1.clone(),
         message_id: Some(question.id.clone()),
     });

@@ -1,15 +1,15 @@
-//! Questions that an earlier life put: the message that stands there stays good.
+//! Questions that an earlier process put: the message that stands there stays good.
 
 use std::time::Duration;
 
-use hermes_platforms::Pressed;
+use hermes_platforms::ButtonPress;
 use pretty_assertions::assert_eq;
 
-use super::stage::{Bubble, House, Life, incoming};
-use crate::world::Fuse;
+use super::harness::{GatewayRun, ShownBubble, TurnHarness, incoming};
+use crate::harness::Fuse;
 
-/// A life that asked and was cut.
-async fn asked(house: &mut House, words: &str, part: &str) -> Bubble {
+/// A process that asked and was cut.
+async fn asked(house: &mut TurnHarness, words: &str, part: &str) -> ShownBubble {
     let life = house.life().await;
     life.say("c", "m1", words).await;
     life.sees("c", part).await;
@@ -17,7 +17,7 @@ async fn asked(house: &mut House, words: &str, part: &str) -> Bubble {
     house.screen.find(part).unwrap()
 }
 
-fn count(house: &House, part: &str) -> usize {
+fn count(house: &TurnHarness, part: &str) -> usize {
     let bubbles = house.screen.bubbles.lock().unwrap();
     bubbles
         .iter()
@@ -25,11 +25,11 @@ fn count(house: &House, part: &str) -> usize {
         .count()
 }
 
-fn notes(house: &House) -> Vec<String> {
+fn notes(house: &TurnHarness) -> Vec<String> {
     house.screen.notes.lock().unwrap().clone()
 }
 
-async fn noted(life: &Life, many: usize) {
+async fn noted(life: &GatewayRun, many: usize) {
     life.until("a note", |screen| {
         screen.notes.lock().unwrap().len() == many
     })
@@ -38,7 +38,7 @@ async fn noted(life: &Life, many: usize) {
 
 #[tokio::test]
 async fn the_message_that_stands_there_is_taken_over() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let question = asked(&mut house, "permit this", "rm -rf").await;
     let life = house.life().await;
     life.until("the turn waits again", |_| {
@@ -66,11 +66,11 @@ async fn the_message_that_stands_there_is_taken_over() {
 /// The press is there before the turn: it came while the gateway was down.
 #[tokio::test]
 async fn a_press_that_came_first_is_kept_and_used_once() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let question = asked(&mut house, "permit this", "rm -rf").await;
     let data = question.buttons[0].1.clone();
     let life = house.life().await;
-    life.gateway.hold(true);
+    life.gateway.set_held(true);
     life.press_data("c", "p1", &data, &question.id).await;
     noted(&life, 1).await;
     life.press_data("c", "p2", &data, &question.id).await;
@@ -78,7 +78,7 @@ async fn a_press_that_came_first_is_kept_and_used_once() {
     let notes = notes(&house);
     assert!(notes[0].contains("Noted"), "{notes:?}");
     assert!(notes[1].contains("it was answered"), "{notes:?}");
-    // Kept by the store, not by this life.
+    // Kept by the store, not by this process.
     life.end().await;
     let life = house.life().await;
     life.sees("c", "re: permit this Once").await;
@@ -94,13 +94,13 @@ async fn words_that_came_first_are_used() {
         ("permit this", "rm -rf", "/deny not now", "not now"),
         ("clarify", "Which colour?", "2", "text: \"blue\""),
     ] {
-        let mut house = House::new("");
+        let mut house = TurnHarness::new("");
         asked(&mut house, words, part).await;
         let life = house.life().await;
-        life.gateway.hold(true);
+        life.gateway.set_held(true);
         life.say("c", "m2", said).await;
         life.until("it is stored", |_| life.is_stored()).await;
-        life.gateway.hold(false);
+        life.gateway.set_held(false);
         life.sees("c", answer).await;
         life.rest().await;
         assert_eq!(count(&house, part), 1, "{said}");
@@ -111,16 +111,16 @@ async fn words_that_came_first_are_used() {
 
 #[tokio::test]
 async fn whoever_lost_the_right_since_has_not_answered() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     house.env = vec![("FAKE_ALLOWED_USERS", "user of c,boss")];
     let question = asked(&mut house, "permit this", "rm -rf").await;
     let data = question.buttons[0].1.clone();
     let life = house.life().await;
-    life.gateway.hold(true);
+    life.gateway.set_held(true);
     let mut press = incoming("c", "p1", "pressed");
     press.source.user_id = Some("boss".to_owned());
     press.source.user_name = Some("Bob".to_owned());
-    press.pressed = Some(Pressed {
+    press.pressed = Some(ButtonPress {
         data: data.clone(),
         message_id: Some(question.id.clone()),
     });
@@ -128,7 +128,7 @@ async fn whoever_lost_the_right_since_has_not_answered() {
     noted(&life, 1).await;
     let env = house.dir.path().join(".env");
     std::fs::write(env, "FAKE_ALLOWED_USERS=\"user of c\"\n").unwrap();
-    life.gateway.hold(false);
+    life.gateway.set_held(false);
     life.sees("c", "The answer of Bob does not count").await;
     life.press_data("c", "p2", &data, &question.id).await;
     life.sees("c", "re: permit this Once").await;
@@ -140,16 +140,16 @@ async fn whoever_lost_the_right_since_has_not_answered() {
 
 #[tokio::test]
 async fn one_whose_time_is_over_says_so_and_is_asked_anew() {
-    let mut house = House::new("approvals: {gateway_timeout: 30}\n");
+    let mut house = TurnHarness::new("approvals: {gateway_timeout: 30}\n");
     let question = asked(&mut house, "permit this", "rm -rf").await;
     house.clock.advance(Duration::from_secs(40));
     let data = question.buttons[0].1.clone();
     let life = house.life().await;
-    life.gateway.hold(true);
+    life.gateway.set_held(true);
     life.press_data("c", "p1", &data, &question.id).await;
     noted(&life, 1).await;
     assert!(notes(&house)[0].contains("the time to answer is over"));
-    life.gateway.hold(false);
+    life.gateway.set_held(false);
     life.until("it is asked again", |_| count(&house, "rm -rf") == 2)
         .await;
     life.press("c", "p2", "Deny").await;
@@ -164,17 +164,17 @@ async fn one_whose_time_is_over_says_so_and_is_asked_anew() {
 /// Another command is another question, however much like the old one it looks.
 #[tokio::test]
 async fn an_answer_counts_only_for_what_was_shown() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let question = asked(&mut house, "permit this", "rm -rf /tmp/x").await;
     let data = question.buttons[0].1.clone();
     let life = house.life().await;
-    life.gateway.hold(true);
+    life.gateway.set_held(true);
     *life.program.action.lock().unwrap() = "rm -rf /tmp/y".to_owned();
     life.press_data("c", "p1", &data, &question.id).await;
     life.say("c", "m2", "yes").await;
     noted(&life, 1).await;
     life.until("it is stored", |_| life.is_stored()).await;
-    life.gateway.hold(false);
+    life.gateway.set_held(false);
     life.sees("c", "rm -rf /tmp/y").await;
     assert_eq!(house.screen.find("re: permit"), None);
     life.press("c", "p2", "Deny").await;
@@ -191,15 +191,15 @@ async fn an_answer_counts_only_for_what_was_shown() {
 #[tokio::test]
 async fn words_answer_only_the_question_that_stood_there() {
     for said in ["yes", "/approve", "/approve all"] {
-        let mut house = House::new("");
+        let mut house = TurnHarness::new("");
         asked(&mut house, "permit this", "rm -rf /tmp/x").await;
         let life = house.life().await;
-        life.gateway.hold(true);
+        life.gateway.set_held(true);
         // What is asked first now is new.
         *life.program.action.lock().unwrap() = "rm -rf /tmp/y\nrm -rf /tmp/x".to_owned();
         life.say("c", "m2", said).await;
         life.until("it is stored", |_| life.is_stored()).await;
-        life.gateway.hold(false);
+        life.gateway.set_held(false);
         life.until("an answer", |screen| {
             screen.find("Allowed once by Ann").is_some()
         })
@@ -219,18 +219,18 @@ async fn words_answer_only_the_question_that_stood_there() {
 /// turn comes to first.
 #[tokio::test]
 async fn a_word_means_the_oldest_question() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     *life.program.action.lock().unwrap() = "rm -rf /tmp/x\nrm -rf /tmp/y".to_owned();
     life.say("c", "m1", "permit this").await;
     life.sees("c", "rm -rf /tmp/y").await;
     life.end().await;
     let life = house.life().await;
-    life.gateway.hold(true);
+    life.gateway.set_held(true);
     *life.program.action.lock().unwrap() = "rm -rf /tmp/y\nrm -rf /tmp/x".to_owned();
     life.say("c", "m2", "yes").await;
     life.until("it is stored", |_| life.is_stored()).await;
-    life.gateway.hold(false);
+    life.gateway.set_held(false);
     life.until("an answer", |screen| {
         screen.find("Allowed once by Ann").is_some()
     })
@@ -245,7 +245,7 @@ async fn a_word_means_the_oldest_question() {
 /// Nobody agrees to what they have not been asked.
 #[tokio::test]
 async fn words_from_before_the_question_do_not_answer_it() {
-    let mut house = House::new("busy_input_mode: queue\n");
+    let mut house = TurnHarness::new("busy_input_mode: queue\n");
     let life = house.life().await;
     life.say("c", "m1", "slow permit this").await;
     life.until("a turn", |_| life.gateway.status().active_turns == 1)
@@ -278,10 +278,10 @@ async fn words_from_before_the_question_do_not_answer_it() {
     life.end().await;
 }
 
-/// The turn has ended: its button does nothing, in the next life either.
+/// The turn has ended: its button does nothing, in the next process either.
 #[tokio::test]
 async fn a_question_of_a_turn_that_ended_stays_closed() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     life.say("c", "m1", "permit this").await;
     life.sees("c", "rm -rf").await;
@@ -298,11 +298,11 @@ async fn a_question_of_a_turn_that_ended_stays_closed() {
     life.end().await;
 }
 
-/// Wherever a life ends in which somebody answers: one answer, and every press counts at most
+/// Wherever a process ends in which a question is answered: one answer, and every press counts at most
 /// once.
 #[test]
 fn a_crash_at_any_step_of_an_answer() {
-    let live = |house: &mut House, fuse: &Fuse| {
+    let live = |house: &mut TurnHarness, fuse: &Fuse| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -320,7 +320,7 @@ fn a_crash_at_any_step_of_an_answer() {
     let long = 1_000_000;
     let mut step = 1;
     loop {
-        let mut house = House::new("");
+        let mut house = TurnHarness::new("");
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(asked(&mut house, "permit this", "rm -rf"));
         drop(runtime);
@@ -341,7 +341,7 @@ fn a_crash_at_any_step_of_an_answer() {
 }
 
 /// Presses what there is to press until the turn has ended.
-async fn answer(house: &mut House, fuse: &Fuse) {
+async fn answer(house: &mut TurnHarness, fuse: &Fuse) {
     let clock = house.clock.clone();
     let life = house.life_with(fuse.clone()).await;
     for round in 0..2000 {

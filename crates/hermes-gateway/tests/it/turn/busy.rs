@@ -4,11 +4,11 @@ use pretty_assertions::assert_eq;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::stage::{House, Life};
+use super::harness::{GatewayRun, TurnHarness};
 
 #[tokio::test]
 async fn a_steer_joins_the_turn_that_runs() {
-    let mut house = House::new("display: {busy_steer_ack_enabled: false}\n");
+    let mut house = TurnHarness::new("display: {busy_steer_ack_enabled: false}\n");
     let life = house.life().await;
     life.say("c", "m1", "slow one").await;
     life.until("a turn", |_| life.gateway.status().active_turns == 1)
@@ -25,7 +25,7 @@ async fn a_steer_joins_the_turn_that_runs() {
 
 #[tokio::test]
 async fn words_that_come_too_late_are_the_next_turn() {
-    let mut house = House::new("display: {busy_steer_ack_enabled: false}\n");
+    let mut house = TurnHarness::new("display: {busy_steer_ack_enabled: false}\n");
     let life = house.life().await;
     // Streams for six seconds and runs no tool that could carry the words.
     life.say("c", "m1", "stream").await;
@@ -40,7 +40,7 @@ async fn words_that_come_too_late_are_the_next_turn() {
 
 #[tokio::test]
 async fn a_queue_is_answered_one_by_one() {
-    let mut house = House::new("busy_input_mode: queue\n");
+    let mut house = TurnHarness::new("busy_input_mode: queue\n");
     let life = house.life().await;
     life.say("c", "m1", "slow one").await;
     life.until("a turn", |_| life.gateway.status().active_turns == 1)
@@ -59,7 +59,7 @@ async fn a_queue_is_answered_one_by_one() {
 
 #[tokio::test]
 async fn a_steer_does_not_overtake_what_waits() {
-    let mut house = House::new("display: {busy_steer_ack_enabled: false}\n");
+    let mut house = TurnHarness::new("display: {busy_steer_ack_enabled: false}\n");
     let life = house.life().await;
     life.say("c", "m1", "slow one").await;
     life.until("a turn", |_| life.gateway.status().active_turns == 1)
@@ -84,7 +84,7 @@ async fn a_steer_does_not_overtake_what_waits() {
 
 #[tokio::test]
 async fn a_newer_message_interrupts_where_that_is_set() {
-    let mut house = House::new("busy_input_mode: interrupt\n");
+    let mut house = TurnHarness::new("busy_input_mode: interrupt\n");
     let life = house.life().await;
     life.say("c", "m1", "slow one").await;
     life.until("a turn", |_| life.gateway.status().active_turns == 1)
@@ -100,7 +100,7 @@ async fn a_newer_message_interrupts_where_that_is_set() {
 
 #[tokio::test]
 async fn stop_ends_what_runs_and_lets_go_of_what_waits() {
-    let mut house = House::new("busy_input_mode: queue\n");
+    let mut house = TurnHarness::new("busy_input_mode: queue\n");
     let life = house.life().await;
     life.say("c", "m1", "slow one").await;
     life.until("a turn", |_| life.gateway.status().active_turns == 1)
@@ -121,7 +121,7 @@ async fn stop_ends_what_runs_and_lets_go_of_what_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn stop_unlocks_a_turn_that_hears_nothing() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     life.say("c", "m1", "hang").await;
     life.until("a turn", |_| life.gateway.status().active_turns == 1)
@@ -135,7 +135,7 @@ async fn stop_unlocks_a_turn_that_hears_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_in_which_nothing_happens_is_ended() {
-    let mut house = House::new("agent: {gateway_timeout: 60}\n");
+    let mut house = TurnHarness::new("agent: {gateway_timeout: 60}\n");
     let life = house.life().await;
     life.say("c", "m1", "slow one").await;
     life.sees("c", "Nothing happened").await;
@@ -144,7 +144,7 @@ async fn a_turn_in_which_nothing_happens_is_ended() {
 }
 
 /// Waits until a turn has taken so many messages.
-async fn taken(life: &Life, count: usize) {
+async fn taken(life: &GatewayRun, count: usize) {
     for _ in 0..10_000 {
         let waiting = life.delivery.waiting(9).await.unwrap();
         if waiting.iter().filter(|one| one.turn.is_some()).count() == count {
@@ -157,7 +157,7 @@ async fn taken(life: &Life, count: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn stop_lets_go_of_words_that_joined_and_were_not_read() {
-    let mut house = House::new("display: {busy_steer_ack_enabled: false}\n");
+    let mut house = TurnHarness::new("display: {busy_steer_ack_enabled: false}\n");
     let life = house.life().await;
     life.say("c", "m1", "slow one").await;
     life.until("a turn", |_| life.gateway.status().active_turns == 1)
@@ -174,7 +174,7 @@ async fn stop_lets_go_of_words_that_joined_and_were_not_read() {
 
 #[tokio::test(start_paused = true)]
 async fn stop_holds_for_the_turn_that_words_let_go_would_begin() {
-    let mut house = House::new("display: {busy_steer_ack_enabled: false}\n");
+    let mut house = TurnHarness::new("display: {busy_steer_ack_enabled: false}\n");
     let life = house.life().await;
     // It is over before it hears that it should stop.
     life.say("c", "m1", "stream").await;
@@ -198,7 +198,7 @@ async fn stop_holds_for_the_turn_that_words_let_go_would_begin() {
 
 #[tokio::test(start_paused = true)]
 async fn none_overtakes_those_that_stayed_in_the_database() {
-    let mut house = House::new("busy_input_mode: queue\nagent: {gateway_timeout: 0}\n");
+    let mut house = TurnHarness::new("busy_input_mode: queue\nagent: {gateway_timeout: 0}\n");
     let life = house.life().await;
     life.say("c", "m1", "slow 1").await;
     life.until("a turn", |_| life.gateway.status().active_turns == 1)
@@ -242,7 +242,7 @@ async fn none_overtakes_those_that_stayed_in_the_database() {
 
 #[tokio::test(start_paused = true)]
 async fn work_of_subagents_is_not_interrupted_by_a_message() {
-    let mut house = House::new("busy_input_mode: interrupt\n");
+    let mut house = TurnHarness::new("busy_input_mode: interrupt\n");
     let life = house.life().await;
     life.say("c", "m1", "delegate this").await;
     let delegated = &life.program.delegated;

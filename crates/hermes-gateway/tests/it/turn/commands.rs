@@ -2,11 +2,11 @@
 
 use pretty_assertions::assert_eq;
 
-use super::stage::{House, Life};
+use super::harness::{GatewayRun, TurnHarness};
 
 #[tokio::test]
 async fn new_and_resume_move_the_chat_between_conversations() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     life.say("c", "m1", "one").await;
     life.rest().await;
@@ -27,7 +27,7 @@ async fn new_and_resume_move_the_chat_between_conversations() {
     };
     assert!(ids.len() >= 2 && ids[1] != first, "{ids:?}");
     life.end().await;
-    // The next life knows where the chat is.
+    // The next process knows where the chat is.
     let life = house.life().await;
     life.say("c", "m7", "four").await;
     life.rest().await;
@@ -37,7 +37,7 @@ async fn new_and_resume_move_the_chat_between_conversations() {
 
 #[tokio::test]
 async fn a_branch_begins_with_what_was_said() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     life.say("c", "m1", "one").await;
     life.rest().await;
@@ -52,7 +52,7 @@ async fn a_branch_begins_with_what_was_said() {
 
 #[tokio::test]
 async fn commands_never_wait_for_a_turn() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     life.say("c", "m1", "slow one").await;
     life.until("a turn", |_| life.gateway.status().active_turns == 1)
@@ -81,7 +81,7 @@ async fn commands_never_wait_for_a_turn() {
 
 #[tokio::test]
 async fn a_command_that_becomes_a_turn_is_answered_by_it() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     life.say("c", "m1", "/poem").await;
     life.sees("c", "re: roses are red").await;
@@ -91,7 +91,7 @@ async fn a_command_that_becomes_a_turn_is_answered_by_it() {
 
 #[tokio::test]
 async fn a_restart_is_asked_for_once() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     life.say("c", "m1", "/restart").await;
     life.rest().await;
@@ -109,7 +109,7 @@ async fn a_restart_is_asked_for_once() {
 
 #[tokio::test]
 async fn a_home_is_remembered_and_background_work_reports() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     life.say("c", "m1", "/sethome").await;
     life.rest().await;
@@ -129,7 +129,7 @@ async fn a_home_is_remembered_and_background_work_reports() {
 const BACKUP: &str = "quick_commands: {backup: {type: exec, command: backup}}\n";
 
 /// Whether something works beside the chat, which has ended: nothing is kept open for it.
-fn is_left_to_itself(life: &Life) -> bool {
+fn is_left_to_itself(life: &GatewayRun) -> bool {
     let opened = life.program.opened.lock().unwrap().len();
     let lines = life.program.lines.lock().unwrap().len();
     opened + lines == 1 && life.gateway.status().chats == 0
@@ -141,13 +141,13 @@ async fn what_works_beside_the_chat_is_not_taken_for_cut() {
         ("/background slow think", "re: slow think"),
         ("/backup", "did backup"),
     ] {
-        let mut house = House::new(BACKUP);
+        let mut house = TurnHarness::new(BACKUP);
         let life = house.life().await;
         life.say("c", "m1", command).await;
         life.until("it works", |_| is_left_to_itself(&life)).await;
         // Everything that is open is looked at again.
-        life.gateway.hold(true);
-        life.gateway.hold(false);
+        life.gateway.set_held(true);
+        life.gateway.set_held(false);
         life.say("c", "m2", "hi").await;
         life.sees("c", "re: hi").await;
         life.program.gate.notify_one();
@@ -159,11 +159,11 @@ async fn what_works_beside_the_chat_is_not_taken_for_cut() {
     }
 }
 
-/// What a life was cut in the middle of is told by the next one.
+/// Interrupted work is reported by the next process.
 #[tokio::test]
 async fn what_worked_beside_the_chat_is_told_to_be_cut_by_the_next_life() {
     for command in ["/background slow think", "/backup"] {
-        let mut house = House::new(BACKUP);
+        let mut house = TurnHarness::new(BACKUP);
         let life = house.life().await;
         life.say("c", "m1", command).await;
         life.until("it works", |_| is_left_to_itself(&life)).await;

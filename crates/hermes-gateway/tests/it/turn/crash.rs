@@ -1,4 +1,4 @@
-//! Lives that end at every step of a whole gateway.
+//! Processes that end at every step of a whole gateway.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use hermes_gateway::spine::MARK;
 use hermes_platforms::Recourse;
 use proptest::prelude::*;
 
-use super::stage::House;
-use crate::world::{Fuse, GRACE};
+use super::harness::TurnHarness;
+use crate::harness::{Fuse, GRACE};
 
 const LONG: i64 = 1_000_000;
 
-/// What people say, and in which life of theirs it was taken.
+/// What people say, and in which process it was handled.
 const SAID: [(&str, &str, &str); 4] = [
     ("a", "m1", "one"),
     ("b", "m2", "two"),
@@ -20,9 +20,9 @@ const SAID: [(&str, &str, &str); 4] = [
     ("a", "m4", "four"),
 ];
 
-/// One life on a runtime of its own: when it ends, everything in it ends. Returns whether it came
+/// One process on a runtime of its own: when it ends, everything in it ends. Returns whether it came
 /// to the end of its work.
-fn live(house: &mut House, fuse: &Fuse) -> bool {
+fn live(house: &mut TurnHarness, fuse: &Fuse) -> bool {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -38,7 +38,7 @@ fn live(house: &mut House, fuse: &Fuse) -> bool {
     finished
 }
 
-async fn work(house: &mut House, fuse: &Fuse) {
+async fn work(house: &mut TurnHarness, fuse: &Fuse) {
     let clock = house.clock.clone();
     let life = house.life_with(fuse.clone()).await;
     // The platform brings everything again that it is not sure of.
@@ -61,7 +61,7 @@ async fn work(house: &mut House, fuse: &Fuse) {
     );
 }
 
-fn house_has_all(screen: &super::stage::Screen) -> bool {
+fn house_has_all(screen: &super::harness::FakeScreen) -> bool {
     let seen: String = screen
         .bubbles
         .lock()
@@ -73,7 +73,7 @@ fn house_has_all(screen: &super::stage::Screen) -> bool {
 }
 
 /// Every message was answered once; what may have been seen twice says so.
-fn check(house: &House, step: i64) {
+fn check(house: &TurnHarness, step: i64) {
     let bubbles = house.screen.bubbles.lock().unwrap().clone();
     let mut answers: BTreeMap<(String, String), (u32, u32)> = BTreeMap::new();
     for bubble in &bubbles {
@@ -128,7 +128,7 @@ fn a_crash_at_any_step_of_a_turn_is_healed_by_the_next_life() {
         Recourse::Mark,
     ] {
         let config = "display: {busy_steer_ack_enabled: false}\n";
-        let mut calm = House::with(config, recourse);
+        let mut calm = TurnHarness::with(config, recourse);
         let fuse = Fuse::new(LONG);
         assert!(live(&mut calm, &fuse));
         check(&calm, 0);
@@ -137,7 +137,7 @@ fn a_crash_at_any_step_of_a_turn_is_healed_by_the_next_life() {
         // Every step in one recourse, some in the others: they differ only in the outbox.
         let stride = if recourse == Recourse::Mark { 1 } else { 5 };
         for step in (1..=steps).step_by(stride) {
-            let mut house = House::with(config, recourse);
+            let mut house = TurnHarness::with(config, recourse);
             live(&mut house, &Fuse::new(step));
             assert!(live(&mut house, &Fuse::new(LONG)), "step {step}");
             check(&house, step);
@@ -155,7 +155,7 @@ proptest! {
     #[test]
     fn several_crashes_in_a_row(fuses in prop::collection::vec(1_i64..60, 2..3), mark: bool) {
         let recourse = if mark { Recourse::Mark } else { Recourse::History { grace: GRACE } };
-        let mut house = House::with("display: {busy_steer_ack_enabled: false}\n", recourse);
+        let mut house = TurnHarness::with("display: {busy_steer_ack_enabled: false}\n", recourse);
         for steps in fuses {
             live(&mut house, &Fuse::new(steps));
         }

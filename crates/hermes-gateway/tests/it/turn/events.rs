@@ -3,9 +3,9 @@
 use pretty_assertions::assert_eq;
 use serde_json::Value;
 
-use super::stage::{House, Life};
+use super::harness::{GatewayRun, TurnHarness};
 
-fn events(life: &Life, names: &[&str]) -> Vec<(&'static str, Value)> {
+fn events(life: &GatewayRun, names: &[&str]) -> Vec<(&'static str, Value)> {
     let happened = life.happened.lock().unwrap();
     let wanted = happened.iter().filter(|(name, _)| names.contains(name));
     wanted.cloned().collect()
@@ -13,7 +13,7 @@ fn events(life: &Life, names: &[&str]) -> Vec<(&'static str, Value)> {
 
 #[tokio::test]
 async fn the_beginning_and_the_end_of_a_turn_say_what_it_was_about() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     let long = "x".repeat(600);
     life.say("c", "m1", &long).await;
@@ -38,7 +38,7 @@ async fn the_beginning_and_the_end_of_a_turn_say_what_it_was_about() {
 
 #[tokio::test]
 async fn a_chat_that_leaves_a_conversation_says_which() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     life.say("c", "m1", "one").await;
     life.rest().await;

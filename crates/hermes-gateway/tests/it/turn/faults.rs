@@ -1,4 +1,4 @@
-//! A store that fails for a while, and what other lives left.
+//! A store that fails for a while, and what other processes left.
 
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
@@ -6,14 +6,14 @@ use hermes_core::store::{NewItem, SessionStore as _};
 use pretty_assertions::assert_eq;
 use std::sync::atomic::Ordering;
 
-use super::stage::{House, Life};
-use crate::world::Fuse;
+use super::harness::{GatewayRun, TurnHarness};
+use crate::harness::Fuse;
 
 const STREAMING: &str = "streaming: {enabled: true}\nagent: {gateway_timeout: 0}\n";
 
 #[tokio::test(start_paused = true)]
 async fn a_chat_whose_messages_could_not_be_read_looks_again() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let fuse = Fuse::new(1_000_000);
     let life = house.life_with(fuse.clone()).await;
     fuse.fail("reading messages of a chat", 2);
@@ -31,7 +31,7 @@ async fn a_chat_whose_messages_could_not_be_read_looks_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_of_which_the_store_could_not_tell_is_asked_about_again() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     life.say("c", "m1", "slow one").await;
     life.until("a turn", |_| life.gateway.status().active_turns == 1)
@@ -48,8 +48,8 @@ async fn a_turn_of_which_the_store_could_not_tell_is_asked_about_again() {
     life.end().await;
 }
 
-/// A life that ended between the answer and its delivery, with a preview on the screen.
-async fn answered_and_crashed(house: &mut House, answer: &str) {
+/// A process that ended between the answer and its delivery, with a preview on the screen.
+async fn answered_and_crashed(house: &mut TurnHarness, answer: &str) {
     let fuse = Fuse::new(1_000_000);
     let life = house.life_with(fuse.clone()).await;
     life.say("c", "m1", "stream and crash").await;
@@ -58,7 +58,7 @@ async fn answered_and_crashed(house: &mut House, answer: &str) {
     fuse.blow();
 }
 
-async fn append(life: &Life, answer: &str) {
+async fn append(life: &GatewayRun, answer: &str) {
     let session = life.program.opened.lock().unwrap()[0].id.clone();
     let item = NewItem {
         message: Message::assistant(answer.to_owned()),
@@ -75,7 +75,7 @@ async fn a_preview_does_not_become_a_file() {
     let dir = tempfile::Builder::new().prefix("shown").tempdir().unwrap();
     let path = dir.path().join("photo.png");
     std::fs::write(&path, "a picture").unwrap();
-    let mut house = House::new(STREAMING);
+    let mut house = TurnHarness::new(STREAMING);
     answered_and_crashed(&mut house, &format!("MEDIA:{}", path.display())).await;
     let life = house.life().await;
     life.until("the file", |screen| {
@@ -94,7 +94,7 @@ async fn a_preview_does_not_become_a_file() {
 
 #[tokio::test(start_paused = true)]
 async fn a_platform_that_does_not_delete_holds_nobody_up() {
-    let mut house = House::new(STREAMING);
+    let mut house = TurnHarness::new(STREAMING);
     answered_and_crashed(&mut house, "NO_REPLY").await;
     house.screen.hangs_on_delete.store(true, Ordering::SeqCst);
     let life = house.life().await;

@@ -8,13 +8,13 @@ use hermes_gateway::voice::Transcriber;
 use hermes_platforms::MediaKind;
 use pretty_assertions::assert_eq;
 
-use super::stage::{House, file, incoming};
+use super::harness::{TurnHarness, file, incoming};
 
-struct Ears {
+struct FakeTranscriber {
     echoes: bool,
 }
 
-impl Transcriber for Ears {
+impl Transcriber for FakeTranscriber {
     fn transcribe<'a>(&'a self, _: &'a Path) -> BoxFuture<'a, Result<String, String>> {
         Box::pin(std::future::ready(Ok("spoken words".to_owned())))
     }
@@ -27,8 +27,8 @@ impl Transcriber for Ears {
 #[tokio::test]
 async fn what_was_heard_is_shown_where_that_is_wanted() {
     for echoes in [true, false] {
-        let mut house = House::new("");
-        house.transcriber = Some(Arc::new(Ears { echoes }));
+        let mut house = TurnHarness::new("");
+        house.transcriber = Some(Arc::new(FakeTranscriber { echoes }));
         let life = house.life().await;
         let mut message = incoming("c", "m1", "");
         message.media = vec![file("f", "voice.ogg", MediaKind::Voice)];
@@ -44,7 +44,7 @@ async fn what_was_heard_is_shown_where_that_is_wanted() {
 
 #[tokio::test]
 async fn what_a_platform_takes_is_no_limit_for_what_it_brings() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     let mut message = incoming("c", "m1", "look");
     let mut large = file("f", "large.bin", MediaKind::Document);
@@ -63,7 +63,7 @@ async fn a_platform_without_files_gets_none() {
     let dir = tempfile::Builder::new().prefix("shown").tempdir().unwrap();
     let path = dir.path().join("notes.txt");
     std::fs::write(&path, "notes").unwrap();
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     house.capabilities.limits.file_bytes = 0;
     let life = house.life().await;
     life.say("c", "m1", &format!("give {}", path.display()))

@@ -9,7 +9,8 @@ use std::time::Duration;
 use hermes_agent::prompt::{STEER_CLOSE, STEER_OPEN, steer_block};
 use hermes_agent::weight::ConversationMemory;
 use hermes_app::front::{
-    Follows, NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish,
+    CommandFollowUp, ConversationRequest, ConversationUpdate, HostError, HostErrorKind,
+    OpenedConversation, REQUESTS, UPDATES,
 };
 use hermes_app::wiring::unattended::{CommandLine, CommandOutput};
 use hermes_core::BoxFuture;
@@ -22,19 +23,19 @@ use hermes_core::model::{Route, WireFormat};
 use hermes_core::store::{NewItem, NewSession, SessionStore as _};
 use hermes_core::task;
 use hermes_core::usage::{Cost, Usage};
-use hermes_gateway::program::{ConversationHost, Opening, Script};
+use hermes_gateway::program::{ConversationHost, HomeScript, OpeningRequest};
 use hermes_platforms::Offer;
 use hermes_store::Store;
 use tokio::sync::{Notify, mpsc};
 
-use crate::world::Fuse;
+use crate::harness::Fuse;
 
-pub(crate) struct Scripted {
+pub(crate) struct ScriptedHost {
     pub store: Store,
     pub fuse: Fuse,
     /// Turns that wait for this before they end.
     pub gate: Arc<Notify>,
-    pub opened: Mutex<Vec<Opening>>,
+    pub opened: Mutex<Vec<OpeningRequest>>,
     /// Subagents work, and whoever reads the news has read that.
     pub delegated: Arc<AtomicBool>,
     /// Words in between that turns have taken.
@@ -45,7 +46,7 @@ pub(crate) struct Scripted {
     pub lines: Mutex<Vec<String>>,
 }
 
-impl Scripted {
+impl ScriptedHost {
     pub(crate) fn new(store: Store, fuse: Fuse) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -60,17 +61,20 @@ impl Scripted {
     }
 }
 
-impl ConversationHost for Scripted {
-    fn ready(&self) -> Result<(), Refusal> {
+impl ConversationHost for ScriptedHost {
+    fn ready(&self) -> Result<(), HostError> {
         Ok(())
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
+    fn open(
+        &self,
+        opening: OpeningRequest,
+    ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
         Box::pin(async move {
-            let (wishes, orders) = mpsc::channel(WISHES);
-            let (news, heard) = mpsc::channel(NEWS);
+            let (requests, orders) = mpsc::channel(REQUESTS);
+            let (updates, heard) = mpsc::channel(UPDATES);
             let id = opening.id.clone();
-            let conversation = Conversation {
+            let conversation = ScriptedConversation {
                 store: self.store.clone(),
                 fuse: self.fuse.clone(),
                 gate: Arc::clone(&self.gate),
@@ -79,7 +83,7 @@ impl ConversationHost for Scripted {
                 action: Arc::clone(&self.action),
                 id: SessionId::new(id.clone()),
                 orders,
-                news,
+                updates,
                 steers: VecDeque::new(),
                 begun: false,
                 source: opening.source.clone(),
@@ -96,18 +100,18 @@ impl ConversationHost for Scripted {
                 remarks: Vec::new(),
                 approvals_off: false,
                 weight: ConversationMemory::default(),
-                wishes,
-                news: heard,
+                requests,
+                updates: heard,
             })
         })
     }
 
-    fn script(&self, _: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
-        let refusal = Refusal::new(RefusalKind::Invalid, "no scripts here");
+    fn script(&self, _: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
+        let refusal = HostError::new(HostErrorKind::Invalid, "no scripts here");
         Box::pin(std::future::ready(Err(refusal)))
     }
 
-    fn run_line(&self, line: CommandLine) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
+    fn run_line(&self, line: CommandLine) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
         Box::pin(async move {
             self.lines.lock().unwrap().push(line.command.clone());
             self.gate.notified().await;
@@ -129,7 +133,7 @@ impl ConversationHost for Scripted {
     }
 }
 
-struct Conversation {
+struct ScriptedConversation {
     store: Store,
     fuse: Fuse,
     gate: Arc<Notify>,
@@ -137,8 +141,8 @@ struct Conversation {
     steered: Arc<AtomicUsize>,
     action: Arc<Mutex<String>>,
     id: SessionId,
-    orders: mpsc::Receiver<Wish>,
-    news: mpsc::Sender<News>,
+    orders: mpsc::Receiver<ConversationRequest>,
+    updates: mpsc::Sender<ConversationUpdate>,
     steers: VecDeque<String>,
     begun: bool,
     source: String,
@@ -147,29 +151,31 @@ struct Conversation {
 }
 
 /// How a turn ends early.
-enum Early {
+enum EarlyEnd {
     Interrupted,
     Closed,
 }
 
-impl Conversation {
+impl ScriptedConversation {
     async fn run(mut self) {
-        while let Some(wish) = self.orders.recv().await {
-            let input: UserInput = match wish {
-                Wish::Say(input) => input,
-                Wish::Order(AgentCommand::Steer(text)) => text.as_str().into(),
-                Wish::Slash(line) => {
-                    self.tell(News::Said {
+        while let Some(request) = self.orders.recv().await {
+            let input: UserInput = match request {
+                ConversationRequest::Input(input) => input,
+                ConversationRequest::Agent(AgentCommand::Steer(text)) => text.as_str().into(),
+                ConversationRequest::Slash(line) => {
+                    self.tell(ConversationUpdate::Text {
                         level: NoticeLevel::Info,
                         text: format!("ran {line}"),
                         columns: false,
                     })
                     .await;
                     if !line.starts_with("/poem") {
-                        self.tell(News::Ran(Follows::Nothing)).await;
+                        self.tell(ConversationUpdate::CommandEnded(CommandFollowUp::Nothing))
+                            .await;
                         continue;
                     }
-                    self.tell(News::Ran(Follows::Turn)).await;
+                    self.tell(ConversationUpdate::CommandEnded(CommandFollowUp::Turn))
+                        .await;
                     "roses are red".into()
                 }
                 _ => continue,
@@ -193,12 +199,12 @@ impl Conversation {
         true
     }
 
-    async fn tell(&self, news: News) {
-        let _ = self.news.send(news).await;
+    async fn tell(&self, update: ConversationUpdate) {
+        let _ = self.updates.send(update).await;
     }
 
     async fn event(&self, event: AgentEvent) {
-        self.tell(News::Event(event)).await;
+        self.tell(ConversationUpdate::Event(event)).await;
     }
 
     async fn commit(&mut self, message: Message, platform_message_id: Option<String>) {
@@ -270,8 +276,8 @@ impl Conversation {
                 (TurnExit::NoAnswer { why }, String::new())
             }
             Ok(text) => (TurnExit::Answered, text),
-            Err(Early::Interrupted) => (TurnExit::Interrupted, String::new()),
-            Err(Early::Closed) => return None,
+            Err(EarlyEnd::Interrupted) => (TurnExit::Interrupted, String::new()),
+            Err(EarlyEnd::Closed) => return None,
         };
         if exit == TurnExit::Answered {
             self.commit(Message::assistant(text.clone()), None).await;
@@ -297,7 +303,7 @@ impl Conversation {
     }
 
     /// What the words ask for, and then the answer.
-    async fn work(&mut self, words: &str) -> Result<String, Early> {
+    async fn work(&mut self, words: &str) -> Result<String, EarlyEnd> {
         let mut extra = String::new();
         if words.contains("hang") {
             // Does not hear that it should stop.
@@ -342,25 +348,25 @@ impl Conversation {
     }
 
     /// Until the gate opens. Steers are collected meanwhile.
-    async fn wait(&mut self) -> Result<(), Early> {
+    async fn wait(&mut self) -> Result<(), EarlyEnd> {
         let gate = Arc::clone(&self.gate);
         let open = gate.notified();
         tokio::pin!(open);
         loop {
             tokio::select! {
                 () = &mut open => return Ok(()),
-                wish = self.orders.recv() => match wish {
-                    None => return Err(Early::Closed),
-                    Some(Wish::Order(AgentCommand::Interrupt)) => return Err(Early::Interrupted),
-                    Some(Wish::Order(AgentCommand::Steer(text))) => {
+                request = self.orders.recv() => match request {
+                    None => return Err(EarlyEnd::Closed),
+                    Some(ConversationRequest::Agent(AgentCommand::Interrupt)) => return Err(EarlyEnd::Interrupted),
+                    Some(ConversationRequest::Agent(AgentCommand::Steer(text))) => {
                         self.steers.push_back(text);
                         self.steered.fetch_add(1, Ordering::SeqCst);
                     }
-                    Some(Wish::Slash(line)) => {
+                    Some(ConversationRequest::Slash(line)) => {
                         let text = format!("ran {line}");
                         let level = NoticeLevel::Info;
-                        self.tell(News::Said { level, text, columns: false }).await;
-                        self.tell(News::Ran(Follows::Nothing)).await;
+                        self.tell(ConversationUpdate::Text { level, text, columns: false }).await;
+                        self.tell(ConversationUpdate::CommandEnded(CommandFollowUp::Nothing)).await;
                     }
                     Some(_) => {}
                 },
@@ -369,8 +375,8 @@ impl Conversation {
     }
 
     fn take_orders(&mut self) {
-        while let Ok(wish) = self.orders.try_recv() {
-            if let Wish::Order(AgentCommand::Steer(text)) = wish {
+        while let Ok(request) = self.orders.try_recv() {
+            if let ConversationRequest::Agent(AgentCommand::Steer(text)) = request {
                 self.steers.push_back(text);
             }
         }
@@ -408,14 +414,14 @@ impl Conversation {
     }
 
     /// Subagents work until the gate opens.
-    async fn delegate(&mut self) -> Result<(), Early> {
+    async fn delegate(&mut self) -> Result<(), EarlyEnd> {
         self.event(AgentEvent::ToolStarted {
             call_id: "d1".to_owned(),
             name: "delegate_task".to_owned(),
             arguments: "{}".to_owned(),
         })
         .await;
-        while self.news.capacity() < self.news.max_capacity() {
+        while self.updates.capacity() < self.updates.max_capacity() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         self.delegated.store(true, Ordering::SeqCst);
@@ -432,7 +438,7 @@ impl Conversation {
     }
 
     /// Asks for everything at once, as subagents that work side by side do.
-    async fn permit(&mut self) -> Result<String, Early> {
+    async fn permit(&mut self) -> Result<String, EarlyEnd> {
         let actions = self.action.lock().unwrap().clone();
         let actions: Vec<&str> = actions.lines().collect();
         for (number, action) in actions.iter().enumerate() {
@@ -449,9 +455,11 @@ impl Conversation {
         let mut verdicts: Vec<Option<Verdict>> = vec![None; actions.len()];
         while verdicts.contains(&None) {
             match self.orders.recv().await {
-                None => return Err(Early::Closed),
-                Some(Wish::Order(AgentCommand::Interrupt)) => return Err(Early::Interrupted),
-                Some(Wish::Order(AgentCommand::Answer { request, verdict })) => {
+                None => return Err(EarlyEnd::Closed),
+                Some(ConversationRequest::Agent(AgentCommand::Interrupt)) => {
+                    return Err(EarlyEnd::Interrupted);
+                }
+                Some(ConversationRequest::Agent(AgentCommand::Answer { request, verdict })) => {
                     let number: usize = request[1..].parse().unwrap();
                     verdicts[number] = Some(verdict);
                 }
@@ -463,7 +471,7 @@ impl Conversation {
         Ok(verdicts.collect::<Vec<_>>().join(" "))
     }
 
-    async fn clarify(&mut self) -> Result<Answer, Early> {
+    async fn clarify(&mut self) -> Result<Answer, EarlyEnd> {
         let question = Question {
             id: "q1".to_owned(),
             from: "clarify".to_owned(),
@@ -476,9 +484,13 @@ impl Conversation {
         self.event(AgentEvent::QuestionAsked { question }).await;
         loop {
             match self.orders.recv().await {
-                None => return Err(Early::Closed),
-                Some(Wish::Order(AgentCommand::Interrupt)) => return Err(Early::Interrupted),
-                Some(Wish::Order(AgentCommand::Reply { answer, .. })) => return Ok(answer),
+                None => return Err(EarlyEnd::Closed),
+                Some(ConversationRequest::Agent(AgentCommand::Interrupt)) => {
+                    return Err(EarlyEnd::Interrupted);
+                }
+                Some(ConversationRequest::Agent(AgentCommand::Reply { answer, .. })) => {
+                    return Ok(answer);
+                }
                 Some(_) => {}
             }
         }

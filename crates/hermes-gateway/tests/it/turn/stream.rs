@@ -2,13 +2,13 @@
 
 use pretty_assertions::assert_eq;
 
-use super::stage::House;
+use super::harness::TurnHarness;
 
 const STREAMING: &str = "streaming: {enabled: true}\n";
 
 #[tokio::test(start_paused = true)]
 async fn one_message_grows_into_the_final() {
-    let mut house = House::new(STREAMING);
+    let mut house = TurnHarness::new(STREAMING);
     let life = house.life().await;
     life.say("c", "m1", "stream").await;
     life.sees("c", "re: stream").await;
@@ -25,7 +25,7 @@ async fn one_message_grows_into_the_final() {
 
 #[tokio::test(start_paused = true)]
 async fn too_many_floods_end_the_preview_and_not_the_answer() {
-    let mut house = House::new(STREAMING);
+    let mut house = TurnHarness::new(STREAMING);
     *house.screen.floods.lock().unwrap() = 3;
     let life = house.life().await;
     life.say("c", "m1", "stream").await;
@@ -42,7 +42,7 @@ async fn too_many_floods_end_the_preview_and_not_the_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_preview_of_nothing_vanishes() {
-    let mut house = House::new(
+    let mut house = TurnHarness::new(
         "display: {platforms: {fake: {tool_progress: all}}}\nstreaming: {enabled: true, buffer_threshold: 1}\n",
     );
     let life = house.life().await;
@@ -58,7 +58,7 @@ async fn a_preview_of_nothing_vanishes() {
 
 #[tokio::test(start_paused = true)]
 async fn drafts_leave_nothing() {
-    let mut house = House::new(STREAMING);
+    let mut house = TurnHarness::new(STREAMING);
     house.capabilities.drafts = true;
     let life = house.life().await;
     life.say("c", "m1", "stream").await;
@@ -73,7 +73,7 @@ async fn drafts_leave_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_life_completes_the_preview_of_the_last() {
-    let mut house = House::new(STREAMING);
+    let mut house = TurnHarness::new(STREAMING);
     let life = house.life().await;
     life.say("c", "m1", "stream and crash").await;
     life.sees("c", "The beginning of a longer answer").await;
@@ -87,7 +87,7 @@ async fn the_next_life_completes_the_preview_of_the_last() {
 
 #[tokio::test(start_paused = true)]
 async fn a_chat_without_drafts_sees_a_message_that_grows() {
-    let mut house = House::new(STREAMING);
+    let mut house = TurnHarness::new(STREAMING);
     house.capabilities.drafts = true;
     house
         .screen

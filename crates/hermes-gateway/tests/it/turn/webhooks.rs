@@ -8,11 +8,11 @@ use hermes_platforms::Posting;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use super::stage::{House, incoming};
+use super::harness::{TurnHarness, incoming};
 
 #[tokio::test]
 async fn a_call_is_answered_where_its_route_says_and_is_over() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     for id in ["d1", "d2"] {
         let mut message = incoming(&format!("webhook:r:{id}"), id, id);
@@ -56,7 +56,7 @@ async fn a_call_is_answered_where_its_route_says_and_is_over() {
 
 #[tokio::test]
 async fn where_nobody_reads_nobody_is_asked() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     let mut message = incoming("webhook:r:d1", "d1", "hello");
     message.source.platform = "webhook".to_owned();
@@ -70,7 +70,7 @@ async fn where_nobody_reads_nobody_is_asked() {
 
 #[tokio::test]
 async fn words_of_others_name_no_files() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     life.say("other", "m1", "hello").await;
     life.rest().await;

@@ -5,11 +5,11 @@ use hermes_testkit::discord::BOT;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use super::{Scene, soon};
+use super::{DiscordHarness, soon};
 
 #[tokio::test]
 async fn a_mention_gets_a_thread_and_the_thread_needs_no_more_mentions() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let mut bot = scene.up().await;
     scene
         .discord
@@ -45,7 +45,7 @@ async fn a_mention_gets_a_thread_and_the_thread_needs_no_more_mentions() {
 
 #[tokio::test]
 async fn nothing_is_made_for_a_stranger() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let mut bot = scene.up().await;
     scene
         .discord
@@ -61,13 +61,13 @@ async fn nothing_is_made_for_a_stranger() {
 
 #[tokio::test]
 async fn a_thread_that_cannot_be_made_does_not_lose_the_message() {
-    use hermes_testkit::discord::{Fault, FaultKind};
-    let scene = Scene::new();
+    use hermes_testkit::discord::{DiscordFault, DiscordFaultKind};
+    let scene = DiscordHarness::new();
     let mut bot = scene.up().await;
-    scene.discord.fail(Fault {
+    scene.discord.fail(DiscordFault {
         method: "POST",
         path: "/threads",
-        kind: FaultKind::Status(
+        kind: DiscordFaultKind::Status(
             403,
             json!({"code": 50013, "message": "Missing Permissions"}),
         ),
@@ -85,7 +85,7 @@ async fn a_thread_that_cannot_be_made_does_not_lose_the_message() {
 #[tokio::test]
 async fn direct_messages_roles_and_files() {
     let role = 4242;
-    let scene = Scene::with(json!({
+    let scene = DiscordHarness::with(json!({
         "allowed_roles": [role], "free_response_channels": "general", "auto_thread": false,
     }));
     scene.discord.grant(scene.stranger, role);
@@ -123,7 +123,7 @@ async fn direct_messages_roles_and_files() {
 
 #[tokio::test]
 async fn what_was_said_before_comes_with_a_mention() {
-    let scene = Scene::with(json!({"auto_thread": false}));
+    let scene = DiscordHarness::with(json!({"auto_thread": false}));
     let mut bot = scene.up().await;
     let first = scene
         .discord
@@ -148,7 +148,7 @@ async fn what_was_said_before_comes_with_a_mention() {
 
 #[tokio::test]
 async fn an_interaction_is_answered_after_it_is_stored() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let mut bot = scene.up().await;
     let options = json!([{"name": "args", "type": 3, "value": "fast"}]);
     let used = scene
@@ -176,7 +176,7 @@ async fn an_interaction_is_answered_after_it_is_stored() {
 
 #[tokio::test]
 async fn an_ignored_channel_says_so_to_commands() {
-    let scene = Scene::with(json!({"ignored_channels": "general"}));
+    let scene = DiscordHarness::with(json!({"ignored_channels": "general"}));
     let mut bot = scene.up().await;
     let used = scene
         .discord

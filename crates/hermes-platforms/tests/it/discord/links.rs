@@ -2,35 +2,35 @@
 
 use std::time::Duration;
 
-use hermes_platforms::LinkState;
-use hermes_testkit::discord::Spoken;
+use hermes_platforms::PlatformState;
+use hermes_testkit::discord::SocketRecord;
 use pretty_assertions::assert_eq;
 
 use super::proxy::Proxy;
-use super::{Scene, soon};
+use super::{DiscordHarness, soon};
 
-fn resumes(scene: &Scene) -> Vec<u64> {
+fn resumes(scene: &DiscordHarness) -> Vec<u64> {
     let spoken = scene.discord.spoken();
     spoken
         .iter()
         .filter_map(|one| match one {
-            Spoken::Resume { seq, .. } => Some(*seq),
+            SocketRecord::Resume { seq, .. } => Some(*seq),
             _ => None,
         })
         .collect()
 }
 
-fn identifies(scene: &Scene) -> usize {
+fn identifies(scene: &DiscordHarness) -> usize {
     let spoken = scene.discord.spoken();
     let identifies = spoken
         .iter()
-        .filter(|one| matches!(one, Spoken::Identify(_)));
+        .filter(|one| matches!(one, SocketRecord::Identify(_)));
     identifies.count()
 }
 
 #[tokio::test]
 async fn a_session_is_resumed_from_what_is_stored() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let direct = scene.discord.direct(scene.ann);
     let mut bot = scene.up().await;
     scene.discord.say(direct, scene.ann, "one");
@@ -53,7 +53,7 @@ async fn a_session_is_resumed_from_what_is_stored() {
 
 #[tokio::test]
 async fn what_cannot_be_stored_comes_again() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let direct = scene.discord.direct(scene.ann);
     let mut bot = scene.up().await;
     scene.discord.say(direct, scene.ann, "keep me");
@@ -67,7 +67,7 @@ async fn what_cannot_be_stored_comes_again() {
 
 #[tokio::test]
 async fn opcode_seven_is_obeyed() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let direct = scene.discord.direct(scene.ann);
     let mut bot = scene.up().await;
     scene.discord.ask_to_reconnect();
@@ -82,7 +82,7 @@ async fn opcode_seven_is_obeyed() {
 
 #[tokio::test]
 async fn a_socket_that_is_open_and_dead_is_noticed() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     scene.discord.heartbeat(Duration::from_millis(100));
     let direct = scene.discord.direct(scene.ann);
     let mut bot = scene.up().await;
@@ -90,18 +90,18 @@ async fn a_socket_that_is_open_and_dead_is_noticed() {
     scene.discord.say(direct, scene.ann, "anybody?");
     assert_eq!(bot.next().await.text, "anybody?");
     assert_eq!(resumes(&scene).len(), 1);
-    let condition = soon(bot.until(LinkState::Connected)).await;
+    let condition = soon(bot.until(PlatformState::Connected)).await;
     assert!(condition.received_at.is_some());
     bot.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn an_outage_is_waited_out() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let direct = scene.discord.direct(scene.ann);
     let mut bot = scene.up().await;
     scene.discord.offline(true);
-    let condition = soon(bot.until(LinkState::Retrying)).await;
+    let condition = soon(bot.until(PlatformState::Retrying)).await;
     assert!(condition.error.is_some());
     scene.discord.say(direct, scene.ann, "meanwhile");
     scene.discord.offline(false);
@@ -112,7 +112,7 @@ async fn an_outage_is_waited_out() {
 #[tokio::test]
 async fn a_proxy_carries_the_socket_too() {
     let proxy = Proxy::start().await;
-    let mut scene = Scene::new();
+    let mut scene = DiscordHarness::new();
     // Names that only the proxy can resolve.
     scene.discord.call_host("gateway.discord.invalid");
     scene.extra = serde_json::json!({
@@ -137,12 +137,12 @@ async fn a_proxy_carries_the_socket_too() {
 
 #[tokio::test]
 async fn a_wrong_token_is_hopeless() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     scene.discord.revoke_token();
     let why = scene.start().ended().await.unwrap_err().to_string();
     assert!(why.contains("DISCORD_BOT_TOKEN"), "{why}");
 
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let bot = scene.up().await;
     scene.discord.close_sockets(4004);
     let why = bot.ended().await.unwrap_err().to_string();
@@ -151,7 +151,7 @@ async fn a_wrong_token_is_hopeless() {
 
 #[tokio::test]
 async fn a_missing_intent_is_named() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     scene.discord.disallow(1 << 15);
     let why = scene.start().ended().await.unwrap_err().to_string();
     assert!(why.contains("Message Content Intent"), "{why}");

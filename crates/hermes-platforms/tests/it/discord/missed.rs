@@ -1,13 +1,13 @@
 //! What is said while we are not there.
 
-use hermes_testkit::discord::{Asked, BOT, FakeDiscord, Fault, FaultKind};
+use hermes_testkit::discord::{BOT, DiscordFault, DiscordFaultKind, DiscordRequest, FakeDiscord};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use super::{Scene, soon};
+use super::{DiscordHarness, soon};
 
 /// Until the memory of a platform knows that it was here.
-async fn remembered(scene: &Scene) {
+async fn remembered(scene: &DiscordHarness) {
     let path = scene.home.path().join("gateway/discord_seen.json");
     soon(async {
         while !path.exists() {
@@ -23,7 +23,7 @@ fn said_to(discord: &FakeDiscord, channel: u64, user: u64, text: &str) -> u64 {
 
 #[tokio::test]
 async fn a_restart_makes_good_what_was_said_meanwhile() {
-    let scene = Scene::with(json!({"auto_thread": false, "history_backfill": false}));
+    let scene = DiscordHarness::with(json!({"auto_thread": false, "history_backfill": false}));
     let (discord, ann) = (&scene.discord, scene.ann);
     let direct = discord.direct(ann);
     let quiet = discord.channel("quiet");
@@ -60,7 +60,7 @@ async fn a_restart_makes_good_what_was_said_meanwhile() {
 
 #[tokio::test]
 async fn a_session_that_is_over_is_made_good_too() {
-    let scene = Scene::with(json!({"history_backfill": false}));
+    let scene = DiscordHarness::with(json!({"history_backfill": false}));
     let direct = scene.discord.direct(scene.ann);
     let mut bot = scene.up().await;
     scene.discord.say(direct, scene.ann, "one");
@@ -77,7 +77,7 @@ async fn a_session_that_is_over_is_made_good_too() {
 
 #[tokio::test]
 async fn what_an_earlier_life_took_does_not_count() {
-    let scene = Scene::with(json!({"missed_message_backfill": {"max_dispatches": 2}}));
+    let scene = DiscordHarness::with(json!({"missed_message_backfill": {"max_dispatches": 2}}));
     let direct = scene.discord.direct(scene.ann);
     let mut bot = scene.up().await;
     scene.discord.say(direct, scene.ann, "hello");
@@ -89,7 +89,7 @@ async fn what_an_earlier_life_took_does_not_count() {
     }
     let mut bot = scene.up().await;
     for number in 0..5 {
-        // The first three were stored by a life that was killed before it could remember them.
+        // The first three were stored by a process that was killed before it could remember them.
         let arrival = bot.arrival().await;
         assert_eq!(arrival.message.text, number.to_string());
         arrival.stored.send(number > 2).unwrap();
@@ -99,7 +99,7 @@ async fn what_an_earlier_life_took_does_not_count() {
 
 #[tokio::test]
 async fn it_is_bounded_and_can_be_switched_off() {
-    let mut scene = Scene::with(json!({
+    let mut scene = DiscordHarness::with(json!({
         "missed_message_backfill": {"limit": 150, "max_dispatches": 120},
     }));
     let direct = scene.discord.direct(scene.ann);
@@ -131,7 +131,7 @@ async fn it_is_bounded_and_can_be_switched_off() {
 /// Channels are looked into side by side; what they may take together is counted once.
 #[tokio::test]
 async fn the_bound_holds_for_all_channels_together() {
-    let scene = Scene::with(json!({
+    let scene = DiscordHarness::with(json!({
         "auto_thread": false,
         "history_backfill": false,
         "missed_message_backfill": {"max_dispatches": 1},
@@ -155,7 +155,7 @@ async fn the_bound_holds_for_all_channels_together() {
         let arrival = bot.arrival().await;
         assert_eq!(arrival.message.text, "missed");
         // All of them are looked into before the first counts.
-        let looks = |asked: &[Asked], channel: &u64| {
+        let looks = |asked: &[DiscordRequest], channel: &u64| {
             let path = format!("/channels/{channel}/messages");
             asked.iter().any(|one| one.path.contains(&path))
         };
@@ -175,7 +175,7 @@ async fn the_bound_holds_for_all_channels_together() {
 /// A session may live for days: nobody waits for its end to ask again.
 #[tokio::test]
 async fn what_could_not_be_read_is_asked_for_again() {
-    let scene = Scene::with(json!({"history_backfill": false}));
+    let scene = DiscordHarness::with(json!({"history_backfill": false}));
     let direct = scene.discord.direct(scene.ann);
     let mut bot = scene.up().await;
     scene.discord.say(direct, scene.ann, "one");
@@ -184,10 +184,10 @@ async fn what_could_not_be_read_is_asked_for_again() {
     remembered(&scene).await;
     scene.discord.forget_sessions();
     scene.discord.say(direct, scene.ann, "two");
-    scene.discord.fail(Fault {
+    scene.discord.fail(DiscordFault {
         method: "GET",
         path: "/messages",
-        kind: FaultKind::Status(200, json!({"not": "a list"})),
+        kind: DiscordFaultKind::Status(200, json!({"not": "a list"})),
         times: 2,
     });
     let mut bot = scene.up().await;

@@ -15,10 +15,11 @@ use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
 use hermes_gateway::platforms::HomeAdmission;
-use hermes_platforms::discord::{DiscordSettings, Timing, platform_with};
+use hermes_platforms::discord::{DiscordSettings, DiscordTiming, platform_with};
 use hermes_platforms::{
-    Arrival, Condition, Health, Hopeless, Incoming, Link, LinkState, Markup, Outbound, Outgoing,
-    Platform, PlatformDeps, PlatformSettings,
+    AdapterLink, Arrival, FatalPlatformError, HealthReporter, IncomingMessage, Markup,
+    OutboundAdapter, OutgoingMessage, Platform, PlatformCondition, PlatformDeps, PlatformSettings,
+    PlatformState,
 };
 use hermes_store::db::delivery::Target;
 use hermes_testkit::discord::{BOT, FakeDiscord, TOKEN};
@@ -31,8 +32,8 @@ use tokio_util::sync::CancellationToken;
 /// Longer than any test needs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn timing() -> Timing {
-    Timing {
+fn timing() -> DiscordTiming {
+    DiscordTiming {
         call: Duration::from_secs(5),
         transfer: Duration::from_secs(5),
         hello: Duration::from_secs(5),
@@ -48,7 +49,7 @@ fn timing() -> Timing {
 }
 
 /// A server with a channel, a person who is on the list and one who is not.
-struct Scene {
+struct DiscordHarness {
     discord: FakeDiscord,
     home: TempDir,
     extra: Value,
@@ -57,7 +58,7 @@ struct Scene {
     room: u64,
 }
 
-impl Scene {
+impl DiscordHarness {
     fn new() -> Self {
         let discord = FakeDiscord::start();
         let ann = discord.user("ann", false);
@@ -104,17 +105,17 @@ impl Scene {
         platform_with(settings, &deps, timing()).unwrap()
     }
 
-    fn start(&self) -> Running {
+    fn start(&self) -> RunningAdapter {
         let platform = self.platform();
         let (sender, arrivals) = mpsc::channel(8);
-        let (health, condition) = Health::new();
+        let (health, condition) = HealthReporter::new();
         let cancel = CancellationToken::new();
-        let link = Link {
+        let link = AdapterLink {
             arrivals: sender,
             health,
             cancel: cancel.clone(),
         };
-        Running {
+        RunningAdapter {
             arrivals,
             condition,
             cancel,
@@ -124,9 +125,9 @@ impl Scene {
     }
 
     /// A platform that is connected.
-    async fn up(&self) -> Running {
+    async fn up(&self) -> RunningAdapter {
         let mut running = self.start();
-        soon(running.until(LinkState::Connected)).await;
+        soon(running.until(PlatformState::Connected)).await;
         running
     }
 
@@ -137,38 +138,38 @@ impl Scene {
 }
 
 /// A platform that receives.
-struct Running {
+struct RunningAdapter {
     arrivals: mpsc::Receiver<Arrival>,
-    condition: watch::Receiver<Condition>,
+    condition: watch::Receiver<PlatformCondition>,
     cancel: CancellationToken,
-    task: JoinHandle<Result<Result<(), Hopeless>, task::Panicked>>,
-    outbound: Arc<dyn Outbound>,
+    task: JoinHandle<Result<Result<(), FatalPlatformError>, task::Panicked>>,
+    outbound: Arc<dyn OutboundAdapter>,
 }
 
-impl Running {
+impl RunningAdapter {
     /// The next message, not stored yet.
     async fn arrival(&mut self) -> Arrival {
         soon(self.arrivals.recv()).await.expect("a message")
     }
 
     /// The next message, stored.
-    async fn next(&mut self) -> Incoming {
+    async fn next(&mut self) -> IncomingMessage {
         let arrival = self.arrival().await;
         arrival.stored.send(true).unwrap();
         arrival.message
     }
 
-    async fn until(&mut self, state: LinkState) -> Condition {
+    async fn until(&mut self, state: PlatformState) -> PlatformCondition {
         let reached = self.condition.wait_for(|now| now.state == state).await;
         reached.unwrap().clone()
     }
 
-    async fn stop(self) -> Result<(), Hopeless> {
+    async fn stop(self) -> Result<(), FatalPlatformError> {
         self.cancel.cancel();
         soon(self.task).await.unwrap().unwrap()
     }
 
-    async fn ended(self) -> Result<(), Hopeless> {
+    async fn ended(self) -> Result<(), FatalPlatformError> {
         soon(self.task).await.unwrap().unwrap()
     }
 }
@@ -187,8 +188,8 @@ fn target(channel: u64) -> Target {
     }
 }
 
-fn outgoing(channel: u64, key: &str, text: &str) -> Outgoing {
-    Outgoing {
+fn outgoing(channel: u64, key: &str, text: &str) -> OutgoingMessage {
+    OutgoingMessage {
         key: format!("{key:0>24}"),
         target: target(channel),
         text: text.to_owned(),

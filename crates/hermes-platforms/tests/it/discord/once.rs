@@ -7,42 +7,42 @@ use std::time::Duration;
 
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_gateway::process::this_process;
-use hermes_gateway::session::Sharing;
-use hermes_gateway::spine::{Inbox, Outbox, Policy};
+use hermes_gateway::session::SessionSharing;
+use hermes_gateway::spine::{MessageInbox, Outbox, OutboxPolicy};
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Final, NewChunk, Processes, Reply};
-use hermes_testkit::discord::{Fault, FaultKind};
+use hermes_testkit::discord::{DiscordFault, DiscordFaultKind};
 use pretty_assertions::assert_eq;
 use tokio::sync::Notify;
 
-use super::{Running, Scene, soon, target};
+use super::{DiscordHarness, RunningAdapter, soon, target};
 
 const MESSAGES: usize = 40;
 
-struct NobodyLives;
+struct NoProcesses;
 
-impl Processes for NobodyLives {
+impl Processes for NoProcesses {
     fn alive(&self, _: u32, _: Option<i64>) -> bool {
         false
     }
 }
 
-/// One life of a gateway that answers everything with its own words.
-struct Life {
-    bot: Running,
+/// One gateway process that answers everything with its own words.
+struct GatewayRun {
+    bot: RunningAdapter,
     delivery: Delivery,
     store: Store,
 }
 
-impl Life {
-    async fn begin(scene: &Scene) -> Self {
+impl GatewayRun {
+    async fn begin(scene: &DiscordHarness) -> Self {
         let path = scene.home.path().join("state.db");
         let store = Store::open(&path, Arc::new(SystemClock)).unwrap();
         let (delivery, _) = store
             .own_delivery(
                 this_process(),
                 Duration::from_mins(1),
-                Arc::new(NobodyLives),
+                Arc::new(NoProcesses),
             )
             .await
             .unwrap();
@@ -54,13 +54,13 @@ impl Life {
     }
 
     /// Works until so much was answered in all.
-    async fn work(&mut self, scene: &Scene, channel: u64, answers: usize) {
-        let inbox = Inbox::new(self.delivery.clone(), Sharing::default());
-        let policy = Policy {
+    async fn work(&mut self, scene: &DiscordHarness, channel: u64, answers: usize) {
+        let inbox = MessageInbox::new(self.delivery.clone(), SessionSharing::default());
+        let policy = OutboxPolicy {
             pause: Duration::from_millis(10),
             longest_pause: Duration::from_millis(50),
             deadline: Duration::from_secs(5),
-            ..Policy::default()
+            ..OutboxPolicy::default()
         };
         let (clock, rng) = (Arc::new(SystemClock), Arc::new(SystemRng));
         let outbox = Outbox::new(self.delivery.clone(), clock, rng, policy);
@@ -114,12 +114,12 @@ async fn answer(delivery: &Delivery, channel: u64, arrived: &Notify, wake: &Noti
 
 #[tokio::test]
 async fn everything_is_answered_once() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let discord = &scene.discord;
     let direct = discord.direct(scene.ann);
     discord.say(direct, scene.ann, "0");
-    let mut life = Life::begin(&scene).await;
-    // What was said before the first life is not for us; this one is, and is heard again.
+    let mut life = GatewayRun::begin(&scene).await;
+    // Messages before the first process are ignored; this one is read again.
     let first = discord.say(direct, scene.ann, "first");
     discord.announce_again(first);
     life.work(&scene, direct, 1).await;
@@ -128,27 +128,27 @@ async fn everything_is_answered_once() {
         match number % 8 {
             1 => discord.announce_again(message),
             2 => discord.cut_sockets(),
-            3 => discord.fail(lost(FaultKind::AnswerLost)),
-            4 => discord.fail(lost(FaultKind::Lost)),
-            5 => discord.fail(lost(FaultKind::Limited {
+            3 => discord.fail(lost(DiscordFaultKind::AnswerLost)),
+            4 => discord.fail(lost(DiscordFaultKind::Lost)),
+            5 => discord.fail(lost(DiscordFaultKind::Limited {
                 seconds: 0.02,
                 global: false,
             })),
             6 => discord.invalidate(false),
             7 => {
                 life.die().await;
-                life = Life::begin(&scene).await;
+                life = GatewayRun::begin(&scene).await;
             }
             _ => {}
         }
         if number % 4 == 0 {
             life.die().await;
-            life = Life::begin(&scene).await;
+            life = GatewayRun::begin(&scene).await;
             life.work(&scene, direct, number - 2).await;
         }
     }
     life.die().await;
-    let mut life = Life::begin(&scene).await;
+    let mut life = GatewayRun::begin(&scene).await;
     life.work(&scene, direct, MESSAGES).await;
     life.die().await;
 
@@ -163,8 +163,8 @@ async fn everything_is_answered_once() {
     assert_eq!(seen, wanted);
 }
 
-fn lost(kind: FaultKind) -> Fault {
-    Fault {
+fn lost(kind: DiscordFaultKind) -> DiscordFault {
+    DiscordFault {
         method: "POST",
         path: "/messages",
         kind,

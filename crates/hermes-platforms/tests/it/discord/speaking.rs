@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use hermes_platforms::{Button, MediaKind, Offer, OutMedia, SendError, Tone};
-use hermes_testkit::discord::{Fault, FaultKind};
+use hermes_testkit::discord::{DiscordFault, DiscordFaultKind};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use super::{Scene, outgoing, soon, target};
+use super::{DiscordHarness, outgoing, soon, target};
 
-fn fault(method: &'static str, path: &'static str, kind: FaultKind) -> Fault {
-    Fault {
+fn fault(method: &'static str, path: &'static str, kind: DiscordFaultKind) -> DiscordFault {
+    DiscordFault {
         method,
         path,
         kind,
@@ -18,7 +18,7 @@ fn fault(method: &'static str, path: &'static str, kind: FaultKind) -> Fault {
     }
 }
 
-fn posts(scene: &Scene) -> usize {
+fn posts(scene: &DiscordHarness) -> usize {
     let asked = scene.discord.requests();
     let posts = asked
         .iter()
@@ -28,12 +28,12 @@ fn posts(scene: &Scene) -> usize {
 
 #[tokio::test]
 async fn the_same_key_is_one_message() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let out = scene.platform().outbound;
     let message = outgoing(scene.room, "a", "hello");
     scene
         .discord
-        .fail(fault("POST", "/messages", FaultKind::AnswerLost));
+        .fail(fault("POST", "/messages", DiscordFaultKind::AnswerLost));
     let lost = out.send(&message).await.unwrap_err();
     assert!(matches!(lost, SendError::Unclear(_)), "{lost}");
     let first = out.send(&message).await.unwrap().unwrap();
@@ -48,7 +48,7 @@ async fn the_same_key_is_one_message() {
 
 #[tokio::test]
 async fn failures_are_told_apart() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let out = scene.platform().outbound;
     let message = outgoing(scene.room, "a", "hello");
     scene.discord.offline(true);
@@ -62,7 +62,7 @@ async fn failures_are_told_apart() {
     scene.discord.fail(fault(
         "POST",
         "/messages",
-        FaultKind::Status(502, json!({})),
+        DiscordFaultKind::Status(502, json!({})),
     ));
     let error = out.send(&message).await.unwrap_err();
     assert!(matches!(error, SendError::Unclear(_)), "{error}");
@@ -87,9 +87,9 @@ async fn failures_are_told_apart() {
 
 #[tokio::test]
 async fn limits_are_obeyed_without_asking() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let out = scene.platform().outbound;
-    let kind = FaultKind::Limited {
+    let kind = DiscordFaultKind::Limited {
         seconds: 60.0,
         global: false,
     };
@@ -121,7 +121,7 @@ async fn limits_are_obeyed_without_asking() {
 
 #[tokio::test]
 async fn messages_change_and_go() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let out = scene.platform().outbound;
     let mut message = outgoing(scene.room, "a", "draft");
     let asked = scene.discord.say(scene.room, scene.ann, "question");
@@ -145,7 +145,7 @@ async fn messages_change_and_go() {
     ));
 
     // A message that cannot be answered is not lost for that.
-    let kind = FaultKind::Status(
+    let kind = DiscordFaultKind::Status(
         400,
         json!({"code": 50035, "message": "Invalid Form Body", "errors": {
             "message_reference": {"_errors": [{"code": "REPLIES_CANNOT_REFERENCE_SYSTEM_MESSAGE"}]},
@@ -165,7 +165,7 @@ async fn messages_change_and_go() {
 
 #[tokio::test]
 async fn one_sign_at_a_time() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let out = scene.platform().outbound;
     let asked = scene.discord.say(scene.room, scene.ann, "question");
     let id = asked.to_string();
@@ -181,7 +181,7 @@ async fn one_sign_at_a_time() {
     assert_eq!(signs(), ["👀"]);
     out.react(&target(scene.room), &id, Some("✅")).await;
     assert_eq!(signs(), ["✅"]);
-    // Also by a life that did not put it up.
+    // Also by a process that did not put it up.
     scene
         .platform()
         .outbound
@@ -192,7 +192,7 @@ async fn one_sign_at_a_time() {
 
 #[tokio::test]
 async fn files_are_sent_once() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let out = scene.platform().outbound;
     let path = scene.home.path().join("plan.txt");
     std::fs::write(&path, "a plan").unwrap();
@@ -203,7 +203,7 @@ async fn files_are_sent_once() {
     });
     scene
         .discord
-        .fail(fault("POST", "/messages", FaultKind::AnswerLost));
+        .fail(fault("POST", "/messages", DiscordFaultKind::AnswerLost));
     out.send(&message).await.unwrap_err();
     out.send(&message).await.unwrap();
     let there = scene.discord.messages(scene.room);
@@ -217,7 +217,7 @@ async fn files_are_sent_once() {
 
 #[tokio::test]
 async fn a_button_is_pressed() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let mut bot = scene.up().await;
     let mut message = outgoing(scene.room, "a", "Run it?");
     let button = |label: &str, data: &str, tone| Button {
@@ -276,7 +276,7 @@ fn offer(name: &str, about: &str) -> Offer {
 
 #[tokio::test]
 async fn the_menu_is_written_only_when_it_differs() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let writes = || {
         let asked = scene.discord.requests();
         asked.iter().filter(|one| one.method == "PUT").count()

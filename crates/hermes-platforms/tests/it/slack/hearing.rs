@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use hermes_platforms::{Button, MediaKind, Offer, SendError, Tone};
-use hermes_testkit::slack::Said;
+use hermes_testkit::slack::PostedMessage;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::life::{Scene, outgoing, soon};
+use super::harness::{SlackHarness, outgoing, soon};
 
 #[tokio::test]
 async fn a_message_arrives_whole_and_is_acknowledged() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     let ts = scene.slack.say("T1", "D1", "U1", "a &lt;b&gt; <@U2>");
     let message = life.hear().await;
@@ -34,7 +34,7 @@ async fn a_message_arrives_whole_and_is_acknowledged() {
 
 #[tokio::test]
 async fn what_comes_twice_is_heard_once() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     // A mention is two events: a message and a mention.
     let ts = scene.slack.say("T1", "C1", "U1", "<@UBOTT1> hello");
@@ -45,7 +45,7 @@ async fn what_comes_twice_is_heard_once() {
     assert_eq!(life.hear().await.text, "last");
     soon(scene.slack.wait_for(|slack| slack.unacked() == 0)).await;
     life.end().await;
-    // Nor in the next life.
+    // Nor in the next process.
     let mut life = scene.live().await;
     scene.slack.say_again("T1", "C1", &ts);
     scene.slack.say("T1", "D1", "U1", "new");
@@ -57,7 +57,7 @@ async fn what_comes_twice_is_heard_once() {
 
 #[tokio::test]
 async fn once_mentioned_in_a_thread_it_listens_there() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     let slack = &scene.slack;
     let root = slack.say("T1", "C1", "U1", "shall we deploy?");
@@ -90,7 +90,7 @@ async fn once_mentioned_in_a_thread_it_listens_there() {
 
 #[tokio::test]
 async fn who_answers_a_message_of_ours_speaks_to_us() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     let report = outgoing("C1", None, "The report is ready.");
     let ts = life.outbound.send(&report).await.unwrap().unwrap();
@@ -108,7 +108,7 @@ async fn who_answers_a_message_of_ours_speaks_to_us() {
 
 #[tokio::test]
 async fn commands_come_with_an_exclamation_mark_or_a_slash() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     let compress = Offer {
         name: "compress".to_owned(),
@@ -144,7 +144,7 @@ async fn commands_come_with_an_exclamation_mark_or_a_slash() {
 
 #[tokio::test]
 async fn buttons_come_back_pressed() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     let root = scene.slack.say("T1", "C1", "U1", "<@UBOTT1> run it");
     life.hear().await;
@@ -188,9 +188,9 @@ async fn buttons_come_back_pressed() {
 
 #[tokio::test]
 async fn files_are_fetched_with_the_token() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
-    let said = Said::new("T1", "D1", "U1", "look")
+    let said = PostedMessage::new("T1", "D1", "U1", "look")
         .file("../a b.png", "image/png", b"picture")
         .file("audio_message.mp4", "video/mp4", b"hm");
     scene.slack.say_with(&said);
@@ -221,7 +221,7 @@ async fn files_are_fetched_with_the_token() {
 
 #[tokio::test]
 async fn two_workspaces_share_a_connection() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     scene.slack.add_workspace("T2");
     scene.slack.add_user("T2", "U9", "zoe");
     scene.slack.add_channel("T2", "C9", "channel");
@@ -270,18 +270,18 @@ async fn two_workspaces_share_a_connection() {
 
 #[tokio::test]
 async fn what_was_said_during_a_long_absence_is_asked_for() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     scene.timing.gap = Duration::ZERO;
     let mut life = scene.live().await;
     let root = scene.slack.say("T1", "C1", "U1", "<@UBOTT1> hello");
     life.hear().await;
     life.end().await;
-    let unheard = |said: Said| scene.slack.say_unheard(&said);
-    unheard(Said::new("T1", "D1", "U1", "anybody?"));
-    unheard(Said::new("T1", "D1", "U1", "hello?"));
-    unheard(Said::new("T1", "C1", "U1", "not for the bot"));
-    unheard(Said::new("T1", "C1", "U2", "<@UBOTT1> you?"));
-    unheard(Said::new("T1", "C1", "U2", "and in the thread").thread(&root));
+    let unheard = |said: PostedMessage| scene.slack.say_unheard(&said);
+    unheard(PostedMessage::new("T1", "D1", "U1", "anybody?"));
+    unheard(PostedMessage::new("T1", "D1", "U1", "hello?"));
+    unheard(PostedMessage::new("T1", "C1", "U1", "not for the bot"));
+    unheard(PostedMessage::new("T1", "C1", "U2", "<@UBOTT1> you?"));
+    unheard(PostedMessage::new("T1", "C1", "U2", "and in the thread").thread(&root));
     let mut life = scene.live().await;
     let mut heard = Vec::new();
     for _ in 0..4 {
@@ -302,7 +302,7 @@ async fn what_was_said_during_a_long_absence_is_asked_for() {
 
 #[tokio::test]
 async fn more_than_a_page_is_asked_for_and_what_got_no_answer_is_asked_again() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     scene.timing.gap = Duration::ZERO;
     scene.timing.pause = Duration::from_millis(1);
     let mut life = scene.live().await;
@@ -311,11 +311,13 @@ async fn more_than_a_page_is_asked_for_and_what_got_no_answer_is_asked_again() {
     life.end().await;
     let missed: Vec<String> = (0..230).map(|number| format!("number {number}")).collect();
     for text in &missed {
-        scene.slack.say_unheard(&Said::new("T1", "D1", "U1", text));
+        scene
+            .slack
+            .say_unheard(&PostedMessage::new("T1", "D1", "U1", text));
     }
     // No conversation is known, so nothing is asked about any.
     for _ in 0..5 {
-        let cut = hermes_testkit::slack::Fault::CutBefore;
+        let cut = hermes_testkit::slack::SlackFault::CutBefore;
         scene.slack.fail_next("users.conversations", cut);
     }
     let asked = scene.slack.calls_of("users.conversations").len();
@@ -338,7 +340,7 @@ async fn more_than_a_page_is_asked_for_and_what_got_no_answer_is_asked_again() {
 
 #[tokio::test]
 async fn other_events_are_acknowledged_and_passed_over() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     for event in [
         json!({"type": "app_home_opened", "user": "U1", "channel": "D1", "tab": "home"}),

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use hermes_platforms::slack::platform_with;
-use hermes_platforms::{Arrival, Health, Link};
-use hermes_testkit::slack::Fault;
+use hermes_platforms::{AdapterLink, Arrival, HealthReporter};
+use hermes_testkit::slack::SlackFault;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::life::{Scene, outgoing, soon};
+use super::harness::{SlackHarness, outgoing, soon};
 
 #[tokio::test]
 async fn nothing_is_acknowledged_before_it_is_stored() {
-    let scene = Scene::new();
+    let scene = SlackHarness::new();
     scene.slack.retry_after(Duration::from_millis(200));
     let platform = platform_with(
         scene.settings(),
@@ -25,8 +25,8 @@ async fn nothing_is_acknowledged_before_it_is_stored() {
     .unwrap();
     let (arrivals, mut coming) = mpsc::channel::<Arrival>(8);
     let cancel = CancellationToken::new();
-    let (health, _condition) = Health::new();
-    let link = Link {
+    let (health, _condition) = HealthReporter::new();
+    let link = AdapterLink {
         arrivals,
         health,
         cancel: cancel.clone(),
@@ -52,7 +52,7 @@ async fn nothing_is_acknowledged_before_it_is_stored() {
 
 #[tokio::test]
 async fn a_connection_that_falls_silent_is_replaced() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     scene.slack.say("T1", "D1", "U1", "before");
     assert_eq!(life.hear().await.text, "before");
@@ -68,7 +68,7 @@ async fn a_connection_that_falls_silent_is_replaced() {
 
 #[tokio::test]
 async fn a_connection_that_breaks_is_replaced() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     for round in 0..3 {
         scene.slack.cut_sockets();
@@ -81,7 +81,7 @@ async fn a_connection_that_breaks_is_replaced() {
 
 #[tokio::test]
 async fn a_warning_brings_the_next_connection_before_the_end_of_this_one() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     scene.slack.disconnect("warning");
     soon(scene.slack.wait_for(|slack| slack.sockets() == 2)).await;
@@ -107,18 +107,18 @@ async fn a_warning_brings_the_next_connection_before_the_end_of_this_one() {
 
 #[tokio::test]
 async fn it_tries_for_ever_to_connect() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let open = "apps.connections.open";
     for fault in [
-        Fault::RateLimited(1),
-        Fault::Status(503),
-        Fault::CutBefore,
-        Fault::Error("internal_error".to_owned()),
-        Fault::Error("too_many_websockets".to_owned()),
+        SlackFault::RateLimited(1),
+        SlackFault::Status(503),
+        SlackFault::CutBefore,
+        SlackFault::Error("internal_error".to_owned()),
+        SlackFault::Error("too_many_websockets".to_owned()),
     ] {
         scene.slack.fail_next(open, fault);
     }
-    scene.slack.fail_next("auth.test", Fault::CutBefore);
+    scene.slack.fail_next("auth.test", SlackFault::CutBefore);
     scene.slack.refuse_sockets(true);
     let mut life = scene.begin().await;
     let tried = |slack: &hermes_testkit::slack::FakeSlack| slack.calls_of(open).len() > 7;
@@ -131,7 +131,7 @@ async fn it_tries_for_ever_to_connect() {
 
 #[tokio::test]
 async fn only_a_token_that_is_of_no_use_ends_it() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     scene.slack.add_workspace("T2");
     scene.slack.add_channel("T2", "D9", "im");
     scene.tokens = vec!["xoxb-T1", "xoxb-T2"];
@@ -147,7 +147,7 @@ async fn only_a_token_that_is_of_no_use_ends_it() {
         why.contains("token_revoked") && why.contains("SLACK_BOT_TOKEN"),
         "{why}"
     );
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     scene
         .slack
         .revoke(hermes_testkit::slack::APP_TOKEN, "invalid_auth");
@@ -160,7 +160,7 @@ async fn only_a_token_that_is_of_no_use_ends_it() {
 
 #[tokio::test]
 async fn a_token_revoked_while_it_runs_ends_it_at_the_next_connection() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let life = scene.live().await;
     scene
         .slack
@@ -171,7 +171,7 @@ async fn a_token_revoked_while_it_runs_ends_it_at_the_next_connection() {
 
 #[tokio::test]
 async fn lives_that_are_killed_lose_nothing_and_double_nothing() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     scene.slack.retry_after(Duration::from_millis(400));
     let mut heard = Vec::new();
     let mut said = Vec::new();

@@ -1,6 +1,6 @@
 //! Slack against the fake that Slack's own SDK takes for Slack.
 
+mod harness;
 mod hearing;
-mod life;
 mod links;
 mod speaking;

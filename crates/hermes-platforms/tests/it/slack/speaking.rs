@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::clock::{SystemClock, SystemRng};
-use hermes_gateway::spine::{Outbox, Policy};
-use hermes_platforms::{Found, Markup, MediaKind, OutMedia, SendError};
+use hermes_gateway::spine::{Outbox, OutboxPolicy};
+use hermes_platforms::{DeliveryLookup, Markup, MediaKind, OutMedia, SendError};
 use hermes_store::db::delivery::{Final, NewChunk, Reply};
-use hermes_testkit::slack::Fault;
+use hermes_testkit::slack::SlackFault;
 use serde_json::Value;
 
-use super::life::{Scene, outgoing, soon};
+use super::harness::{SlackHarness, outgoing, soon};
 
 const POST: &str = "chat.postMessage";
 
 #[tokio::test]
 async fn a_message_is_posted_edited_and_removed() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let life = scene.live().await;
     let root = scene.slack.say("T1", "C1", "U1", "among ourselves");
     let message = outgoing("C1", Some(&root), "*bold* &lt;x&gt;");
@@ -40,7 +40,7 @@ async fn a_message_is_posted_edited_and_removed() {
 
 #[tokio::test]
 async fn signs_replace_each_other() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     let ts = scene.slack.say("T1", "D1", "U1", "work!");
     let target = outgoing("D1", Some(&ts), "").target;
@@ -66,7 +66,7 @@ async fn signs_replace_each_other() {
     let method = "assistant.threads.setStatus";
     scene
         .slack
-        .fail_next(method, Fault::Error("missing_scope".to_owned()));
+        .fail_next(method, SlackFault::Error("missing_scope".to_owned()));
     for _ in 0..3 {
         let message = outgoing("D1", Some(&ts), "working");
         life.outbound.send(&message).await.unwrap();
@@ -78,11 +78,11 @@ async fn signs_replace_each_other() {
 
 #[tokio::test]
 async fn failures_mean_what_they_say() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     scene.timing.call = Duration::from_millis(400);
     let life = scene.live().await;
     let message = outgoing("D1", None, "hello");
-    scene.slack.fail_next(POST, Fault::RateLimited(7));
+    scene.slack.fail_next(POST, SlackFault::RateLimited(7));
     let limited = life.outbound.send(&message).await.unwrap_err();
     let SendError::NotSent { retry_after, .. } = limited else {
         panic!("{limited:?}");
@@ -96,11 +96,17 @@ async fn failures_mean_what_they_say() {
         ("service_unavailable", "not sent"),
         ("internal_error", "no answer"),
     ] {
-        scene.slack.fail_next(POST, Fault::Error(word.to_owned()));
+        scene
+            .slack
+            .fail_next(POST, SlackFault::Error(word.to_owned()));
         let error = life.outbound.send(&message).await.unwrap_err().to_string();
         assert!(error.contains(expected), "{word}: {error}");
     }
-    for fault in [Fault::Status(500), Fault::CutBefore, Fault::HangBefore] {
+    for fault in [
+        SlackFault::Status(500),
+        SlackFault::CutBefore,
+        SlackFault::HangBefore,
+    ] {
         scene.slack.fail_next(POST, fault.clone());
         let error = life.outbound.send(&message).await.unwrap_err();
         assert!(
@@ -118,15 +124,15 @@ async fn failures_mean_what_they_say() {
 
 #[tokio::test]
 async fn history_tells_what_arrived() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     scene.timing.call = Duration::from_millis(600);
     let life = scene.live().await;
     let root = scene.slack.say("T1", "C1", "U1", "among ourselves");
     for thread in [None, Some(root.as_str())] {
         for (fault, arrived) in [
-            (Fault::CutBefore, false),
-            (Fault::CutAfter, true),
-            (Fault::HangAfter, true),
+            (SlackFault::CutBefore, false),
+            (SlackFault::CutAfter, true),
+            (SlackFault::HangAfter, true),
         ] {
             let mut message = outgoing("C1", thread, "hello");
             message.key = format!("{thread:?} {fault:?}");
@@ -135,16 +141,16 @@ async fn history_tells_what_arrived() {
             assert!(matches!(error, SendError::Unclear(_)), "{error:?}");
             let found = life.outbound.look_up(&message).await.unwrap();
             assert_eq!(
-                matches!(found, Found::Yes(Some(_))),
+                matches!(found, DeliveryLookup::Yes(Some(_))),
                 arrived,
                 "{fault:?} {found:?}"
             );
-            assert_eq!(found == Found::No, !arrived, "{fault:?} {found:?}");
+            assert_eq!(found == DeliveryLookup::No, !arrived, "{fault:?} {found:?}");
         }
     }
     // When history cannot be asked, that is an error and not an answer.
     let history = "conversations.history";
-    scene.slack.fail_next(history, Fault::RateLimited(3));
+    scene.slack.fail_next(history, SlackFault::RateLimited(3));
     let asked = life.outbound.look_up(&outgoing("C1", None, "x")).await;
     assert!(matches!(asked, Err(SendError::NotSent { .. })), "{asked:?}");
     life.end().await;
@@ -152,23 +158,26 @@ async fn history_tells_what_arrived() {
 
 #[tokio::test]
 async fn the_page_does_not_matter_to_who_looks() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let life = scene.live().await;
     let message = outgoing("D1", None, "the one");
     life.outbound.send(&message).await.unwrap();
     for number in 0..450 {
-        let said = hermes_testkit::slack::Said::new("T1", "D1", "U1", &number.to_string());
+        let said = hermes_testkit::slack::PostedMessage::new("T1", "D1", "U1", &number.to_string());
         scene.slack.say_unheard(&said);
     }
     let found = life.outbound.look_up(&message).await.unwrap();
-    assert!(matches!(found, Found::Yes(_)), "{found:?}");
+    assert!(matches!(found, DeliveryLookup::Yes(_)), "{found:?}");
     let mut other = message;
     other.key = "another".to_owned();
-    assert_eq!(life.outbound.look_up(&other).await.unwrap(), Found::No);
+    assert_eq!(
+        life.outbound.look_up(&other).await.unwrap(),
+        DeliveryLookup::No
+    );
     life.end().await;
 }
 
-fn file(scene: &Scene, name: &str, bytes: &[u8]) -> OutMedia {
+fn file(scene: &SlackHarness, name: &str, bytes: &[u8]) -> OutMedia {
     let path = scene.home.path().join(name);
     std::fs::write(&path, bytes).unwrap();
     OutMedia {
@@ -179,16 +188,16 @@ fn file(scene: &Scene, name: &str, bytes: &[u8]) -> OutMedia {
 
 #[tokio::test]
 async fn files_are_sent_once() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let life = scene.live().await;
     let root = scene.slack.say("T1", "C1", "U1", "the file?");
     let mut message = outgoing("C1", Some(&root), "*here*");
     message.media = Some(file(&scene, "a.txt", b"content"));
     // Before the last step nobody sees anything: such failures are clear.
     for (step, fault) in [
-        ("files.getUploadURLExternal", Fault::CutAfter),
-        ("upload", Fault::CutBefore),
-        ("upload", Fault::Status(500)),
+        ("files.getUploadURLExternal", SlackFault::CutAfter),
+        ("upload", SlackFault::CutBefore),
+        ("upload", SlackFault::Status(500)),
     ] {
         scene.slack.fail_next(step, fault);
         let error = life.outbound.send(&message).await.unwrap_err();
@@ -198,11 +207,11 @@ async fn files_are_sent_once() {
         );
     }
     let complete = "files.completeUploadExternal";
-    scene.slack.fail_next(complete, Fault::CutAfter);
+    scene.slack.fail_next(complete, SlackFault::CutAfter);
     let error = life.outbound.send(&message).await.unwrap_err();
     assert!(matches!(error, SendError::Unclear(_)), "{error:?}");
     let found = life.outbound.look_up(&message).await.unwrap();
-    assert!(matches!(found, Found::Yes(Some(_))), "{found:?}");
+    assert!(matches!(found, DeliveryLookup::Yes(Some(_))), "{found:?}");
     let shared = scene.slack.messages("T1", "C1");
     let shared = shared
         .iter()
@@ -217,10 +226,13 @@ async fn files_are_sent_once() {
     message.key = "another".to_owned();
     assert_eq!(
         life.outbound.look_up(&message).await.unwrap(),
-        Found::Unknown
+        DeliveryLookup::Unknown
     );
     message.media = Some(file(&scene, "b.txt", b"other"));
-    assert_eq!(life.outbound.look_up(&message).await.unwrap(), Found::No);
+    assert_eq!(
+        life.outbound.look_up(&message).await.unwrap(),
+        DeliveryLookup::No
+    );
     message.media = Some(file(&scene, "empty.txt", b""));
     let empty = life.outbound.send(&message).await;
     assert!(matches!(empty, Err(SendError::Refused(_))), "{empty:?}");
@@ -229,14 +241,14 @@ async fn files_are_sent_once() {
 
 #[tokio::test]
 async fn where_the_app_is_not_a_member_a_command_is_answered_by_its_address() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     scene.slack.slash("T1", "C1", "U1", "/hermes", "status");
     life.hear().await;
     let message = outgoing("C1", None, "All is well.");
     scene
         .slack
-        .fail_next(POST, Fault::Error("not_in_channel".to_owned()));
+        .fail_next(POST, SlackFault::Error("not_in_channel".to_owned()));
     life.outbound.send(&message).await.unwrap();
     assert_eq!(
         scene.slack.ephemerals("T1", "C1")[0]["text"],
@@ -244,7 +256,7 @@ async fn where_the_app_is_not_a_member_a_command_is_answered_by_its_address() {
     );
     scene
         .slack
-        .fail_next(POST, Fault::Error("not_in_channel".to_owned()));
+        .fail_next(POST, SlackFault::Error("not_in_channel".to_owned()));
     let again = life.outbound.send(&message).await;
     assert!(matches!(again, Err(SendError::Refused(_))), "{again:?}");
     life.end().await;
@@ -252,17 +264,17 @@ async fn where_the_app_is_not_a_member_a_command_is_answered_by_its_address() {
 
 #[tokio::test]
 async fn replies_arrive_exactly_once_whatever_breaks() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     scene.timing.call = Duration::from_millis(500);
     let life = scene.live().await;
     let outbox = Outbox::new(
         life.delivery.clone(),
         Arc::new(SystemClock),
         Arc::new(SystemRng),
-        Policy {
+        OutboxPolicy {
             pause: Duration::from_millis(1),
             longest_pause: Duration::from_millis(5),
-            ..Policy::default()
+            ..OutboxPolicy::default()
         },
     );
     outbox.connect("slack", "", Arc::clone(&life.outbound));
@@ -284,17 +296,17 @@ async fn replies_arrive_exactly_once_whatever_breaks() {
     };
     life.delivery.finish(end).await.unwrap();
     for fault in [
-        Fault::CutAfter,
-        Fault::CutBefore,
-        Fault::HangAfter,
-        Fault::Status(502),
-        Fault::Error("ratelimited".to_owned()),
+        SlackFault::CutAfter,
+        SlackFault::CutBefore,
+        SlackFault::HangAfter,
+        SlackFault::Status(502),
+        SlackFault::Error("ratelimited".to_owned()),
     ] {
         scene.slack.fail_next(POST, fault);
     }
     scene
         .slack
-        .fail_next("conversations.history", Fault::CutBefore);
+        .fail_next("conversations.history", SlackFault::CutBefore);
     soon(async {
         while scene.slack.answers("T1", "D1").len() < texts.len() {
             outbox.pump().await.unwrap();
@@ -314,13 +326,13 @@ async fn replies_arrive_exactly_once_whatever_breaks() {
 
 #[tokio::test]
 async fn a_person_is_written_to_directly() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let life = scene.live().await;
     let message = outgoing("U2", None, "The report is ready.");
-    scene.slack.fail_next(POST, Fault::CutAfter);
+    scene.slack.fail_next(POST, SlackFault::CutAfter);
     life.outbound.send(&message).await.unwrap_err();
     let found = life.outbound.look_up(&message).await.unwrap();
-    assert!(matches!(found, Found::Yes(_)), "{found:?}");
+    assert!(matches!(found, DeliveryLookup::Yes(_)), "{found:?}");
     assert_eq!(scene.slack.answers("T1", "DU2"), ["The report is ready."]);
     assert_eq!(scene.slack.calls_of("conversations.open").len(), 1);
     let nobody = life.outbound.send(&outgoing("U404", None, "x")).await;

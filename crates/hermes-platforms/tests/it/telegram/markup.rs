@@ -118,7 +118,7 @@ proptest! {
 
 /// As Telegram's, with a limit that makes pieces.
 fn small() -> Capabilities {
-    let telegram = Telegram::start();
+    let telegram = FakeTelegram::start();
     let platform = platform(&telegram, &json!({}));
     let mut capabilities = platform.outbound.capabilities().clone();
     capabilities.limits.text = 300;

@@ -12,11 +12,12 @@ use std::time::Duration;
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::task;
 use hermes_platforms::{
-    Arrival, Condition, Health, Hopeless, Incoming, Link, LinkState, Markup, Outbound, Outgoing,
-    Platform, PlatformSettings, telegram,
+    AdapterLink, Arrival, FatalPlatformError, HealthReporter, IncomingMessage, Markup,
+    OutboundAdapter, OutgoingMessage, Platform, PlatformCondition, PlatformSettings, PlatformState,
+    telegram,
 };
 use hermes_store::db::delivery::Target;
-use hermes_testkit::telegram::{TOKEN, Telegram};
+use hermes_testkit::telegram::{FakeTelegram, TOKEN};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -28,14 +29,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const ADA: i64 = 7;
 const GROUP: i64 = -50;
 
-fn telegram_with_people() -> Telegram {
-    let telegram = Telegram::start();
+fn telegram_with_people() -> FakeTelegram {
+    let telegram = FakeTelegram::start();
     telegram.person(ADA, "Ada");
     telegram.group(GROUP, "Club", "group");
     telegram
 }
 
-fn settings(telegram: &Telegram, extra: &Value) -> PlatformSettings {
+fn settings(telegram: &FakeTelegram, extra: &Value) -> PlatformSettings {
     let mut all = json!({"base_url": telegram.base_url()});
     for (name, value) in extra.as_object().into_iter().flatten() {
         all[name] = value.clone();
@@ -48,27 +49,27 @@ fn settings(telegram: &Telegram, extra: &Value) -> PlatformSettings {
     }
 }
 
-fn platform(telegram: &Telegram, extra: &Value) -> Platform {
+fn platform(telegram: &FakeTelegram, extra: &Value) -> Platform {
     let settings = settings(telegram, extra);
     telegram::platform(&settings, Arc::new(SystemClock), Arc::new(SystemRng)).unwrap()
 }
 
 /// A platform that receives.
-struct Running {
+struct RunningAdapter {
     arrivals: mpsc::Receiver<Arrival>,
-    condition: watch::Receiver<Condition>,
+    condition: watch::Receiver<PlatformCondition>,
     cancel: CancellationToken,
-    task: JoinHandle<Result<Result<(), Hopeless>, task::Panicked>>,
-    outbound: Arc<dyn Outbound>,
+    task: JoinHandle<Result<Result<(), FatalPlatformError>, task::Panicked>>,
+    outbound: Arc<dyn OutboundAdapter>,
 }
 
-impl Running {
-    fn start(telegram: &Telegram, extra: &Value) -> Self {
+impl RunningAdapter {
+    fn start(telegram: &FakeTelegram, extra: &Value) -> Self {
         let platform = platform(telegram, extra);
         let (sender, arrivals) = mpsc::channel(8);
-        let (health, condition) = Health::new();
+        let (health, condition) = HealthReporter::new();
         let cancel = CancellationToken::new();
-        let link = Link {
+        let link = AdapterLink {
             arrivals: sender,
             health,
             cancel: cancel.clone(),
@@ -88,18 +89,18 @@ impl Running {
     }
 
     /// The next message, stored.
-    async fn next(&mut self) -> Incoming {
+    async fn next(&mut self) -> IncomingMessage {
         let arrival = self.arrival().await;
         arrival.stored.send(true).unwrap();
         arrival.message
     }
 
-    async fn until(&mut self, state: LinkState) -> Condition {
+    async fn until(&mut self, state: PlatformState) -> PlatformCondition {
         let reached = self.condition.wait_for(|now| now.state == state).await;
         reached.unwrap().clone()
     }
 
-    async fn stop(self) -> Result<(), Hopeless> {
+    async fn stop(self) -> Result<(), FatalPlatformError> {
         self.cancel.cancel();
         self.task.await.unwrap().unwrap()
     }
@@ -112,11 +113,11 @@ async fn soon<T>(work: impl Future<Output = T>) -> T {
 
 /// Time stands still until the test moves it, though sockets are real: with nothing to do but wait
 /// for one, tokio would move its clock by itself; a blocking task that runs forbids that.
-struct StoppedTime(
+struct FixedClock(
     #[expect(dead_code, reason = "dropping it ends the blocking task")] std::sync::mpsc::Sender<()>,
 );
 
-impl StoppedTime {
+impl FixedClock {
     fn new() -> Self {
         tokio::time::pause();
         let (release, held) = std::sync::mpsc::channel();
@@ -134,8 +135,8 @@ fn target(chat: i64) -> Target {
     }
 }
 
-fn outgoing(chat: i64, text: &str) -> Outgoing {
-    Outgoing {
+fn outgoing(chat: i64, text: &str) -> OutgoingMessage {
+    OutgoingMessage {
         key: "0123456789abcdef01234567".to_owned(),
         target: target(chat),
         text: text.to_owned(),

@@ -1,11 +1,11 @@
-use hermes_platforms::{LinkState, MediaKind};
-use hermes_testkit::telegram::{Fault, Says, Telegram};
+use hermes_platforms::{MediaKind, PlatformState};
+use hermes_testkit::telegram::{FakeTelegram, PersonMessage, TelegramFault};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use super::*;
 
-async fn polls(telegram: &Telegram, count: usize) {
+async fn polls(telegram: &FakeTelegram, count: usize) {
     telegram
         .wait_for(|telegram| telegram.calls("getUpdates") >= count)
         .await;
@@ -14,8 +14,8 @@ async fn polls(telegram: &Telegram, count: usize) {
 #[tokio::test]
 async fn a_message_is_confirmed_after_it_is_stored() {
     let telegram = telegram_with_people();
-    telegram.say(Says::text(ADA, "while nobody listened"));
-    let mut running = Running::start(&telegram, &json!({}));
+    telegram.say(PersonMessage::text(ADA, "while nobody listened"));
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
     let arrival = soon(running.arrival()).await;
     assert_eq!(arrival.message.text, "while nobody listened");
     assert_eq!(arrival.message.source.user_name.as_deref(), Some("Ada"));
@@ -26,7 +26,7 @@ async fn a_message_is_confirmed_after_it_is_stored() {
     assert_eq!(telegram.pending(), 1);
     again.stored.send(true).unwrap();
     soon(telegram.wait_for(|telegram| telegram.pending() == 0)).await;
-    let condition = soon(running.until(LinkState::Connected)).await;
+    let condition = soon(running.until(PlatformState::Connected)).await;
     assert!(condition.received_at.is_some());
     running.stop().await.unwrap();
 }
@@ -34,11 +34,11 @@ async fn a_message_is_confirmed_after_it_is_stored() {
 #[tokio::test]
 async fn what_is_stored_is_confirmed_when_it_stops() {
     let telegram = telegram_with_people();
-    let mut running = Running::start(&telegram, &json!({}));
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
     soon(polls(&telegram, 2)).await;
     // The poll that waits brings it; the next one, which would confirm it, never answers.
-    telegram.fault("getUpdates", Fault::Hang, 1);
-    telegram.say(Says::text(ADA, "last words"));
+    telegram.fault("getUpdates", TelegramFault::Hang, 1);
+    telegram.say(PersonMessage::text(ADA, "last words"));
     assert_eq!(soon(running.next()).await.text, "last words");
     soon(polls(&telegram, 3)).await;
     running.stop().await.unwrap();
@@ -48,25 +48,25 @@ async fn what_is_stored_is_confirmed_when_it_stops() {
 #[tokio::test]
 async fn a_poll_that_nobody_answers_is_given_up() {
     let telegram = telegram_with_people();
-    let _time = StoppedTime::new();
-    let mut running = Running::start(&telegram, &json!({}));
+    let _time = FixedClock::new();
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
     polls(&telegram, 2).await;
     // Half-open: the connection is there, and nothing ever comes through it.
-    telegram.fault("getUpdates", Fault::Hang, 1);
-    telegram.say(Says::text(ADA, "one"));
+    telegram.fault("getUpdates", TelegramFault::Hang, 1);
+    telegram.say(PersonMessage::text(ADA, "one"));
     assert_eq!(running.next().await.text, "one");
     polls(&telegram, 3).await;
-    telegram.say(Says::text(ADA, "two"));
-    assert_eq!(running.condition.borrow().state, LinkState::Connected);
+    telegram.say(PersonMessage::text(ADA, "two"));
+    assert_eq!(running.condition.borrow().state, PlatformState::Connected);
     tokio::time::advance(Duration::from_secs(46)).await;
-    let condition = running.until(LinkState::Retrying).await;
+    let condition = running.until(PlatformState::Retrying).await;
     assert_eq!(
         condition.error.as_deref(),
         Some("getUpdates: no answer within 45 s")
     );
     tokio::time::advance(Duration::from_secs(2)).await;
     assert_eq!(running.next().await.text, "two");
-    assert_eq!(running.until(LinkState::Connected).await.error, None);
+    assert_eq!(running.until(PlatformState::Connected).await.error, None);
     telegram.wait_for(|telegram| telegram.pending() == 0).await;
     running.stop().await.unwrap();
 }
@@ -74,16 +74,16 @@ async fn a_poll_that_nobody_answers_is_given_up() {
 #[tokio::test]
 async fn faults_of_the_network_are_outlived() {
     let telegram = telegram_with_people();
-    let _time = StoppedTime::new();
+    let _time = FixedClock::new();
     telegram.refuse(true);
-    let mut running = Running::start(&telegram, &json!({}));
-    running.until(LinkState::Retrying).await;
-    telegram.say(Says::text(ADA, "patience"));
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
+    running.until(PlatformState::Retrying).await;
+    telegram.say(PersonMessage::text(ADA, "patience"));
     for fault in [
-        Fault::Cut,
-        Fault::Status(502),
-        Fault::Garbage,
-        Fault::Error(500, "Internal Server Error".to_owned()),
+        TelegramFault::Cut,
+        TelegramFault::Status(502),
+        TelegramFault::Garbage,
+        TelegramFault::Error(500, "Internal Server Error".to_owned()),
     ] {
         telegram.fault("getUpdates", fault, 1);
     }
@@ -105,11 +105,11 @@ async fn faults_of_the_network_are_outlived() {
 #[tokio::test]
 async fn a_flood_is_waited_for() {
     let telegram = telegram_with_people();
-    let _time = StoppedTime::new();
-    telegram.say(Says::text(ADA, "later"));
-    telegram.fault("getUpdates", Fault::TooMany { retry_after: 17 }, 1);
-    let mut running = Running::start(&telegram, &json!({}));
-    running.until(LinkState::Retrying).await;
+    let _time = FixedClock::new();
+    telegram.say(PersonMessage::text(ADA, "later"));
+    telegram.fault("getUpdates", TelegramFault::TooMany { retry_after: 17 }, 1);
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
+    running.until(PlatformState::Retrying).await;
     tokio::time::advance(Duration::from_secs(16)).await;
     assert_eq!(telegram.calls("getUpdates"), 1);
     tokio::time::advance(Duration::from_secs(2)).await;
@@ -120,12 +120,12 @@ async fn a_flood_is_waited_for() {
 #[tokio::test]
 async fn polls_that_bring_nothing_while_something_waits_are_doubted() {
     let telegram = telegram_with_people();
-    let _time = StoppedTime::new();
-    let mut running = Running::start(&telegram, &json!({}));
-    running.until(LinkState::Connected).await;
+    let _time = FixedClock::new();
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
+    running.until(PlatformState::Connected).await;
     telegram.deaf(true);
-    telegram.say(Says::text(ADA, "do you hear me"));
-    let condition = running.until(LinkState::Retrying).await;
+    telegram.say(PersonMessage::text(ADA, "do you hear me"));
+    let condition = running.until(PlatformState::Retrying).await;
     let error = condition.error.unwrap();
     assert!(error.contains("1 updates for us"), "{error}");
     telegram.deaf(false);
@@ -139,9 +139,9 @@ async fn another_poller_is_explained() {
     let telegram = telegram_with_people();
     let conflict = "Conflict: terminated by other getUpdates request; make sure that only one bot \
                     instance is running";
-    telegram.fault_always("getUpdates", Fault::Error(409, conflict.to_owned()));
-    let mut running = Running::start(&telegram, &json!({}));
-    let condition = soon(running.until(LinkState::Retrying)).await;
+    telegram.fault_always("getUpdates", TelegramFault::Error(409, conflict.to_owned()));
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
+    let condition = soon(running.until(PlatformState::Retrying)).await;
     let error = condition.error.unwrap();
     assert!(
         error.contains("another program polls with the same token"),
@@ -154,8 +154,8 @@ async fn another_poller_is_explained() {
 async fn a_webhook_of_another_time_is_removed_and_what_waits_is_kept() {
     let telegram = telegram_with_people();
     telegram.set_webhook("http://127.0.0.1:9/old");
-    telegram.say(Says::text(ADA, "kept"));
-    let mut running = Running::start(&telegram, &json!({}));
+    telegram.say(PersonMessage::text(ADA, "kept"));
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
     assert_eq!(soon(running.next()).await.text, "kept");
     assert_eq!(telegram.webhook(), "");
     running.stop().await.unwrap();
@@ -165,14 +165,14 @@ async fn a_webhook_of_another_time_is_removed_and_what_waits_is_kept() {
 #[tokio::test]
 async fn polls_begin_and_go_on_without_word_of_webhooks() {
     for fault in [
-        Fault::Error(500, "Internal Server Error".to_owned()),
-        Fault::Hang,
+        TelegramFault::Error(500, "Internal Server Error".to_owned()),
+        TelegramFault::Hang,
     ] {
         let telegram = telegram_with_people();
         telegram.fault_always("getWebhookInfo", fault);
         telegram.set_webhook("http://127.0.0.1:9/old");
-        telegram.say(Says::text(ADA, "hello"));
-        let mut running = Running::start(&telegram, &json!({}));
+        telegram.say(PersonMessage::text(ADA, "hello"));
+        let mut running = RunningAdapter::start(&telegram, &json!({}));
         assert_eq!(soon(running.next()).await.text, "hello");
         assert_eq!(telegram.webhook(), "");
         running.stop().await.unwrap();
@@ -183,7 +183,7 @@ async fn polls_begin_and_go_on_without_word_of_webhooks() {
 async fn a_revoked_token_is_hopeless() {
     let telegram = telegram_with_people();
     telegram.revoke();
-    let running = Running::start(&telegram, &json!({}));
+    let running = RunningAdapter::start(&telegram, &json!({}));
     let hopeless = soon(running.task).await.unwrap().unwrap().unwrap_err();
     assert!(hopeless.0.contains("@BotFather"), "{hopeless}");
     assert!(!hopeless.0.contains(TOKEN), "{hopeless}");
@@ -193,12 +193,12 @@ async fn a_revoked_token_is_hopeless() {
 async fn groups_are_heard_by_their_rules() {
     let telegram = telegram_with_people();
     telegram.forum(-100_900, "Forum", &[(4, "Plans")]);
-    let mut running = Running::start(
+    let mut running = RunningAdapter::start(
         &telegram,
         &json!({"require_mention": true, "free_response_topics": ["-100900:4"],
                 "observe_unmentioned_group_messages": true}),
     );
-    let group = |text: &str| Says::text(ADA, text).in_chat(GROUP);
+    let group = |text: &str| PersonMessage::text(ADA, text).in_chat(GROUP);
     telegram.say(group("nobody in particular"));
     telegram.say(group("😀😀 @hermes_test_bot: what now?"));
     let message = soon(running.next()).await;
@@ -219,7 +219,11 @@ async fn groups_are_heard_by_their_rules() {
         (reply.own, reply.text.as_deref()),
         (true, Some("an answer"))
     );
-    telegram.say(Says::text(ADA, "free").in_chat(-100_900).in_thread(4));
+    telegram.say(
+        PersonMessage::text(ADA, "free")
+            .in_chat(-100_900)
+            .in_thread(4),
+    );
     let message = soon(running.next()).await;
     assert_eq!(message.source.thread_id.as_deref(), Some("4"));
     // Nothing else came: everything is confirmed.
@@ -232,7 +236,7 @@ async fn a_press_comes_with_its_button() {
     use hermes_platforms::{Button, Tone};
 
     let telegram = telegram_with_people();
-    let mut running = Running::start(&telegram, &json!({}));
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
     let mut question = outgoing(ADA, "Run it?");
     let button = |label: &str, data: &str| Button {
         label: label.to_owned(),
@@ -270,10 +274,10 @@ async fn a_press_comes_with_its_button() {
 #[tokio::test]
 async fn files_come_in() {
     let telegram = telegram_with_people();
-    let mut running = Running::start(&telegram, &json!({}));
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
     let dir = tempfile::tempdir().unwrap();
     telegram.say(
-        Says::text(ADA, "look")
+        PersonMessage::text(ADA, "look")
             .with_file("document", "../notes.txt", "text/plain", b"words")
             .in_album("a"),
     );
@@ -283,7 +287,7 @@ async fn files_come_in() {
     let media = &message.media[0];
     assert_eq!(media.kind, MediaKind::Document);
     let fetch = |max| running.outbound.fetch_media(media, dir.path(), max);
-    telegram.fault("download", Fault::Cut, 1);
+    telegram.fault("download", TelegramFault::Cut, 1);
     assert!(matches!(
         fetch(100).await,
         Err(hermes_platforms::SendError::NotSent { .. })
@@ -305,7 +309,7 @@ async fn files_come_in() {
         .fetch_media(&silent, dir.path(), 1 << 30)
         .await;
     assert!(error.unwrap_err().to_string().contains("20 MB"));
-    telegram.say(Says::text(ADA, "").with_file("voice", "v.oga", "audio/ogg", b"OggS"));
+    telegram.say(PersonMessage::text(ADA, "").with_file("voice", "v.oga", "audio/ogg", b"OggS"));
     let voice = soon(running.next()).await;
     assert_eq!(voice.media[0].kind, MediaKind::Voice);
     let path = running

@@ -1,23 +1,23 @@
-use hermes_gateway::session::Sharing;
-use hermes_gateway::spine::Inbox;
+use hermes_gateway::session::SessionSharing;
+use hermes_gateway::spine::MessageInbox;
 use hermes_store::Store;
 use hermes_store::db::delivery::{Owner, Processes};
 use hermes_testkit::clock::ManualClock;
-use hermes_testkit::telegram::Says;
+use hermes_testkit::telegram::PersonMessage;
 use pretty_assertions::assert_eq;
 use tokio::sync::Notify;
 
 use super::*;
 
-struct NobodyLives;
+struct NoProcesses;
 
-impl Processes for NobodyLives {
+impl Processes for NoProcesses {
     fn alive(&self, _: u32, _: Option<i64>) -> bool {
         false
     }
 }
 
-/// Lives that end without a word, at whatever they were doing; the store outlives them.
+/// Processes that end without a word, at whatever they were doing; the store outlives them.
 #[tokio::test]
 async fn each_message_is_taken_in_once_over_many_lives() {
     const MESSAGES: usize = 40;
@@ -25,7 +25,7 @@ async fn each_message_is_taken_in_once_over_many_lives() {
     telegram.person(8, "Bob");
     for number in 0..MESSAGES {
         let person = if number % 3 == 0 { 8 } else { ADA };
-        telegram.say(Says::text(person, &format!("message {number}")));
+        telegram.say(PersonMessage::text(person, &format!("message {number}")));
     }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state.db");
@@ -38,11 +38,11 @@ async fn each_message_is_taken_in_once_over_many_lives() {
         };
         let lease = Duration::from_mins(1);
         let (delivery, _) = store
-            .own_delivery(owner, lease, Arc::new(NobodyLives))
+            .own_delivery(owner, lease, Arc::new(NoProcesses))
             .await
             .unwrap();
-        let running = Running::start(&telegram, &json!({}));
-        let inbox = Inbox::new(delivery.clone(), Sharing::default());
+        let running = RunningAdapter::start(&telegram, &json!({}));
+        let inbox = MessageInbox::new(delivery.clone(), SessionSharing::default());
         let (news, token) = (Arc::new(Notify::new()), running.cancel.clone());
         let heard = Arc::clone(&news);
         let arrivals = running.arrivals;

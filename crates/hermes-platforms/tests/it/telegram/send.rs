@@ -1,12 +1,12 @@
 use hermes_gateway::render::pieces;
 use hermes_platforms::{Capabilities, MediaKind, Offer, OutMedia, SendError, render};
-use hermes_testkit::telegram::{Fault, Says};
+use hermes_testkit::telegram::{PersonMessage, TelegramFault};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use super::*;
 
-fn sender(telegram: &Telegram) -> Arc<dyn Outbound> {
+fn sender(telegram: &FakeTelegram) -> Arc<dyn OutboundAdapter> {
     platform(telegram, &json!({"reactions": true})).outbound
 }
 
@@ -18,7 +18,7 @@ async fn failures_say_what_is_certain() {
     let sender = sender(&telegram);
     let message = outgoing(ADA, "hello");
     let send = || soon(sender.send(&message));
-    telegram.fault("sendMessage", Fault::TooMany { retry_after: 9 }, 1);
+    telegram.fault("sendMessage", TelegramFault::TooMany { retry_after: 9 }, 1);
     let Err(SendError::NotSent { retry_after, .. }) = send().await else {
         panic!("a flood is certain");
     };
@@ -29,10 +29,10 @@ async fn failures_say_what_is_certain() {
     assert!(matches!(refused, Err(SendError::NotSent { .. })));
     telegram.refuse(false);
     for fault in [
-        Fault::Cut,
-        Fault::Status(502),
-        Fault::Garbage,
-        Fault::Error(500, "Internal Server Error".to_owned()),
+        TelegramFault::Cut,
+        TelegramFault::Status(502),
+        TelegramFault::Garbage,
+        TelegramFault::Error(500, "Internal Server Error".to_owned()),
     ] {
         telegram.fault("sendMessage", fault.clone(), 1);
         let result = send().await;
@@ -44,7 +44,7 @@ async fn failures_say_what_is_certain() {
     }
     assert!(telegram.shown(ADA).is_empty());
     // It landed, and we cannot know.
-    telegram.fault("sendMessage", Fault::CutAfter, 1);
+    telegram.fault("sendMessage", TelegramFault::CutAfter, 1);
     assert!(matches!(send().await, Err(SendError::Unclear(_))));
     assert_eq!(telegram.texts(ADA), ["hello"]);
     telegram.block(ADA, true);
@@ -56,7 +56,7 @@ async fn failures_say_what_is_certain() {
     );
     assert!(matches!(
         sender
-            .send(&Outgoing {
+            .send(&OutgoingMessage {
                 target: Target {
                     chat_id: "no".to_owned(),
                     ..target(1)
@@ -71,9 +71,9 @@ async fn failures_say_what_is_certain() {
 #[tokio::test]
 async fn an_answer_that_never_comes_is_unclear() {
     let telegram = telegram_with_people();
-    let _time = StoppedTime::new();
+    let _time = FixedClock::new();
     let sender = sender(&telegram);
-    telegram.fault("sendMessage", Fault::HangAfter, 1);
+    telegram.fault("sendMessage", TelegramFault::HangAfter, 1);
     let message = outgoing(ADA, "hello");
     let sending = sender.send(&message);
     let waiting = async {
@@ -118,7 +118,7 @@ async fn markup_is_what_telegram_reads_or_is_refused_as_such() {
         }
     }
     assert!(count > texts.len() + 1, "{count}");
-    let broken = Outgoing {
+    let broken = OutgoingMessage {
         markup: limits.markup,
         ..outgoing(ADA, "1. not escaped")
     };
@@ -133,7 +133,7 @@ async fn what_a_message_hangs_on_may_be_gone() {
     let telegram = telegram_with_people();
     telegram.forum(-100_900, "Forum", &[(4, "Plans")]);
     let sender = sender(&telegram);
-    let asked = telegram.say(Says::text(ADA, "a question"));
+    let asked = telegram.say(PersonMessage::text(ADA, "a question"));
     let mut answer = outgoing(ADA, "an answer");
     answer.reply_to = Some(asked.to_string());
     sender.send(&answer).await.unwrap();
@@ -141,7 +141,7 @@ async fn what_a_message_hangs_on_may_be_gone() {
     telegram.forget(ADA, asked);
     sender.send(&answer).await.unwrap();
     assert_eq!(telegram.shown(ADA)[1].reply_to, None);
-    let topic = |id: &str| Outgoing {
+    let topic = |id: &str| OutgoingMessage {
         target: Target {
             thread_id: Some(id.to_owned()),
             ..target(-100_900)
@@ -201,7 +201,7 @@ async fn files_go_out() {
     let file = |name: &str, kind: MediaKind, content: &[u8]| {
         let path = dir.path().join(name);
         std::fs::write(&path, content).unwrap();
-        Outgoing {
+        OutgoingMessage {
             media: Some(OutMedia { path, kind }),
             ..outgoing(ADA, "")
         }
@@ -238,14 +238,14 @@ async fn files_go_out() {
     for (message, why) in [
         (file("empty.txt", MediaKind::Document, b""), "empty"),
         (
-            Outgoing {
+            OutgoingMessage {
                 text: "x".repeat(1025),
                 ..file("long.txt", MediaKind::Document, b"x")
             },
             "1024",
         ),
         (
-            Outgoing {
+            OutgoingMessage {
                 media: Some(OutMedia {
                     path: dir.path().join("missing"),
                     kind: MediaKind::Document,
@@ -260,7 +260,7 @@ async fn files_go_out() {
         };
         assert!(error.contains(why), "{error}");
     }
-    telegram.fault("sendDocument", Fault::CutAfter, 1);
+    telegram.fault("sendDocument", TelegramFault::CutAfter, 1);
     let cut = sender.send(&file("c.txt", MediaKind::Document, b"c")).await;
     assert!(matches!(cut, Err(SendError::Unclear(_))));
 }
@@ -270,7 +270,7 @@ async fn signs_of_life() {
     let telegram = telegram_with_people();
     telegram.forum(-100_900, "Forum", &[]);
     let sender = sender(&telegram);
-    let id = telegram.say(Says::text(ADA, "work")).to_string();
+    let id = telegram.say(PersonMessage::text(ADA, "work")).to_string();
     sender.react(&target(ADA), &id, Some("👀")).await;
     assert_eq!(telegram.reactions(ADA, id.parse().unwrap()), ["👀"]);
     sender.react(&target(ADA), &id, None).await;
@@ -285,7 +285,11 @@ async fn signs_of_life() {
         [(-100_900, Some(1), "typing".to_owned())]
     );
     // Where it is refused it rests.
-    telegram.fault("sendChatAction", Fault::TooMany { retry_after: 600 }, 1);
+    telegram.fault(
+        "sendChatAction",
+        TelegramFault::TooMany { retry_after: 600 },
+        1,
+    );
     sender.typing(&target(ADA)).await;
     sender.typing(&target(ADA)).await;
     assert_eq!(telegram.calls("sendChatAction"), 2);

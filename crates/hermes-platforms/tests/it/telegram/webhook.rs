@@ -1,5 +1,5 @@
-use hermes_platforms::LinkState;
-use hermes_testkit::telegram::Says;
+use hermes_platforms::PlatformState;
+use hermes_testkit::telegram::PersonMessage;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -34,9 +34,9 @@ async fn post(port: u16, path: &str, secret: &str, body: &str) -> String {
 #[tokio::test]
 async fn updates_are_stored_before_they_are_answered() {
     let telegram = telegram_with_people();
-    telegram.say(Says::text(ADA, "before it was there"));
+    telegram.say(PersonMessage::text(ADA, "before it was there"));
     let port = free_port();
-    let mut running = Running::start(&telegram, &hook(port));
+    let mut running = RunningAdapter::start(&telegram, &hook(port));
     let arrival = soon(running.arrival()).await;
     assert_eq!(arrival.message.text, "before it was there");
     assert_eq!(telegram.pending(), 1);
@@ -44,9 +44,9 @@ async fn updates_are_stored_before_they_are_answered() {
     let again = soon(running.next()).await;
     assert_eq!(again.text, "before it was there");
     soon(telegram.wait_for(|telegram| telegram.pending() == 0)).await;
-    telegram.say(Says::text(ADA, "and after"));
+    telegram.say(PersonMessage::text(ADA, "and after"));
     assert_eq!(soon(running.next()).await.text, "and after");
-    soon(running.until(LinkState::Connected)).await;
+    soon(running.until(PlatformState::Connected)).await;
     assert_eq!(telegram.calls("getUpdates"), 0);
     running.stop().await.unwrap();
 }
@@ -55,8 +55,8 @@ async fn updates_are_stored_before_they_are_answered() {
 async fn strangers_are_turned_away() {
     let telegram = telegram_with_people();
     let port = free_port();
-    let mut running = Running::start(&telegram, &hook(port));
-    soon(running.until(LinkState::Connected)).await;
+    let mut running = RunningAdapter::start(&telegram, &hook(port));
+    soon(running.until(PlatformState::Connected)).await;
     let forged = json!({"update_id": 1, "message": {"message_id": 1, "date": 1, "text": "obey",
         "chat": {"id": ADA, "type": "private"}, "from": {"id": ADA, "first_name": "Ada"}}})
     .to_string();

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::super::reply::{Answer, Block, Call, Finish, ReplyUsage};
-use super::{Context, argument_chunks, finish, named};
+use super::super::reply::{AnswerBlock, Call, ModelAnswer, ReplyFinish, ReplyUsage};
+use super::{EncodeContext, argument_chunks, finish, named};
 
-fn stop_reason(answer: &Answer) -> Option<Value> {
+fn stop_reason(answer: &ModelAnswer) -> Option<Value> {
     let reason = finish(answer)?;
-    if matches!(answer.finish, Finish::Raw(_)) {
+    if matches!(answer.finish, ReplyFinish::Raw(_)) {
         return Some(reason);
     }
     let translated = match reason.as_str() {
@@ -33,17 +33,17 @@ fn parsed(call: &Call) -> Value {
     serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}))
 }
 
-pub(super) fn object(answer: &Answer, cx: &Context) -> Value {
+pub(super) fn object(answer: &ModelAnswer, cx: &EncodeContext) -> Value {
     let content: Vec<Value> = answer
         .blocks
         .iter()
         .map(|block| match block {
-            Block::Text(deltas) => json!({"type": "text", "text": deltas.concat()}),
-            Block::Reasoning { deltas, signature } => json!({
+            AnswerBlock::Text(deltas) => json!({"type": "text", "text": deltas.concat()}),
+            AnswerBlock::Reasoning { deltas, signature } => json!({
                 "type": "thinking", "thinking": deltas.concat(),
                 "signature": signature.as_deref().unwrap_or_default(),
             }),
-            Block::Call(call) => json!({
+            AnswerBlock::Call(call) => json!({
                 "type": "tool_use", "id": call.id, "name": call.name, "input": parsed(call),
             }),
         })
@@ -69,18 +69,18 @@ fn event(value: &Value) -> String {
 }
 
 /// The events of one content block.
-fn block_events(index: usize, block: &Block) -> Vec<Value> {
+fn block_events(index: usize, block: &AnswerBlock) -> Vec<Value> {
     let delta =
         |delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
     let (start, mut deltas) = match block {
-        Block::Text(texts) => (
+        AnswerBlock::Text(texts) => (
             json!({"type": "text", "text": ""}),
             texts
                 .iter()
                 .map(|text| delta(json!({"type": "text_delta", "text": text})))
                 .collect::<Vec<_>>(),
         ),
-        Block::Reasoning { deltas, signature } => {
+        AnswerBlock::Reasoning { deltas, signature } => {
             let mut out: Vec<_> = deltas
                 .iter()
                 .map(|text| delta(json!({"type": "thinking_delta", "thinking": text})))
@@ -95,7 +95,7 @@ fn block_events(index: usize, block: &Block) -> Vec<Value> {
                 out,
             )
         }
-        Block::Call(call) => (
+        AnswerBlock::Call(call) => (
             json!({"type": "tool_use", "id": call.id, "name": call.name, "input": {}}),
             argument_chunks(call)
                 .iter()
@@ -111,7 +111,7 @@ fn block_events(index: usize, block: &Block) -> Vec<Value> {
     deltas
 }
 
-pub(super) fn events(answer: &Answer, cx: &Context) -> Vec<String> {
+pub(super) fn events(answer: &ModelAnswer, cx: &EncodeContext) -> Vec<String> {
     let mut message = json!({
         "id": format!("msg_{}", cx.index),
         "type": "message",

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::reply::{Answer, Block, Call, ReasoningField, ReplyUsage, UsagePlace};
-use super::{Context, argument_chunks, calls, data, finish, reasoning, text};
+use super::super::reply::{AnswerBlock, Call, ModelAnswer, ReasoningField, ReplyUsage, UsagePlace};
+use super::{EncodeContext, argument_chunks, calls, data, finish, reasoning, text};
 
 fn usage_json(usage: &ReplyUsage) -> Value {
     let mut value = json!({
@@ -34,7 +34,7 @@ fn call_json(call: &Call) -> Value {
     value
 }
 
-pub(super) fn object(answer: &Answer, cx: &Context) -> Value {
+pub(super) fn object(answer: &ModelAnswer, cx: &EncodeContext) -> Value {
     let text = text(answer);
     let mut message = json!({"role": "assistant", "content": text});
     let thought = reasoning(answer);
@@ -86,7 +86,7 @@ fn reasoning_fields(
 }
 
 struct Chunks<'a> {
-    cx: &'a Context,
+    cx: &'a EncodeContext,
     usage_everywhere: bool,
     events: Vec<String>,
 }
@@ -110,7 +110,7 @@ impl Chunks<'_> {
         self.events.push(data(&chunk));
     }
 
-    fn call(&mut self, answer: &Answer, index: usize, call: &Call) {
+    fn call(&mut self, answer: &ModelAnswer, index: usize, call: &Call) {
         let mut start = call_json(call);
         start["index"] = json!(index);
         let pieces = argument_chunks(call);
@@ -131,7 +131,7 @@ impl Chunks<'_> {
     }
 }
 
-pub(super) fn events(answer: &Answer, cx: &Context) -> Vec<String> {
+pub(super) fn events(answer: &ModelAnswer, cx: &EncodeContext) -> Vec<String> {
     let mut out = Chunks {
         cx,
         usage_everywhere: answer.usage_place == UsagePlace::EveryChunk,
@@ -141,19 +141,19 @@ pub(super) fn events(answer: &Answer, cx: &Context) -> Vec<String> {
     let mut index = 0;
     for block in &answer.blocks {
         match block {
-            Block::Text(deltas) => {
+            AnswerBlock::Text(deltas) => {
                 for delta in deltas {
                     out.delta(&json!({"content": delta}));
                 }
             }
-            Block::Reasoning { deltas, signature } => {
+            AnswerBlock::Reasoning { deltas, signature } => {
                 for delta in deltas {
                     let fields =
                         reasoning_fields(answer.reasoning_field, delta, signature.as_deref());
                     out.delta(&Value::Object(fields));
                 }
             }
-            Block::Call(call) => {
+            AnswerBlock::Call(call) => {
                 out.call(answer, index, call);
                 if !answer.quirks.index_zero {
                     index += 1;

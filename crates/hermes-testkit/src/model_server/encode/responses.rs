@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::super::reply::{Answer, Block, ReplyUsage};
-use super::{Context, argument_chunks, finish, named};
+use super::super::reply::{AnswerBlock, ModelAnswer, ReplyUsage};
+use super::{EncodeContext, argument_chunks, finish, named};
 
 fn usage_json(usage: &ReplyUsage) -> Value {
     json!({
@@ -16,27 +16,27 @@ fn usage_json(usage: &ReplyUsage) -> Value {
 }
 
 /// The finished output item of a block.
-fn item(cx: &Context, index: usize, block: &Block) -> Value {
+fn item(cx: &EncodeContext, index: usize, block: &AnswerBlock) -> Value {
     let number = format!("{}_{index}", cx.index);
     match block {
-        Block::Text(deltas) => json!({
+        AnswerBlock::Text(deltas) => json!({
             "id": format!("msg_{number}"), "type": "message", "role": "assistant",
             "status": "completed",
             "content": [{"type": "output_text", "text": deltas.concat(), "annotations": []}],
         }),
-        Block::Reasoning { deltas, signature } => json!({
+        AnswerBlock::Reasoning { deltas, signature } => json!({
             "id": format!("rs_{number}"), "type": "reasoning",
             "summary": [{"type": "summary_text", "text": deltas.concat()}],
             "encrypted_content": signature,
         }),
-        Block::Call(call) => json!({
+        AnswerBlock::Call(call) => json!({
             "id": format!("fc_{number}"), "type": "function_call", "status": "completed",
             "call_id": call.id_text(), "name": call.name, "arguments": call.arguments,
         }),
     }
 }
 
-fn status(answer: &Answer) -> (&'static str, Value) {
+fn status(answer: &ModelAnswer) -> (&'static str, Value) {
     match finish(answer).as_ref().and_then(Value::as_str) {
         Some("length") => ("incomplete", json!({"reason": "max_output_tokens"})),
         Some("content_filter") => ("incomplete", json!({"reason": "content_filter"})),
@@ -45,7 +45,7 @@ fn status(answer: &Answer) -> (&'static str, Value) {
     }
 }
 
-fn response(answer: &Answer, cx: &Context, status: &str, details: &Value) -> Value {
+fn response(answer: &ModelAnswer, cx: &EncodeContext, status: &str, details: &Value) -> Value {
     let done = status != "in_progress";
     let output: Vec<Value> = answer
         .blocks
@@ -67,7 +67,7 @@ fn response(answer: &Answer, cx: &Context, status: &str, details: &Value) -> Val
     })
 }
 
-pub(super) fn object(answer: &Answer, cx: &Context) -> Value {
+pub(super) fn object(answer: &ModelAnswer, cx: &EncodeContext) -> Value {
     let (status, details) = status(answer);
     response(answer, cx, status, &details)
 }
@@ -89,14 +89,14 @@ fn empty(mut item: Value) -> Value {
     item
 }
 
-fn block_events(cx: &Context, index: usize, block: &Block) -> Vec<Value> {
+fn block_events(cx: &EncodeContext, index: usize, block: &AnswerBlock) -> Vec<Value> {
     let item = item(cx, index, block);
     let id = item["id"].clone();
     let mut out = vec![json!({
         "type": "response.output_item.added", "output_index": index, "item": empty(item.clone()),
     })];
     match block {
-        Block::Text(deltas) => {
+        AnswerBlock::Text(deltas) => {
             out.push(json!({
                 "type": "response.content_part.added", "item_id": id, "output_index": index,
                 "content_index": 0, "part": {"type": "output_text", "text": "", "annotations": []},
@@ -110,13 +110,13 @@ fn block_events(cx: &Context, index: usize, block: &Block) -> Vec<Value> {
                 "content_index": 0, "text": deltas.concat(),
             }));
         }
-        Block::Reasoning { deltas, .. } => {
+        AnswerBlock::Reasoning { deltas, .. } => {
             out.extend(deltas.iter().map(|delta| {
                 json!({"type": "response.reasoning_summary_text.delta", "item_id": id,
                        "output_index": index, "summary_index": 0, "delta": delta})
             }));
         }
-        Block::Call(call) => {
+        AnswerBlock::Call(call) => {
             out.extend(argument_chunks(call).iter().map(|delta| {
                 json!({"type": "response.function_call_arguments.delta", "item_id": id,
                        "output_index": index, "delta": delta})
@@ -131,7 +131,7 @@ fn block_events(cx: &Context, index: usize, block: &Block) -> Vec<Value> {
     out
 }
 
-pub(super) fn events(answer: &Answer, cx: &Context) -> Vec<String> {
+pub(super) fn events(answer: &ModelAnswer, cx: &EncodeContext) -> Vec<String> {
     let begun = response(answer, cx, "in_progress", &Value::Null);
     let mut values = vec![json!({"type": "response.created", "response": begun})];
     for (index, block) in answer.blocks.iter().enumerate() {

@@ -3,12 +3,12 @@
 use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit};
 use proptest::prelude::*;
 
-use super::Bench;
+use super::AppHarness;
 use crate::input::TerminalInput;
 use crate::keys::KeyPress;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum AnyStep {
     Text(&'static str),
     Thought,
     Start(u8),
@@ -25,7 +25,7 @@ enum Step {
     Pass(u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = AnyStep> {
     let pieces = prop::sample::select(vec![
         "a word ",
         "a line\n",
@@ -55,69 +55,69 @@ fn step() -> impl Strategy<Value = Step> {
         "?",
     ]);
     prop_oneof![
-        8 => pieces.prop_map(Step::Text),
-        2 => Just(Step::Thought),
-        2 => (0..3u8).prop_map(Step::Start),
-        1 => (0..3u8).prop_map(Step::Progress),
-        3 => (0..3u8).prop_map(Step::Finish),
-        1 => Just(Step::Notice),
-        1 => Just(Step::Discard),
-        1 => Just(Step::Steer),
-        1 => Just(Step::Compacted),
-        1 => Just(Step::Approval),
-        4 => keys.prop_map(Step::Key),
-        2 => Just(Step::Begin),
-        2 => Just(Step::End),
-        2 => (1..2_000u64).prop_map(Step::Pass),
+        8 => pieces.prop_map(AnyStep::Text),
+        2 => Just(AnyStep::Thought),
+        2 => (0..3u8).prop_map(AnyStep::Start),
+        1 => (0..3u8).prop_map(AnyStep::Progress),
+        3 => (0..3u8).prop_map(AnyStep::Finish),
+        1 => Just(AnyStep::Notice),
+        1 => Just(AnyStep::Discard),
+        1 => Just(AnyStep::Steer),
+        1 => Just(AnyStep::Compacted),
+        1 => Just(AnyStep::Approval),
+        4 => keys.prop_map(AnyStep::Key),
+        2 => Just(AnyStep::Begin),
+        2 => Just(AnyStep::End),
+        2 => (1..2_000u64).prop_map(AnyStep::Pass),
     ]
 }
 
-fn take(bench: &mut Bench, step: &Step) {
+fn take(bench: &mut AppHarness, step: &AnyStep) {
     match step {
-        Step::Text(text) => bench.says(text),
-        Step::Thought => bench.event(AgentEvent::ReasoningDelta {
+        AnyStep::Text(text) => bench.says(text),
+        AnyStep::Thought => bench.event(AgentEvent::ReasoningDelta {
             text: "hm, ".to_owned(),
         }),
-        Step::Start(id) => bench.event(AgentEvent::ToolStarted {
+        AnyStep::Start(id) => bench.event(AgentEvent::ToolStarted {
             call_id: id.to_string(),
             name: "terminal".to_owned(),
             arguments: format!(r#"{{"command":"echo {id}"}}"#),
         }),
-        Step::Progress(id) => bench.event(AgentEvent::ToolProgress {
+        AnyStep::Progress(id) => bench.event(AgentEvent::ToolProgress {
             call_id: id.to_string(),
             text: "on it\n".to_owned(),
         }),
-        Step::Finish(id) => bench.event(AgentEvent::ToolFinished {
+        AnyStep::Finish(id) => bench.event(AgentEvent::ToolFinished {
             call_id: id.to_string(),
             name: "terminal".to_owned(),
             error: None,
             preview: "done\n".repeat(9),
             millis: 5,
         }),
-        Step::Notice => bench.event(AgentEvent::Notice {
+        AnyStep::Notice => bench.event(AgentEvent::Notice {
             level: NoticeLevel::Warning,
             text: "mind this".to_owned(),
         }),
-        Step::Discard => bench.event(AgentEvent::StepDiscarded {
+        AnyStep::Discard => bench.event(AgentEvent::StepDiscarded {
             why: "broken".to_owned(),
         }),
-        Step::Steer => bench.event(AgentEvent::Steered {
+        AnyStep::Steer => bench.event(AgentEvent::Steered {
             text: "x".to_owned(),
         }),
-        Step::Compacted => bench.event(AgentEvent::Compacted {
+        AnyStep::Compacted => bench.event(AgentEvent::Compacted {
             before_tokens: 9,
             after_tokens: 3,
             summary: true,
         }),
-        Step::Approval => bench.approval("1", "rm x"),
-        Step::Key(key) => {
+        AnyStep::Approval => bench.approval("1", "rm x"),
+        AnyStep::Key(key) => {
             let key: KeyPress = key.parse().unwrap();
             bench.app.input(TerminalInput::Key(key), bench.now);
             bench.draw();
         }
-        Step::Begin => bench.begin(),
-        Step::End => bench.end(TurnExit::Answered),
-        Step::Pass(millis) => bench.pass(*millis),
+        AnyStep::Begin => bench.begin(),
+        AnyStep::End => bench.end(TurnExit::Answered),
+        AnyStep::Pass(millis) => bench.pass(*millis),
     }
 }
 
@@ -130,7 +130,7 @@ proptest! {
         width in prop::sample::select(vec![24u16, 40, 80]),
         height in prop::sample::select(vec![5u16, 10, 24]),
     ) {
-        let mut bench = Bench::new().sized(width, height);
+        let mut bench = AppHarness::new().sized(width, height);
         // Printed for another width.
         bench.printed.clear();
         let before = bench.app.replay(width, usize::MAX).len();

@@ -7,10 +7,10 @@ use hermes_core::tool::ToolErrorKind;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use super::{Bench, UiRequest, request};
+use super::{AppHarness, UiRequest, request};
 use crate::input::TerminalInput;
 
-fn verdicts(bench: &mut Bench) -> Vec<(String, Verdict)> {
+fn verdicts(bench: &mut AppHarness) -> Vec<(String, Verdict)> {
     bench
         .commands()
         .into_iter()
@@ -21,7 +21,7 @@ fn verdicts(bench: &mut Bench) -> Vec<(String, Verdict)> {
         .collect()
 }
 
-fn answers(bench: &mut Bench) -> Vec<Answer> {
+fn answers(bench: &mut AppHarness) -> Vec<Answer> {
     bench
         .commands()
         .into_iter()
@@ -34,8 +34,8 @@ fn answers(bench: &mut Bench) -> Vec<Answer> {
 
 const DENIED: Verdict = Verdict::Deny { why: None };
 
-fn asked() -> Bench {
-    let mut bench = Bench::new();
+fn asked() -> AppHarness {
+    let mut bench = AppHarness::new();
     bench.begin();
     bench.approval("1", "rm -rf build && git push --force origin main");
     bench
@@ -46,7 +46,7 @@ const SENTENCE: &str = "yes, also say a new thing";
 
 #[test]
 fn typing_ahead_cannot_approve() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     bench.write("wait, ");
     bench.approval("1", "rm -rf build");
@@ -89,7 +89,7 @@ fn a_sentence_that_begins_while_keys_are_open_is_no_answer() {
 }
 
 /// The composer is there, and empty.
-fn no_draft(bench: &mut Bench) -> bool {
+fn no_draft(bench: &mut AppHarness) -> bool {
     bench.frame().lines().any(|line| line.trim() == "›")
 }
 
@@ -131,7 +131,7 @@ fn a_key_that_is_not_taken_is_said_to_be_so() {
 
 #[test]
 fn an_approval_waits_as_long_as_it_takes() {
-    let mut bench = Bench::with(|options| options.tui.animations = Some(false));
+    let mut bench = AppHarness::with(|options| options.tui.animations = Some(false));
     bench.begin();
     bench.approval("1", "rm -rf build");
     bench.pass(7 * 24 * 3_600_000);
@@ -148,10 +148,10 @@ fn an_approval_waits_as_long_as_it_takes() {
 
 #[test]
 fn a_limit_is_counted_down_and_calls() {
-    let mut bench = Bench::with(|options| {
+    let mut bench = AppHarness::with(|options| {
         options.approval_limit = Some(std::time::Duration::from_mins(1));
     });
-    let calls = |bench: &Bench| {
+    let calls = |bench: &AppHarness| {
         let call = |wish: &&UiRequest| matches!(wish, UiRequest::Notify(_));
         bench.others.iter().filter(call).count()
     };
@@ -183,11 +183,11 @@ fn a_limit_is_counted_down_and_calls() {
 
 #[test]
 fn keys_that_waited_before_anything_was_drawn_count_for_nothing() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     // The event is known, the screen was not drawn, and seconds have passed.
     bench.app.on_port_event(
-        crate::port::News::Event(hermes_core::event::SequencedEvent {
+        crate::port::HostUpdate::Event(hermes_core::event::SequencedEvent {
             seq: 1,
             turn: None,
             event: AgentEvent::ApprovalNeeded {
@@ -226,7 +226,7 @@ fn letters_answer_once_they_are_open() {
 
 #[test]
 fn what_was_decided_stands_before_what_followed() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     bench.event(AgentEvent::ToolStarted {
         call_id: "t".to_owned(),
@@ -275,7 +275,7 @@ fn always_shows_the_rule_and_wants_a_second_key() {
 
 #[test]
 fn the_rule_is_edited_and_checked_before_it_is_stored() {
-    let mut bench = Bench::with(|options| {
+    let mut bench = AppHarness::with(|options| {
         options.check_rule = |_, rule| match rule {
             "git push --force origin main" => Ok(Rule(rule.to_owned())),
             _ => Err(format!("{rule:?} does not fit the command")),
@@ -354,7 +354,7 @@ fn ctrl_c_stops_the_turn_that_asks() {
 
 #[test]
 fn nothing_hides_and_nothing_is_cut_without_a_sign() {
-    let mut bench = Bench::new().sized(40, 12);
+    let mut bench = AppHarness::new().sized(40, 12);
     bench.begin();
     let long: Vec<String> = (0..40).map(|n| format!("echo part{n:02}")).collect();
     let action = format!("rm \u{202e}gpj.exe\u{200b} && {}", long.join(" && "));
@@ -427,7 +427,7 @@ fn a_choice_is_made_with_arrows_numbers_or_words() {
         ("", "files", said("files")),
         ("esc", "", Answer::Declined { why: None }),
     ] {
-        let mut bench = Bench::new();
+        let mut bench = AppHarness::new();
         bench.event(want());
         bench.press("enter down");
         bench.pass(1_100);
@@ -442,7 +442,7 @@ fn a_choice_is_made_with_arrows_numbers_or_words() {
 
 #[test]
 fn a_text_is_asked_for_until_there_is_one() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.event(question(Want::Text));
     bench.pass(1_100);
     bench.press("enter");
@@ -474,7 +474,7 @@ fn a_form_says_what_is_wrong_with_a_field() {
         min_items: None,
         max_items: Some(2),
     };
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.event(question(Want::Form {
         fields: vec![
             field("port", true, number),
@@ -514,7 +514,7 @@ fn a_visit_is_declined_unless_it_is_agreed_to() {
         ("enter", Answer::Declined { why: None }),
         ("esc", Answer::Declined { why: None }),
     ] {
-        let mut bench = Bench::new();
+        let mut bench = AppHarness::new();
         bench.event(visit());
         bench.press(key);
         bench.pass(1_100);
@@ -523,7 +523,7 @@ fn a_visit_is_declined_unless_it_is_agreed_to() {
     }
 }
 
-fn command(bench: &mut Bench, id: &str, command: &str) {
+fn command(bench: &mut AppHarness, id: &str, command: &str) {
     bench.event(AgentEvent::ToolStarted {
         call_id: id.to_owned(),
         name: "terminal".to_owned(),
@@ -531,7 +531,7 @@ fn command(bench: &mut Bench, id: &str, command: &str) {
     });
 }
 
-fn ended(bench: &mut Bench, id: &str, error: Option<ToolErrorKind>, millis: u64) {
+fn ended(bench: &mut AppHarness, id: &str, error: Option<ToolErrorKind>, millis: u64) {
     bench.event(AgentEvent::ToolFinished {
         call_id: id.to_owned(),
         name: "terminal".to_owned(),
@@ -543,7 +543,7 @@ fn ended(bench: &mut Bench, id: &str, error: Option<ToolErrorKind>, millis: u64)
 
 #[test]
 fn a_command_that_waits_for_a_person_does_not_run() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     command(&mut bench, "a", "make test");
     command(&mut bench, "b", "rm -rf build");
@@ -568,7 +568,7 @@ fn a_command_that_waits_for_a_person_does_not_run() {
 
 #[test]
 fn a_command_that_was_denied_never_ran() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     command(&mut bench, "a", "rm -rf build");
     bench.approval("1", "rm -rf build");

@@ -4,8 +4,8 @@ use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, UserInput};
 use hermes_core::front_end::{BusyInput, DisplaySetting, Effect};
 use pretty_assertions::assert_eq;
 
-use super::{Bench, summary};
-use crate::port::{Ask, News};
+use super::{AppHarness, summary};
+use crate::port::{HostUpdate, UiAsk};
 
 fn submit(text: &str) -> AgentCommand {
     AgentCommand::Submit(UserInput::from(text))
@@ -17,7 +17,7 @@ fn steer(text: &str) -> AgentCommand {
 
 #[test]
 fn enter_sends_and_while_busy_it_steers() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.write("hello");
     bench.press("enter");
     assert_eq!(bench.commands(), [submit("hello")]);
@@ -36,7 +36,7 @@ fn enter_sends_and_while_busy_it_steers() {
 
 #[test]
 fn a_steer_that_comes_too_late_starts_its_own_turn_before_the_queue() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     bench.write("late");
     bench.press("enter");
@@ -55,7 +55,7 @@ fn a_steer_that_comes_too_late_starts_its_own_turn_before_the_queue() {
 
 #[test]
 fn a_steer_that_an_interrupt_left_over_is_a_draft_again() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     bench.write("left over");
     bench.press("enter esc");
@@ -75,7 +75,7 @@ fn a_steer_that_an_interrupt_left_over_is_a_draft_again() {
 
 #[test]
 fn the_queue_is_seen_edited_and_sent_in_order() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     for words in ["first", "second", "third"] {
         bench.write(words);
@@ -108,7 +108,7 @@ fn the_queue_is_seen_edited_and_sent_in_order() {
 
 #[test]
 fn commands_wait_in_the_queue_too() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     bench.write("/compress");
     bench.press("esc tab");
@@ -116,15 +116,15 @@ fn commands_wait_in_the_queue_too() {
     bench.press("tab");
     bench.asks.clear();
     bench.end(TurnExit::Answered);
-    assert_eq!(bench.asks, [Ask::Slash("/compress".to_owned())]);
+    assert_eq!(bench.asks, [UiAsk::Slash("/compress".to_owned())]);
     bench.asks.clear();
-    bench.news(News::Done);
+    bench.news(HostUpdate::Done);
     assert_eq!(bench.commands(), [submit("go on")]);
 }
 
 #[test]
 fn what_waits_is_held_after_a_turn_that_went_wrong() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     bench.write("next");
     bench.press("tab esc");
@@ -137,16 +137,16 @@ fn what_waits_is_held_after_a_turn_that_went_wrong() {
 
 #[test]
 fn enter_does_what_was_chosen() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
-    bench.news(News::Effect(Effect::Show(DisplaySetting::Busy(
+    bench.news(HostUpdate::Effect(Effect::Show(DisplaySetting::Busy(
         BusyInput::Queue,
     ))));
     bench.write("later");
     bench.press("enter");
     assert_eq!(bench.commands(), []);
     assert!(bench.frame().contains("queued: later"));
-    bench.news(News::Effect(Effect::Show(DisplaySetting::Busy(
+    bench.news(HostUpdate::Effect(Effect::Show(DisplaySetting::Busy(
         BusyInput::Interrupt,
     ))));
     bench.write("now");
@@ -158,7 +158,7 @@ fn enter_does_what_was_chosen() {
 
 #[test]
 fn esc_closes_then_stops_then_edits_the_previous() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.press("esc");
     bench.pass(100);
     bench.press("esc");
@@ -177,14 +177,14 @@ fn esc_closes_then_stops_then_edits_the_previous() {
     bench.press("ctrl+c esc");
     bench.pass(200);
     bench.press("esc");
-    assert_eq!(bench.asks, [Ask::Slash("/undo".to_owned())]);
-    bench.news(News::Effect(Effect::Draft("hello".to_owned())));
+    assert_eq!(bench.asks, [UiAsk::Slash("/undo".to_owned())]);
+    bench.news(HostUpdate::Effect(Effect::Draft("hello".to_owned())));
     assert!(bench.frame().contains("hello"));
 }
 
 #[test]
 fn ctrl_c_clears_stops_and_leaves() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     bench.write("draft");
     bench.press("ctrl+c");
@@ -205,14 +205,14 @@ fn ctrl_c_clears_stops_and_leaves() {
 
 #[test]
 fn ctrl_d_leaves_an_empty_line_only() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.write("ab");
     bench.press("home ctrl+d");
     assert!(bench.frame().contains("› b"));
     assert!(!bench.left());
     bench.press("ctrl+d ctrl+d");
     assert!(bench.left());
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     bench.press("ctrl+d");
     assert!(!bench.left());
@@ -222,20 +222,20 @@ fn ctrl_d_leaves_an_empty_line_only() {
 
 #[test]
 fn lines_go_where_they_belong() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.write("!ls -l");
     bench.press("enter");
-    assert_eq!(bench.asks, [Ask::Shell("ls -l".to_owned())]);
+    assert_eq!(bench.asks, [UiAsk::Shell("ls -l".to_owned())]);
     assert!(bench.frame().contains("Running !ls -l"));
     bench.press("esc");
-    assert_eq!(bench.asks.pop(), Some(Ask::Stop));
-    bench.news(News::Done);
+    assert_eq!(bench.asks.pop(), Some(UiAsk::Stop));
+    bench.news(HostUpdate::Done);
     assert!(!bench.frame().contains("Running"));
     bench.asks.clear();
     bench.write("/status");
     bench.press("enter");
-    assert_eq!(bench.asks, [Ask::Slash("/status".to_owned())]);
-    bench.news(News::Done);
+    assert_eq!(bench.asks, [UiAsk::Slash("/status".to_owned())]);
+    bench.news(HostUpdate::Done);
     bench.asks.clear();
     bench.write("/etc/hosts is odd");
     bench.press("enter");
@@ -244,7 +244,7 @@ fn lines_go_where_they_belong() {
 
 #[test]
 fn nobody_is_woken_while_nothing_happens() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.pass(10_000);
     assert_eq!(bench.app.next_wakeup(bench.now), None);
     assert!(!bench.app.is_dirty());
@@ -253,7 +253,7 @@ fn nobody_is_woken_while_nothing_happens() {
     bench.end(TurnExit::Answered);
     bench.pass(10_000);
     assert_eq!(bench.app.next_wakeup(bench.now), None);
-    let mut still = Bench::with(|options| options.tui.animations = Some(false));
+    let mut still = AppHarness::with(|options| options.tui.animations = Some(false));
     still.begin();
     assert_eq!(still.app.next_wakeup(still.now), None);
 }
@@ -261,11 +261,11 @@ fn nobody_is_woken_while_nothing_happens() {
 #[test]
 fn a_person_who_looks_elsewhere_is_called() {
     use super::super::state::UiRequest;
-    let calls = |bench: &Bench| {
+    let calls = |bench: &AppHarness| {
         let call = |wish: &&UiRequest| matches!(wish, UiRequest::Notify(_));
         bench.others.iter().filter(call).count()
     };
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     bench.pass(11_000);
     bench.end(TurnExit::Answered);
@@ -284,7 +284,7 @@ fn a_person_who_looks_elsewhere_is_called() {
     bench.begin();
     bench.approval("1", "rm x");
     assert_eq!(calls(&bench), 2);
-    let mut bench = Bench::with(|options| options.tui.notifications = Some("bell".into()));
+    let mut bench = AppHarness::with(|options| options.tui.notifications = Some("bell".into()));
     bench.begin();
     bench.approval("1", "rm x");
     assert_eq!(

@@ -2,19 +2,19 @@
 
 use hermes_core::front_end::{DisplaySetting, Effect, PagedText, TextKind};
 
-use super::Bench;
-use crate::port::{Ask, CLOSED, Group, News, Panel, PanelAsk, PanelRow};
+use super::AppHarness;
+use crate::port::{CLOSED, HostUpdate, Panel, PanelGroup, PanelRequest, PanelRow, UiAsk};
 
-fn panel(rows: &[&str], renews: bool) -> News {
+fn panel(rows: &[&str], renews: bool) -> HostUpdate {
     let rows = rows.iter().map(|name| PanelRow {
         id: (*name).to_owned(),
         cells: vec![(*name).to_owned()],
         ..PanelRow::default()
     });
-    News::Panel(Box::new(Panel {
+    HostUpdate::Panel(Box::new(Panel {
         id: "mcp".to_owned(),
         title: "Servers".to_owned(),
-        groups: vec![Group {
+        groups: vec![PanelGroup {
             title: String::new(),
             rows: rows.collect(),
         }],
@@ -23,8 +23,8 @@ fn panel(rows: &[&str], renews: bool) -> News {
     }))
 }
 
-fn page() -> News {
-    News::Effect(Effect::Page(PagedText {
+fn page() -> HostUpdate {
+    HostUpdate::Effect(Effect::Page(PagedText {
         title: "Log".to_owned(),
         kind: TextKind::Plain,
         text: "a line of the log".to_owned(),
@@ -33,7 +33,7 @@ fn page() -> News {
 
 #[test]
 fn rows_that_come_too_late_open_nothing() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.news(panel(&["github"], true));
     assert!(!bench.app.has_overlay());
     bench.news(panel(&["github"], false));
@@ -47,7 +47,7 @@ fn rows_that_come_too_late_open_nothing() {
 
 #[test]
 fn a_page_over_a_panel_uncovers_it() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.news(panel(&["github"], false));
     bench.news(page());
     assert!(bench.frame().contains("a line of the log"));
@@ -57,22 +57,22 @@ fn a_page_over_a_panel_uncovers_it() {
     assert!(bench.frame().contains("linear"), "with what came meanwhile");
     bench.press("esc");
     assert!(!bench.app.has_overlay());
-    let closed = PanelAsk {
+    let closed = PanelRequest {
         panel: "mcp".to_owned(),
         action: CLOSED.to_owned(),
         row: Some("linear".to_owned()),
         text: None,
     };
-    assert_eq!(bench.asks, [Ask::Panel(closed)]);
+    assert_eq!(bench.asks, [UiAsk::Panel(closed)]);
 }
 
 #[test]
 fn the_theme_goes_back_to_what_fits_the_terminal() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.app.on_background((255, 255, 255), true);
     assert_eq!(bench.app.theme.name(), "light");
     for (name, shown) in [("mono", "mono"), ("auto", "light")] {
-        bench.news(News::Effect(Effect::Show(DisplaySetting::Theme(
+        bench.news(HostUpdate::Effect(Effect::Show(DisplaySetting::Theme(
             name.to_owned(),
         ))));
         assert_eq!(bench.app.theme.name(), shown);

@@ -8,13 +8,13 @@ use hermes_core::front_end::{DisplaySetting, Effect};
 use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::Line;
 
-use super::Bench;
-use crate::port::News;
+use super::AppHarness;
+use crate::port::HostUpdate;
 
 const LOOKS: [&str; 3] = ["light", "dark", "ascii"];
 
-fn bench(look: &str) -> Bench {
-    Bench::with(|options| {
+fn bench(look: &str) -> AppHarness {
+    AppHarness::with(|options| {
         options.tui.ascii = Some(look == "ascii");
         let theme = if look == "ascii" { "default" } else { look };
         options.tui.theme = Some(theme.into());
@@ -22,7 +22,7 @@ fn bench(look: &str) -> Bench {
 }
 
 /// The rows so far and the frame, with a rule between them; then which words have which style.
-fn picture(bench: &mut Bench, width: u16) -> String {
+fn picture(bench: &mut AppHarness, width: u16) -> String {
     let height = 24;
     let rows = bench.app.replay(width, 1_000);
     let drawing = bench.app.draw(width, height, bench.now);
@@ -81,7 +81,7 @@ fn named(style: Style) -> String {
 }
 
 /// The words at every width and look; the styles once per look.
-fn snapshot(name: &str, make: impl Fn(&mut Bench)) {
+fn snapshot(name: &str, make: impl Fn(&mut AppHarness)) {
     for look in LOOKS {
         for width in [40, 80, 120] {
             let mut bench = bench(look);
@@ -92,7 +92,7 @@ fn snapshot(name: &str, make: impl Fn(&mut Bench)) {
     }
 }
 
-fn talk(bench: &mut Bench) {
+fn talk(bench: &mut AppHarness) {
     bench.write("make the parser accept trailing commas");
     bench.press("enter");
     bench.begin();
@@ -195,7 +195,7 @@ fn without_a_status_line_and_without_a_model() {
         status.cost = None;
         status.context = None;
         status.approvals = "off".to_owned();
-        bench.news(News::Status(Box::new(status)));
+        bench.news(HostUpdate::Status(Box::new(status)));
     });
 }
 
@@ -234,9 +234,9 @@ fn narrow() {
             );
         }
     }
-    bench.news(News::Effect(Effect::Show(DisplaySetting::StatusLine(
-        false,
-    ))));
+    bench.news(HostUpdate::Effect(Effect::Show(
+        DisplaySetting::StatusLine(false),
+    )));
 }
 
 /// On a narrow terminal the facts behind it give way before the word that says what goes on.

@@ -18,24 +18,24 @@ use ratatui_core::text::Line;
 
 use super::state::UiRequest;
 use super::{App, AppOptions, Appearance, Drawing};
-use crate::composer::{Command, Composer, ComposerSetup};
+use crate::composer::{CompletionCommand, Composer, ComposerSetup};
 use crate::input::TerminalInput;
 use crate::keys::KeyPress;
-use crate::port::{Ask, McpCount, News, Status};
+use crate::port::{HostUpdate, McpCount, SessionStatus, UiAsk};
 
 /// An interface without a terminal.
-pub(super) struct Bench {
+pub(super) struct AppHarness {
     pub(super) app: App,
     pub(super) now: Instant,
     /// What went to the scrollback.
     pub(super) printed: Vec<String>,
-    pub(super) asks: Vec<Ask>,
+    pub(super) asks: Vec<UiAsk>,
     pub(super) others: Vec<UiRequest>,
     size: (u16, u16),
     seq: u64,
 }
 
-impl Bench {
+impl AppHarness {
     pub(super) fn new() -> Self {
         Self::with(|_| {})
     }
@@ -44,7 +44,7 @@ impl Bench {
         let mut options = AppOptions::new("0.1", status());
         change(&mut options);
         let (composer, _) = Composer::new(ComposerSetup {
-            commands: Command::all(),
+            commands: CompletionCommand::all(),
             ..ComposerSetup::default()
         });
         let appearance = Appearance {
@@ -127,14 +127,14 @@ impl Bench {
         self.draw();
     }
 
-    pub(super) fn news(&mut self, news: News) {
+    pub(super) fn news(&mut self, news: HostUpdate) {
         self.app.on_port_event(news, self.now);
         self.draw();
     }
 
     pub(super) fn event(&mut self, event: AgentEvent) {
         self.seq += 1;
-        self.news(News::Event(SequencedEvent {
+        self.news(HostUpdate::Event(SequencedEvent {
             seq: self.seq,
             turn: Some(TurnId(1)),
             event,
@@ -172,7 +172,7 @@ impl Bench {
         std::mem::take(&mut self.asks)
             .into_iter()
             .filter_map(|ask| match ask {
-                Ask::Command(command) => Some(command),
+                UiAsk::Command(command) => Some(command),
                 _ => None,
             })
             .collect()
@@ -196,8 +196,8 @@ pub(super) fn text(line: &Line<'_>) -> String {
     text.trim_end().to_owned()
 }
 
-pub(super) fn status() -> Status {
-    Status {
+pub(super) fn status() -> SessionStatus {
+    SessionStatus {
         model: "qwen3:8b".to_owned(),
         provider: "ollama".to_owned(),
         remark: Some("local".to_owned()),
@@ -214,7 +214,7 @@ pub(super) fn status() -> Status {
         gateway: Some("tg".to_owned()),
         context: Some((18_000, 131_072)),
         cost: Some(0.01),
-        ..Status::default()
+        ..SessionStatus::default()
     }
 }
 

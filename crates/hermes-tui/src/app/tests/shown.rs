@@ -4,10 +4,10 @@ use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, SequencedEvent, 
 use hermes_core::front_end::{DisplaySetting, Effect, ShownText, TextKind, TranscriptEntry};
 use pretty_assertions::assert_eq;
 
-use super::{App, AppOptions, Appearance, Bench, Composer, ComposerSetup, summary};
-use crate::port::News;
+use super::{App, AppHarness, AppOptions, Appearance, Composer, ComposerSetup, summary};
+use crate::port::HostUpdate;
 
-fn tool(bench: &mut Bench, id: &str) {
+fn tool(bench: &mut AppHarness, id: &str) {
     bench.event(AgentEvent::ToolStarted {
         call_id: id.to_owned(),
         name: "terminal".to_owned(),
@@ -15,7 +15,7 @@ fn tool(bench: &mut Bench, id: &str) {
     });
 }
 
-fn finished(bench: &mut Bench, id: &str) {
+fn finished(bench: &mut AppHarness, id: &str) {
     bench.event(AgentEvent::ToolFinished {
         call_id: id.to_owned(),
         name: "terminal".to_owned(),
@@ -27,11 +27,11 @@ fn finished(bench: &mut Bench, id: &str) {
 
 #[test]
 fn a_command_stands_in_the_transcript_before_what_it_says() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.write("/usage");
     bench.press("enter");
     assert_eq!(bench.count("› /usage"), 1, "{:#?}", bench.printed);
-    bench.news(News::Effect(Effect::Say(ShownText {
+    bench.news(HostUpdate::Effect(Effect::Say(ShownText {
         kind: TextKind::Plain,
         text: "nothing was used".to_owned(),
     })));
@@ -49,7 +49,7 @@ fn a_command_stands_in_the_transcript_before_what_it_says() {
 
 #[test]
 fn finished_lines_go_to_the_scrollback_and_the_rest_is_live() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     bench.says("The first paragraph.\n\nThe second ");
     assert_eq!(bench.count("The first paragraph."), 1);
@@ -66,7 +66,7 @@ fn finished_lines_go_to_the_scrollback_and_the_rest_is_live() {
 
 #[test]
 fn an_unknown_price_is_not_said() {
-    let mut bench = Bench::with(|options| options.status.cost = None);
+    let mut bench = AppHarness::with(|options| options.status.cost = None);
     bench.begin();
     bench.says("Done.");
     let mut unknown = summary(TurnExit::Answered);
@@ -79,7 +79,7 @@ fn an_unknown_price_is_not_said() {
 
 #[test]
 fn tools_are_live_and_end_in_the_order_they_began() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     tool(&mut bench, "one");
     tool(&mut bench, "two");
@@ -99,13 +99,13 @@ fn tools_are_live_and_end_in_the_order_they_began() {
 #[test]
 fn a_command_of_the_person_goes_on_beside_the_turn() {
     let own = |event| {
-        News::Event(hermes_core::event::SequencedEvent {
+        HostUpdate::Event(hermes_core::event::SequencedEvent {
             seq: 0,
             turn: None,
             event,
         })
     };
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     bench.says("One sentence that ");
     bench.news(own(AgentEvent::ToolStarted {
@@ -131,7 +131,7 @@ fn a_command_of_the_person_goes_on_beside_the_turn() {
 
 #[test]
 fn a_discarded_step_that_nobody_saw_leaves_no_text() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     bench.says("half a sent");
     bench.event(AgentEvent::StepDiscarded {
@@ -146,7 +146,7 @@ fn a_discarded_step_that_nobody_saw_leaves_no_text() {
 
 #[test]
 fn a_discarded_step_that_is_in_the_scrollback_is_owned_up_to() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     bench.says("A paragraph that is wrong.\n\nAnd mo");
     bench.event(AgentEvent::StepDiscarded {
@@ -162,7 +162,7 @@ fn a_discarded_step_that_is_in_the_scrollback_is_owned_up_to() {
 
 #[test]
 fn compression_leaves_what_was_seen() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.write("remember me");
     bench.press("enter");
     bench.begin();
@@ -185,7 +185,7 @@ fn compression_leaves_what_was_seen() {
 
 #[test]
 fn the_replay_of_a_running_answer_is_what_was_printed() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     bench.says("One paragraph.\n\n- a\n- b\n\nAnother one");
     let rows = bench.app.replay(80, 1_000);
@@ -200,7 +200,7 @@ fn the_replay_of_a_running_answer_is_what_was_printed() {
 
 #[test]
 fn what_was_not_streamed_is_shown_at_the_end() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     let mut whole = summary(TurnExit::Answered);
     whole.text = "All at once.".to_owned();
@@ -219,7 +219,7 @@ fn what_was_not_streamed_is_shown_at_the_end() {
 
 #[test]
 fn a_conversation_begins_with_what_was_said_before() {
-    let mut bench = Bench::with(|options| {
+    let mut bench = AppHarness::with(|options| {
         options.entries = vec![
             TranscriptEntry::Omitted(12),
             TranscriptEntry::User("the question".to_owned()),
@@ -231,7 +231,7 @@ fn a_conversation_begins_with_what_was_said_before() {
     // What ran there is not waited for.
     bench.begin();
     tool(&mut bench, "left behind");
-    bench.news(News::Effect(Effect::Opened {
+    bench.news(HostUpdate::Effect(Effect::Opened {
         banner: "another one".to_owned(),
         entries: vec![TranscriptEntry::User("elsewhere".to_owned())],
     }));
@@ -245,22 +245,24 @@ fn a_conversation_begins_with_what_was_said_before() {
 #[test]
 fn stamps_and_themes_change_on_the_way() {
     use super::super::state::UiRequest;
-    let mut bench = Bench::new();
-    bench.news(News::Effect(Effect::Show(DisplaySetting::Timestamps(true))));
+    let mut bench = AppHarness::new();
+    bench.news(HostUpdate::Effect(Effect::Show(
+        DisplaySetting::Timestamps(true),
+    )));
     bench.write("when");
     bench.press("enter");
     assert_eq!(bench.count("12:34"), 1);
-    bench.news(News::Effect(Effect::Show(DisplaySetting::Theme(
+    bench.news(HostUpdate::Effect(Effect::Show(DisplaySetting::Theme(
         "nonsense".to_owned(),
     ))));
     assert_eq!(bench.count("there is no theme"), 1);
-    bench.news(News::Effect(Effect::Show(DisplaySetting::Theme(
+    bench.news(HostUpdate::Effect(Effect::Show(DisplaySetting::Theme(
         "mono".to_owned(),
     ))));
     assert!(bench.others.contains(&UiRequest::Redraw));
-    bench.news(News::Effect(Effect::Show(DisplaySetting::StatusLine(
-        false,
-    ))));
+    bench.news(HostUpdate::Effect(Effect::Show(
+        DisplaySetting::StatusLine(false),
+    )));
     assert!(!bench.frame().contains("? keys"));
 }
 
@@ -268,7 +270,7 @@ fn stamps_and_themes_change_on_the_way() {
 /// than the screen.
 #[test]
 fn a_long_reply_is_given_out_once_and_frames_stay_small() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     bench.begin();
     let paragraph = "lorem ipsum dolor sit amet consectetur\n\n";
     let (mut sent, mut highest) = (0, 0);
@@ -276,7 +278,7 @@ fn a_long_reply_is_given_out_once_and_frames_stay_small() {
         let piece = paragraph.repeat(256);
         sent += piece.len();
         bench.app.on_port_event(
-            News::Event(hermes_core::event::SequencedEvent {
+            HostUpdate::Event(hermes_core::event::SequencedEvent {
                 seq: 0,
                 turn: None,
                 event: AgentEvent::TextDelta { text: piece },
@@ -292,8 +294,8 @@ fn a_long_reply_is_given_out_once_and_frames_stay_small() {
 }
 
 /// What happens outside a turn.
-fn beside(bench: &mut Bench, event: AgentEvent) {
-    bench.news(News::Event(SequencedEvent {
+fn beside(bench: &mut AppHarness, event: AgentEvent) {
+    bench.news(HostUpdate::Event(SequencedEvent {
         seq: 0,
         turn: None,
         event,
@@ -314,7 +316,7 @@ fn compressing_between_turns_has_an_end() {
         },
     ];
     for end in ends {
-        let mut bench = Bench::new();
+        let mut bench = AppHarness::new();
         beside(
             &mut bench,
             AgentEvent::CompactionStarted {
@@ -339,7 +341,7 @@ fn compressing_between_turns_has_an_end() {
 
 #[test]
 fn a_model_that_was_chosen_is_no_warning() {
-    let mut bench = Bench::new();
+    let mut bench = AppHarness::new();
     let changed = || AgentEvent::RouteChanged {
         from: super::route(),
         to: hermes_core::model::Route {

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::ComposerResult;
 use super::editor::TextEditor;
-use crate::port::{Ask, Candidate};
+use crate::port::{Candidate, UiAsk};
 use context::CompletionContext;
 use files::ProjectFiles;
 use rank::{Ranker, wanted};
@@ -25,7 +25,7 @@ const USED: usize = 100;
 
 /// A command that can be completed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Command {
+pub struct CompletionCommand {
     /// Without its slash.
     pub name: String,
     pub aliases: Vec<String>,
@@ -34,7 +34,7 @@ pub struct Command {
     pub summary: String,
 }
 
-impl Command {
+impl CompletionCommand {
     /// The commands of the table that are available here.
     pub fn all() -> Vec<Self> {
         COMMANDS
@@ -55,7 +55,7 @@ impl Command {
     }
 }
 
-impl From<&CommandDef> for Command {
+impl From<&CommandDef> for CompletionCommand {
     fn from(def: &CommandDef) -> Self {
         Self {
             name: def.name.to_owned(),
@@ -103,7 +103,7 @@ pub(super) enum EnterAction {
 }
 
 pub(super) struct Completer {
-    commands: Vec<Command>,
+    commands: Vec<CompletionCommand>,
     /// Names of commands, most recently used first.
     used: Vec<String>,
     popup: Option<Popup>,
@@ -116,7 +116,7 @@ pub(super) struct Completer {
 }
 
 impl Completer {
-    pub(super) fn new(commands: Vec<Command>, used: Vec<String>) -> Self {
+    pub(super) fn new(commands: Vec<CompletionCommand>, used: Vec<String>) -> Self {
         Self {
             commands,
             used,
@@ -129,7 +129,7 @@ impl Completer {
         }
     }
 
-    pub(super) fn set_commands(&mut self, commands: Vec<Command>) {
+    pub(super) fn set_commands(&mut self, commands: Vec<CompletionCommand>) {
         self.commands = commands;
     }
 
@@ -150,7 +150,7 @@ impl Completer {
         Some(name)
     }
 
-    fn command(&self, name: &str) -> Option<&Command> {
+    fn command(&self, name: &str) -> Option<&CompletionCommand> {
         self.commands.iter().find(|command| command.is(name))
     }
 
@@ -160,7 +160,7 @@ impl Completer {
         editor: &TextEditor,
         project: &Path,
         arrivals: &mpsc::Sender<ComposerResult>,
-    ) -> Option<Ask> {
+    ) -> Option<UiAsk> {
         let context = CompletionContext::at_caret(editor);
         let Some(context) = context else {
             self.popup = None;
@@ -205,7 +205,7 @@ impl Completer {
                 self.ticket += 1;
                 self.asked = Some(question.clone());
                 let (command, before, word) = question;
-                Some(Ask::Complete {
+                Some(UiAsk::Complete {
                     ticket: self.ticket,
                     command,
                     before,

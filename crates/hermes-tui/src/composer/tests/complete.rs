@@ -1,6 +1,6 @@
 use super::super::{ComposerOutcome, SubmissionKind};
 use super::*;
-use crate::port::{Ask, Candidate};
+use crate::port::{Candidate, UiAsk};
 
 fn labels(c: &Composer) -> Vec<String> {
     c.completion
@@ -12,7 +12,7 @@ fn labels(c: &Composer) -> Vec<String> {
 #[test]
 fn the_first_letters_of_a_command_lead_to_the_one_that_works_by_itself() {
     let (mut c, _) = with(ComposerSetup {
-        commands: Command::all(),
+        commands: CompletionCommand::all(),
         ..ComposerSetup::default()
     });
     write(&mut c, "/mo");
@@ -106,7 +106,7 @@ fn an_argument_is_asked_for_and_a_late_answer_is_not_shown() {
     let outcome = write(&mut c, "/model q");
     assert_eq!(
         outcome,
-        ComposerOutcome::Ask(Ask::Complete {
+        ComposerOutcome::Ask(UiAsk::Complete {
             ticket: 2,
             command: "model".to_owned(),
             before: String::new(),
@@ -137,7 +137,7 @@ fn an_argument_is_asked_for_and_a_late_answer_is_not_shown() {
     assert!(c.candidates(6, candidates(&["qwen3:8b", "quiet"])));
     write(&mut c, "w");
     assert_eq!(labels(&c), ["qwen3:8b"], "until the next answer");
-    let ComposerOutcome::Ask(Ask::Complete { before, word, .. }) = press(&mut c, "tab") else {
+    let ComposerOutcome::Ask(UiAsk::Complete { before, word, .. }) = press(&mut c, "tab") else {
         panic!("the next argument is asked for");
     };
     assert_eq!((before.as_str(), word.as_str()), ("qwen3:8b", ""));

@@ -14,7 +14,9 @@ use std::path::Path;
 
 use tokio::sync::mpsc;
 
-use super::{Command, Composer, ComposerOutcome, ComposerResult, ComposerSetup, Submission};
+use super::{
+    CompletionCommand, Composer, ComposerOutcome, ComposerResult, ComposerSetup, Submission,
+};
 use crate::keys::{KeyArea, KeyPress, Keymap};
 
 /// A composer that keeps nothing, in a directory with nothing in it.
@@ -42,8 +44,8 @@ fn keeping(keep: &Path, project: &str) -> Composer {
     .0
 }
 
-fn commands() -> Vec<Command> {
-    let command = |name: &str, aliases: &[&str], args: &str, summary: &str| Command {
+fn commands() -> Vec<CompletionCommand> {
+    let command = |name: &str, aliases: &[&str], args: &str, summary: &str| CompletionCommand {
         name: name.to_owned(),
         aliases: aliases.iter().map(|&alias| alias.to_owned()).collect(),
         args: args.to_owned(),

@@ -7,7 +7,7 @@ use crate::theme::Theme;
 
 /// Things a person does.
 #[derive(Clone, Debug)]
-enum Deed {
+enum ComposerAction {
     Key(&'static str),
     Type(String),
     Paste(String),
@@ -82,14 +82,14 @@ fn text() -> impl Strategy<Value = String> {
     vec(prop::sample::select(PARTS), 0..12).prop_map(|parts| parts.concat())
 }
 
-fn deed() -> impl Strategy<Value = Deed> {
+fn deed() -> impl Strategy<Value = ComposerAction> {
     prop_oneof![
-        8 => prop::sample::select(KEYS).prop_map(Deed::Key),
-        4 => text().prop_map(Deed::Type),
-        2 => text().prop_map(Deed::Paste),
-        1 => text().prop_map(|text| Deed::Paste(format!("{text}\n").repeat(7))),
-        1 => Just(Deed::Image),
-        3 => (1_u16..40, 1_u16..10).prop_map(|(width, height)| Deed::View(width, height)),
+        8 => prop::sample::select(KEYS).prop_map(ComposerAction::Key),
+        4 => text().prop_map(ComposerAction::Type),
+        2 => text().prop_map(ComposerAction::Paste),
+        1 => text().prop_map(|text| ComposerAction::Paste(format!("{text}\n").repeat(7))),
+        1 => Just(ComposerAction::Image),
+        3 => (1_u16..40, 1_u16..10).prop_map(|(width, height)| ComposerAction::View(width, height)),
     ]
 }
 
@@ -97,21 +97,21 @@ fn image() -> Chip {
     Chip::image(b"GIF89a\x05\x00\x07\x00".as_slice().into(), None).unwrap()
 }
 
-fn done(c: &mut Composer, deed: &Deed) {
+fn done(c: &mut Composer, deed: &ComposerAction) {
     match deed {
-        Deed::Key(key) => {
+        ComposerAction::Key(key) => {
             press(c, key);
         }
-        Deed::Type(text) => {
+        ComposerAction::Type(text) => {
             for ch in text.chars() {
                 c.key(KeyPress::char(ch), None);
             }
         }
-        Deed::Paste(text) => {
+        ComposerAction::Paste(text) => {
             c.paste(text);
         }
-        Deed::Image => c.attach(image()),
-        Deed::View(width, height) => seen(c, *width, *height),
+        ComposerAction::Image => c.attach(image()),
+        ComposerAction::View(width, height) => seen(c, *width, *height),
     }
 }
 

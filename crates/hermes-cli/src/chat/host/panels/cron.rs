@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::front_end::TextKind;
 use hermes_store::jobs::Job;
-use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow};
+use hermes_tui::port::{Panel, PanelGroup, PanelKey, PanelRequest, PanelRow, RowMark};
 
-use super::{After, key, page, row, short, unknown};
+use super::{PanelKeyResult, key, page, row, short, unknown};
 use crate::chat::host::ScreenConversation;
 use crate::commands::counted;
 use crate::exit::Failure;
@@ -33,7 +33,7 @@ fn shown(jobs: &[Job]) -> Panel {
         columns: ["NAME", "SCHEDULE", "NEXT", "LAST"]
             .map(str::to_owned)
             .to_vec(),
-        groups: vec![Group {
+        groups: vec![PanelGroup {
             title: String::new(),
             rows,
         }],
@@ -58,12 +58,12 @@ fn job_row(job: &Job) -> PanelRow {
     let state = job.state();
     let failed = matches!(job.text("last_status").as_str(), "error" | "failed");
     let mark = match state.as_str() {
-        "paused" => Mark::Off,
-        "error" => Mark::Bad,
-        "running" => Mark::Waiting,
-        _ if !job.enabled() => Mark::Off,
-        _ if failed => Mark::Bad,
-        _ => Mark::Good,
+        "paused" => RowMark::Off,
+        "error" => RowMark::Bad,
+        "running" => RowMark::Waiting,
+        _ if !job.enabled() => RowMark::Off,
+        _ if failed => RowMark::Bad,
+        _ => RowMark::Good,
     };
     let next = if job.enabled() {
         moment(&job.text("next_run_at"))
@@ -105,7 +105,10 @@ fn moment(stamp: &str) -> String {
     text.get(..16).unwrap_or(&text).to_owned()
 }
 
-pub(super) fn act(conversation: &ScreenConversation, ask: &PanelAsk) -> Result<After, Failure> {
+pub(super) fn act(
+    conversation: &ScreenConversation,
+    ask: &PanelRequest,
+) -> Result<PanelKeyResult, Failure> {
     let id = row(ask)?;
     let schedule = conversation.schedule();
     let failed = |error: hermes_store::jobs::JobError| Failure::failed(error.to_string());
@@ -119,18 +122,22 @@ pub(super) fn act(conversation: &ScreenConversation, ask: &PanelAsk) -> Result<A
                 (schedule.resume(id, now), "scheduled again")
             };
             let job = changed.map_err(Failure::failed)?;
-            Ok(After::Note(format!("{} is {word}", job.name())))
+            Ok(PanelKeyResult::Note(format!("{} is {word}", job.name())))
         }
         "remove" => {
             let job = schedule.remove(id);
             let job = job.map_err(|error| Failure::failed(error.to_string()))?;
-            Ok(After::Note(format!("{} is removed", job.name())))
+            Ok(PanelKeyResult::Note(format!("{} is removed", job.name())))
         }
         "output" => {
             let job = schedule.jobs.get(id).map_err(failed)?;
             let dir = conversation.cx.home.cron_dir().join("output");
             let content = last_output(&dir, job.id())?;
-            Ok(After::Page(page(job.name(), TextKind::Markdown, content)))
+            Ok(PanelKeyResult::Page(page(
+                job.name(),
+                TextKind::Markdown,
+                content,
+            )))
         }
         _ => Err(unknown(ask)),
     }
@@ -195,12 +202,12 @@ mod tests {
             rows[0].cells,
             ["digest", "0 8 * * *", "2026-11-16 08:00", "-"]
         );
-        assert_eq!(rows[0].mark, Mark::Good);
-        assert_eq!(rows[1].mark, Mark::Bad);
+        assert_eq!(rows[0].mark, RowMark::Good);
+        assert_eq!(rows[1].mark, RowMark::Bad);
         assert!(rows[1].detail.contains("last error: exit 1"));
         assert_eq!(
             (rows[2].mark, rows[2].cells[2].as_str()),
-            (Mark::Off, "paused")
+            (RowMark::Off, "paused")
         );
         assert_eq!(panel.note, "3 jobs · 1 paused");
     }

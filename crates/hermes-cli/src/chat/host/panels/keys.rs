@@ -8,7 +8,7 @@ use crate::chat::host::ScreenConversation;
 
 pub(super) fn page(conversation: &ScreenConversation) -> CommandResult {
     let page = super::page("keys", TextKind::Plain, key_lines(conversation));
-    CommandResult::of(Effect::Page(page))
+    CommandResult::from_effect(Effect::Page(page))
 }
 
 fn key_lines(conversation: &ScreenConversation) -> String {

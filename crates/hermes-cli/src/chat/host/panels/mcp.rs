@@ -10,13 +10,13 @@ use hermes_mcp::actor::op::Op;
 use hermes_mcp::oauth::{AuthPrompt, LoginPage};
 use hermes_mcp::status::report::{self, ServerReport};
 use hermes_mcp::tools::toolbox::Toolbox;
-use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow};
+use hermes_tui::port::{Panel, PanelGroup, PanelKey, PanelRequest, PanelRow, RowMark};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
-use super::desk::Tray;
-use super::{After, key, page, row, text, unknown};
+use super::open_panel::PanelResultsHandle;
+use super::{PanelKeyResult, key, page, row, text, unknown};
 use crate::chat::host::ScreenConversation;
 use crate::commands::{counted, mcp};
 use crate::exit::Failure;
@@ -65,7 +65,7 @@ fn shown(reports: &[ServerReport], now: chrono::DateTime<chrono::Utc>) -> Panel 
         title: "MCP".to_owned(),
         note: report::summary(reports),
         columns: report::COLUMNS.map(str::to_owned).to_vec(),
-        groups: vec![Group {
+        groups: vec![PanelGroup {
             title: String::new(),
             rows: rows.collect(),
         }],
@@ -84,12 +84,12 @@ fn shown(reports: &[ServerReport], now: chrono::DateTime<chrono::Utc>) -> Panel 
     }
 }
 
-fn mark(report: &ServerReport) -> Mark {
+fn mark(report: &ServerReport) -> RowMark {
     match report.state {
-        "disabled" => Mark::Off,
-        "needs_auth" | "connecting" | "starting" | "degraded" | "stopped" => Mark::Waiting,
-        _ if report.is_up() => Mark::Good,
-        _ => Mark::Bad,
+        "disabled" => RowMark::Off,
+        "needs_auth" | "connecting" | "starting" | "degraded" | "stopped" => RowMark::Waiting,
+        _ if report.is_up() => RowMark::Good,
+        _ => RowMark::Bad,
     }
 }
 
@@ -110,8 +110,8 @@ fn detail(report: &ServerReport, now: chrono::DateTime<chrono::Utc>) -> String {
 
 pub(super) async fn act(
     conversation: &mut ScreenConversation,
-    ask: &PanelAsk,
-) -> Result<After, Failure> {
+    ask: &PanelRequest,
+) -> Result<PanelKeyResult, Failure> {
     let Some(toolbox) = toolbox(conversation) else {
         return Err(Failure::not_found(NONE));
     };
@@ -126,7 +126,7 @@ pub(super) async fn act(
                     "there is no longer an MCP server {name:?}"
                 )));
             }
-            Ok(After::Note(format!("reconnecting {name}")))
+            Ok(PanelKeyResult::Note(format!("reconnecting {name}")))
         }
         "test" => test(conversation, &toolbox, name),
         "login" => login(conversation, &toolbox, name),
@@ -134,7 +134,7 @@ pub(super) async fn act(
         "tools" => Ok(tools(&toolbox, &name)),
         "log" => log(conversation, &toolbox, &name),
         "details" => match server_details(&toolbox, &name) {
-            Some(text) => Ok(After::Page(page(name, TextKind::Plain, text))),
+            Some(text) => Ok(PanelKeyResult::Page(page(name, TextKind::Plain, text))),
             None => Err(Failure::not_found(format!(
                 "there is no longer an MCP server {name:?}"
             ))),
@@ -148,7 +148,7 @@ fn test(
     conversation: &ScreenConversation,
     toolbox: &Toolbox,
     name: String,
-) -> Result<After, Failure> {
+) -> Result<PanelKeyResult, Failure> {
     let server = toolbox.server(&name).ok_or_else(|| {
         Failure::not_found(format!("{name} is not running\nswitch it on first: o"))
     })?;
@@ -171,14 +171,14 @@ fn test(
             counted(tools.map_or(0, Vec::len), "tool")
         )))
     });
-    Ok(After::Again)
+    Ok(PanelKeyResult::Again)
 }
 
 async fn toggle(
     conversation: &ScreenConversation,
     toolbox: &Toolbox,
     name: &str,
-) -> Result<After, Failure> {
+) -> Result<PanelKeyResult, Failure> {
     let reports = toolbox.report();
     let report = reports.iter().find(|report| report.name == name);
     let report = report
@@ -192,15 +192,15 @@ async fn toggle(
             told = format!("{told}\n{notice}");
         }
     }
-    Ok(After::Note(told))
+    Ok(PanelKeyResult::Note(told))
 }
 
-fn tools(toolbox: &Toolbox, name: &str) -> After {
+fn tools(toolbox: &Toolbox, name: &str) -> PanelKeyResult {
     let snapshot = toolbox
         .server(name)
         .and_then(|server| server.catalogue().borrow().clone());
     let Some(snapshot) = snapshot else {
-        return After::Note(format!("{name} has not listed its tools yet"));
+        return PanelKeyResult::Note(format!("{name} has not listed its tools yet"));
     };
     let entries: Vec<String> = snapshot
         .tools
@@ -211,11 +211,15 @@ fn tools(toolbox: &Toolbox, name: &str) -> After {
         })
         .collect();
     let title = format!("{name}: {}", counted(entries.len(), "tool"));
-    After::Page(page(title, TextKind::Markdown, entries.join("\n")))
+    PanelKeyResult::Page(page(title, TextKind::Markdown, entries.join("\n")))
 }
 
 /// What the server wrote to its stderr.
-fn log(conversation: &ScreenConversation, toolbox: &Toolbox, name: &str) -> Result<After, Failure> {
+fn log(
+    conversation: &ScreenConversation,
+    toolbox: &Toolbox,
+    name: &str,
+) -> Result<PanelKeyResult, Failure> {
     let reports = toolbox.report();
     let link = reports
         .iter()
@@ -229,13 +233,13 @@ fn log(conversation: &ScreenConversation, toolbox: &Toolbox, name: &str) -> Resu
     parts.extend(link.stderr_tail.clone());
     if parts.is_empty() {
         let path = conversation.cx.home.logs_dir();
-        return Ok(After::Note(format!(
+        return Ok(PanelKeyResult::Note(format!(
             "{name} wrote nothing; what Hermes noted is in {}",
             path.display()
         )));
     }
     let title = format!("{name}: log");
-    Ok(After::Page(page(
+    Ok(PanelKeyResult::Page(page(
         title,
         TextKind::Plain,
         parts.join("\n\n"),
@@ -247,10 +251,10 @@ fn login(
     conversation: &mut ScreenConversation,
     toolbox: &Toolbox,
     name: String,
-) -> Result<After, Failure> {
+) -> Result<PanelKeyResult, Failure> {
     let entry = mcp::entry(&conversation.cx, &name)?;
     let (send, lines) = mpsc::channel(4);
-    let prompt = Browser {
+    let prompt = PanelLogin {
         tray: conversation.panels.tray(),
         lines: Mutex::new(lines),
     };
@@ -270,29 +274,29 @@ fn login(
         }
         Ok(Some(format!("logged in to {name}")))
     });
-    Ok(After::Again)
+    Ok(PanelKeyResult::Again)
 }
 
-fn pasted(conversation: &mut ScreenConversation, address: &str) -> After {
+fn pasted(conversation: &mut ScreenConversation, address: &str) -> PanelKeyResult {
     let sent = conversation
         .panels
         .login
         .as_ref()
         .is_some_and(|login| login.try_send(address.to_owned()).is_ok());
     if sent {
-        return After::Again;
+        return PanelKeyResult::Again;
     }
     conversation.panels.login = None;
-    After::Note("no login is waiting for an address".to_owned())
+    PanelKeyResult::Note("no login is waiting for an address".to_owned())
 }
 
 /// The person at the panel.
-struct Browser {
-    tray: Tray,
+struct PanelLogin {
+    tray: PanelResultsHandle,
     lines: Mutex<mpsc::Receiver<String>>,
 }
 
-impl AuthPrompt for Browser {
+impl AuthPrompt for PanelLogin {
     fn show(&self, page: &LoginPage) -> BoxFuture<'_, Result<(), String>> {
         let how = if page.listening {
             "if the browser runs elsewhere, paste the address it ends up at: p"
@@ -344,8 +348,11 @@ mod tests {
         ];
         let panel = shown(&reports, chrono::Utc::now());
         let rows = &panel.groups[0].rows;
-        let marks: Vec<Mark> = rows.iter().map(|row| row.mark).collect();
-        assert_eq!(marks, [Mark::Good, Mark::Bad, Mark::Waiting, Mark::Off]);
+        let marks: Vec<RowMark> = rows.iter().map(|row| row.mark).collect();
+        assert_eq!(
+            marks,
+            [RowMark::Good, RowMark::Bad, RowMark::Waiting, RowMark::Off]
+        );
         assert_eq!(rows[1].cells[..4], ["canny", "http", "down", "4*"]);
         assert_eq!(panel.note, "1 ok · 2 down · 1 off");
         assert_eq!(panel.footer.len(), 1, "what the star means");

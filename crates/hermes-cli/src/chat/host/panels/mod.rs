@@ -1,13 +1,13 @@
-//! Lists that things can be done to, for the full interface.
+//! Interactive lists for the full interface.
 //!
-//! A panel is built from what is there now, each time it is shown. What takes long runs beside it
-//! and leaves its result at the [`Desk`]; meanwhile the panel asks to be shown anew.
+//! A panel is rebuilt each time it is shown. Long operations run in the background and store their
+//! results in the [`OpenPanel`]; meanwhile the panel is refreshed.
 
 mod cron;
-mod desk;
 mod keys;
 mod mcp;
 mod model;
+mod open_panel;
 mod own;
 mod rollback;
 mod sessions;
@@ -18,14 +18,14 @@ mod usage;
 
 use hermes_core::front_end::{Effect, PagedText, TextKind};
 use hermes_core::slash::Verb;
-use hermes_tui::port::{CLOSED, MOVED, Panel, PanelAsk, PanelKey, REFRESH};
+use hermes_tui::port::{CLOSED, MOVED, Panel, PanelKey, PanelRequest, REFRESH};
 
-pub(crate) use self::desk::Desk;
+pub(crate) use self::open_panel::OpenPanel;
 use crate::chat::host::ScreenConversation;
 use crate::exit::Failure;
 use hermes_app::conversation::{CommandResult, show_text};
 
-/// What is shown after a command with a panel, or a key of one.
+/// The result of a panel command or key.
 #[derive(Default)]
 pub(crate) struct PanelReply {
     /// The open panel closes first.
@@ -44,15 +44,15 @@ impl From<CommandResult> for PanelReply {
     }
 }
 
-/// What a key of a panel came to.
-enum After {
+/// The result of a panel key.
+enum PanelKeyResult {
     /// The panel as it is now.
     Again,
     /// The same, with a line below it.
     Note(String),
     /// Something to read over it.
     Page(PagedText),
-    /// The panel goes, and this is shown.
+    /// Closes the panel and shows this.
     Leave(CommandResult),
     /// The panel stays, and this is shown.
     Show(Vec<Effect>),
@@ -105,7 +105,7 @@ pub(crate) async fn open(
 /// A key of a panel.
 pub(crate) async fn act(
     conversation: &mut ScreenConversation,
-    ask: PanelAsk,
+    ask: PanelRequest,
 ) -> Result<PanelReply, Failure> {
     if ask.action == CLOSED {
         let effects = theme::closed(conversation, &ask);
@@ -117,7 +117,7 @@ pub(crate) async fn act(
         conversation.panels.forget_note();
     }
     let after = match done(conversation, &ask).await {
-        Ok(After::Leave(result)) => {
+        Ok(PanelKeyResult::Leave(result)) => {
             conversation.panels.end();
             return Ok(PanelReply {
                 closes: true,
@@ -125,14 +125,16 @@ pub(crate) async fn act(
                 panel: None,
             });
         }
-        Ok(After::Page(page)) => return Ok(CommandResult::of(Effect::Page(page)).into()),
-        Ok(After::Show(effects)) => return Ok(CommandResult::from(effects).into()),
-        Ok(After::Again) => Vec::new(),
-        Ok(After::Note(text)) => {
+        Ok(PanelKeyResult::Page(page)) => {
+            return Ok(CommandResult::from_effect(Effect::Page(page)).into());
+        }
+        Ok(PanelKeyResult::Show(effects)) => return Ok(CommandResult::from(effects).into()),
+        Ok(PanelKeyResult::Again) => Vec::new(),
+        Ok(PanelKeyResult::Note(text)) => {
             conversation.panels.note(text);
             Vec::new()
         }
-        // Said below the list, and kept in the transcript for when the panel is gone.
+        // Shown below the list, and in the transcript after the panel is closed.
         Err(failure) => {
             let told = failure.message.replace('\n', "; ");
             conversation.panels.note(format!("failed: {told}"));
@@ -152,9 +154,12 @@ pub(crate) async fn act(
     })
 }
 
-async fn done(conversation: &mut ScreenConversation, ask: &PanelAsk) -> Result<After, Failure> {
+async fn done(
+    conversation: &mut ScreenConversation,
+    ask: &PanelRequest,
+) -> Result<PanelKeyResult, Failure> {
     if ask.action == REFRESH {
-        return Ok(After::Again);
+        return Ok(PanelKeyResult::Again);
     }
     match ask.panel.as_str() {
         model::ID => model::act(conversation, ask).await,
@@ -169,7 +174,7 @@ async fn done(conversation: &mut ScreenConversation, ask: &PanelAsk) -> Result<A
     }
 }
 
-/// The panel as it is now, with what goes on beside it.
+/// The current panel, with the state of background work.
 async fn build(conversation: &mut ScreenConversation, id: &str) -> Result<Panel, Failure> {
     let mut panel = match id {
         model::ID => model::panel(conversation)?,
@@ -187,18 +192,18 @@ async fn build(conversation: &mut ScreenConversation, id: &str) -> Result<Panel,
 }
 
 /// The row that a key was pressed on.
-fn row(ask: &PanelAsk) -> Result<&str, Failure> {
+fn row(ask: &PanelRequest) -> Result<&str, Failure> {
     ask.row
         .as_deref()
         .ok_or_else(|| Failure::usage("nothing is chosen"))
 }
 
 /// What was typed for a key.
-fn text(ask: &PanelAsk) -> &str {
+fn text(ask: &PanelRequest) -> &str {
     ask.text.as_deref().unwrap_or_default().trim()
 }
 
-fn unknown(ask: &PanelAsk) -> Failure {
+fn unknown(ask: &PanelRequest) -> Failure {
     Failure::failed(format!("there is nothing called {:?} here", ask.action))
 }
 

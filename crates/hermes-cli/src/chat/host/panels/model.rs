@@ -14,14 +14,14 @@ use hermes_models::local::machine::size;
 use hermes_models::local::{LocalModelSettings, PROVIDER as BUILT_IN};
 use hermes_models::providers;
 use hermes_models::router::{LiveError, Overrides, ProviderStatus, Router};
-use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow};
+use hermes_tui::port::{Panel, PanelGroup, PanelKey, PanelRequest, PanelRow, RowMark};
 use secrecy::SecretString;
 
-use super::{After, key, own, row, text, unknown};
+use super::{PanelKeyResult, key, own, row, text, unknown};
 use crate::chat::host::ScreenConversation;
 use crate::commands::model::endpoint;
 use crate::commands::model::{self, SetArgs, provider_of, tokens};
-use crate::commands::setup::keys::{self, Pasted};
+use crate::commands::setup::keys::{self, PastedKey};
 use crate::exit::Failure;
 use crate::wiring;
 
@@ -39,7 +39,7 @@ const KEYLESS_TITLE: &str = "needs a key";
 
 /// What a row means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(super) enum ModelPanelChoice {
     Model {
         provider: String,
         model: String,
@@ -50,7 +50,7 @@ pub(super) enum Choice {
     },
 }
 
-impl Choice {
+impl ModelPanelChoice {
     pub(super) fn id(&self) -> String {
         match self {
             Self::Model {
@@ -159,13 +159,13 @@ fn shown(
     route: &Route,
     served: &[String],
 ) -> Panel {
-    let mut groups: Vec<Group> = found
+    let mut groups: Vec<PanelGroup> = found
         .unwrap_or_default()
         .iter()
         .map(|server| here(server, route))
         .collect();
     if found.is_some_and(<[_]>::is_empty) {
-        groups.push(Group {
+        groups.push(PanelGroup {
             title: "on this machine   nothing answers (Ollama, LM Studio, llama-server, vLLM)"
                 .to_owned(),
             rows: Vec::new(),
@@ -179,11 +179,11 @@ fn shown(
             keyed.extend(offered(provider, route));
         } else if let Some(variable) = provider.key_env {
             keyless.push(PanelRow {
-                id: Choice::Key {
+                id: ModelPanelChoice::Key {
                     provider: provider.id.clone(),
                 }
                 .id(),
-                mark: Mark::Off,
+                mark: RowMark::Off,
                 cells: vec![provider.id.clone(), variable.to_owned()],
                 detail: format!("{}: Enter takes a key, or set {variable}", provider.name),
                 also: provider.name.clone(),
@@ -201,7 +201,7 @@ fn shown(
     }
     for (title, rows) in [("with your keys", keyed), (KEYLESS_TITLE, keyless)] {
         if !rows.is_empty() {
-            groups.push(Group {
+            groups.push(PanelGroup {
                 title: title.to_owned(),
                 rows,
             });
@@ -209,11 +209,11 @@ fn shown(
     }
     // A server that only the config names is in none of the lists.
     let listed = groups.iter().flat_map(|group| &group.rows);
-    if !route.model.is_empty() && !listed.clone().any(|row| row.mark == Mark::Current) {
+    if !route.model.is_empty() && !listed.clone().any(|row| row.mark == RowMark::Current) {
         groups.insert(0, in_use(route, served));
     }
     let listed = groups.iter().flat_map(|group| &group.rows);
-    let usable = listed.filter(|row| row.mark != Mark::Off).count();
+    let usable = listed.filter(|row| row.mark != RowMark::Off).count();
     Panel {
         id: ID.to_owned(),
         title: "Model".to_owned(),
@@ -243,12 +243,12 @@ fn keys_of_panel() -> Vec<PanelKey> {
 }
 
 /// The models that this program runs itself: those that are here before those to be fetched.
-fn built_in(settings: &LocalModelSettings, route: &Route) -> Group {
+fn built_in(settings: &LocalModelSettings, route: &Route) -> PanelGroup {
     let mut all = model::local::rows(settings);
     all.retain(|row| row.fits);
     all.sort_by_key(|row| !row.there);
     let rows = all.into_iter().map(|row| {
-        let choice = Choice::Model {
+        let choice = ModelPanelChoice::Model {
             provider: BUILT_IN.to_owned(),
             model: row.weights.name.clone(),
             base_url: None,
@@ -273,14 +273,14 @@ fn built_in(settings: &LocalModelSettings, route: &Route) -> Group {
             ..PanelRow::default()
         }
     });
-    Group {
+    PanelGroup {
         title: "built in".to_owned(),
         rows: rows.collect(),
     }
 }
 
 /// Fetches a built-in model beside the panel.
-fn fetch(conversation: &ScreenConversation, name: String) -> After {
+fn fetch(conversation: &ScreenConversation, name: String) -> PanelKeyResult {
     let cx = conversation.context();
     let label = format!("fetching {name}");
     conversation.panels.start("fetch-model", label, async move {
@@ -294,14 +294,14 @@ fn fetch(conversation: &ScreenConversation, name: String) -> After {
             Err(error) => Err(error.to_string()),
         }
     });
-    After::Again
+    PanelKeyResult::Again
 }
 
 /// The model in use, and the others of its server.
-fn in_use(route: &Route, served: &[String]) -> Group {
+fn in_use(route: &Route, served: &[String]) -> PanelGroup {
     let others = served.iter().filter(|model| **model != route.model);
     let rows = std::iter::once(&route.model).chain(others).map(|model| {
-        let choice = Choice::Model {
+        let choice = ModelPanelChoice::Model {
             provider: route.provider.clone(),
             model: model.clone(),
             base_url: None,
@@ -314,20 +314,20 @@ fn in_use(route: &Route, served: &[String]) -> Group {
             ..PanelRow::default()
         }
     });
-    Group {
+    PanelGroup {
         title: "in use".to_owned(),
         rows: rows.collect(),
     }
 }
 
 /// The models of a server on this machine.
-fn here(server: &LocalServerInfo, route: &Route) -> Group {
+fn here(server: &LocalServerInfo, route: &Route) -> PanelGroup {
     let (provider, base_url) = provider_of(server.server, &server.base_url);
     let rows = server.models.iter().map(|model| {
         let size = model
             .size_bytes
             .map_or_else(String::new, |bytes| format!("{:.1} GB", bytes as f64 / 1e9));
-        let choice = Choice::Model {
+        let choice = ModelPanelChoice::Model {
             provider: provider.to_owned(),
             model: model.id.clone(),
             base_url: base_url.clone(),
@@ -356,7 +356,7 @@ fn here(server: &LocalServerInfo, route: &Route) -> Group {
         }
     });
     let address = server.base_url.trim_start_matches("http://");
-    Group {
+    PanelGroup {
         title: format!(
             "on this machine   {provider} {}",
             address.trim_end_matches("/v1")
@@ -378,7 +378,7 @@ fn offered(provider: &ProviderStatus, route: &Route) -> Vec<PanelRow> {
     let rows = models.into_iter().map(|model| {
         let entry = catalogue::lookup(&model);
         let price = catalogue::price(&provider.id, &model);
-        let choice = Choice::Model {
+        let choice = ModelPanelChoice::Model {
             provider: provider.id.clone(),
             model: model.clone(),
             base_url: None,
@@ -423,32 +423,32 @@ fn abilities(tools: Option<bool>, images: Option<bool>) -> String {
     words.join(" ")
 }
 
-pub(super) fn mark(route: &Route, provider: &str, model: &str) -> Mark {
+pub(super) fn mark(route: &Route, provider: &str, model: &str) -> RowMark {
     if route.model == model && route.provider == provider {
-        Mark::Current
+        RowMark::Current
     } else {
-        Mark::None
+        RowMark::None
     }
 }
 
 pub(super) async fn act(
     conversation: &mut ScreenConversation,
-    ask: &PanelAsk,
-) -> Result<After, Failure> {
+    ask: &PanelRequest,
+) -> Result<PanelKeyResult, Failure> {
     if ask.action == "look" {
         conversation.panels.shared().found = None;
         look_around(conversation)?;
-        return Ok(After::Again);
+        return Ok(PanelKeyResult::Again);
     }
     if let Some(done) = own::act(conversation, ask).await {
         return done;
     }
     let id = row(ask)?;
-    let choice = Choice::read(id)?;
+    let choice = ModelPanelChoice::read(id)?;
     if ask.action == "key" {
         return add_key(conversation, &choice, text(ask)).await;
     }
-    let Choice::Model {
+    let ModelPanelChoice::Model {
         provider,
         model,
         base_url,
@@ -487,7 +487,10 @@ pub(super) async fn act(
 }
 
 /// Goes on with another model in this conversation.
-async fn take(conversation: &mut ScreenConversation, args: &SetArgs) -> Result<After, Failure> {
+async fn take(
+    conversation: &mut ScreenConversation,
+    args: &SetArgs,
+) -> Result<PanelKeyResult, Failure> {
     if args.base_url.is_some() {
         return Err(Failure::usage(
             "this server is not at its usual address\n^S makes it the default, then /reload",
@@ -496,12 +499,15 @@ async fn take(conversation: &mut ScreenConversation, args: &SetArgs) -> Result<A
     let provider = args.provider.as_deref().unwrap_or_default();
     let line = format!("/model {} --provider {provider}", args.model);
     match slash_commands::line(conversation, &line).await {
-        Some(told) => Ok(After::Leave(told?)),
+        Some(told) => Ok(PanelKeyResult::Leave(told?)),
         None => Err(Failure::failed(format!("{line} is not a command"))),
     }
 }
 
-pub(super) fn keep(conversation: &ScreenConversation, args: &SetArgs) -> Result<After, Failure> {
+pub(super) fn keep(
+    conversation: &ScreenConversation,
+    args: &SetArgs,
+) -> Result<PanelKeyResult, Failure> {
     let router = router(conversation)?;
     let route = model::resolve(args, &router)?;
     let failed = |error: hermes_config::edit::EditError| Failure::failed(error.to_string());
@@ -519,11 +525,15 @@ pub(super) fn keep(conversation: &ScreenConversation, args: &SetArgs) -> Result<
         told.push_str("; removed what belonged to the old one: model.");
         told.push_str(&dropped.join(", model."));
     }
-    Ok(After::Note(told))
+    Ok(PanelKeyResult::Note(told))
 }
 
 /// A real call and a real call of a tool, beside the panel.
-fn test(conversation: &ScreenConversation, id: String, args: SetArgs) -> Result<After, Failure> {
+fn test(
+    conversation: &ScreenConversation,
+    id: String,
+    args: SetArgs,
+) -> Result<PanelKeyResult, Failure> {
     let config = Arc::new(conversation.cx.load_config()?.config);
     let overrides = Overrides {
         model: Some(args.model.clone()),
@@ -564,19 +574,20 @@ fn test(conversation: &ScreenConversation, id: String, args: SetArgs) -> Result<
             Err(said)
         }
     });
-    Ok(After::Again)
+    Ok(PanelKeyResult::Again)
 }
 
 /// Tries a key, keeps it in .env and reads that again.
 async fn add_key(
     conversation: &mut ScreenConversation,
-    choice: &Choice,
+    choice: &ModelPanelChoice,
     typed: &str,
-) -> Result<After, Failure> {
+) -> Result<PanelKeyResult, Failure> {
     if typed.is_empty() {
-        return Ok(After::Again);
+        return Ok(PanelKeyResult::Again);
     }
-    let (Choice::Key { provider: id } | Choice::Model { provider: id, .. }) = choice;
+    let (ModelPanelChoice::Key { provider: id } | ModelPanelChoice::Model { provider: id, .. }) =
+        choice;
     let provider = providers::find(id).filter(|provider| !provider.key_envs.is_empty());
     let provider =
         provider.ok_or_else(|| Failure::usage(format!("{id} has no variable for a key")))?;
@@ -598,7 +609,7 @@ async fn add_key(
         }
         Err(error) => format!("it could not be tested: {error}"),
     };
-    let pasted = Pasted {
+    let pasted = PastedKey {
         provider,
         key: secret,
         variable: None,
@@ -615,7 +626,7 @@ async fn add_key(
     } else if let Some(Err(failure)) = slash_commands::line(conversation, "/reload").await {
         told = format!("{told}; /reload failed: {}", failure.message);
     }
-    Ok(After::Note(told))
+    Ok(PanelKeyResult::Note(told))
 }
 
 #[cfg(test)]
@@ -657,9 +668,9 @@ mod tests {
         let group = built_in(&settings, &route("", ""));
         let row = &group.rows[0];
         assert!(row.cells[2].ends_with("to fetch"), "{row:?}");
-        let choice = Choice::read(&row.id).unwrap();
+        let choice = ModelPanelChoice::read(&row.id).unwrap();
         assert!(
-            matches!(&choice, Choice::Model { provider, .. } if provider == BUILT_IN),
+            matches!(&choice, ModelPanelChoice::Model { provider, .. } if provider == BUILT_IN),
             "{choice:?}"
         );
         let groups = own::groups(None, &route("", ""));
@@ -691,7 +702,7 @@ mod tests {
         );
         let local = &panel.groups[0].rows[0];
         assert_eq!(local.cells, ["qwen3:8b", "5.2 GB", "40k ctx", "tools", ""]);
-        assert_eq!(local.mark, Mark::Current);
+        assert_eq!(local.mark, RowMark::Current);
         assert!(!panel.groups[1].rows.is_empty(), "the catalogue has some");
         assert!(
             panel.groups[1]
@@ -701,8 +712,8 @@ mod tests {
         );
         assert_eq!(panel.groups[2].rows[0].cells, ["groq", "GROQ_API_KEY"]);
         assert_eq!(
-            Choice::read(&panel.groups[2].rows[0].id).unwrap(),
-            Choice::Key {
+            ModelPanelChoice::read(&panel.groups[2].rows[0].id).unwrap(),
+            ModelPanelChoice::Key {
                 provider: "groq".to_owned()
             }
         );
@@ -711,23 +722,23 @@ mod tests {
     #[test]
     fn a_row_means_what_it_was_made_of() {
         for choice in [
-            Choice::Model {
+            ModelPanelChoice::Model {
                 provider: "ollama".to_owned(),
                 model: "a/b:c".to_owned(),
                 base_url: Some("http://127.0.0.1:9/v1".to_owned()),
             },
-            Choice::Model {
+            ModelPanelChoice::Model {
                 provider: "x".to_owned(),
                 model: "y".to_owned(),
                 base_url: None,
             },
-            Choice::Key {
+            ModelPanelChoice::Key {
                 provider: "groq".to_owned(),
             },
         ] {
-            assert_eq!(Choice::read(&choice.id()).unwrap(), choice);
+            assert_eq!(ModelPanelChoice::read(&choice.id()).unwrap(), choice);
         }
-        assert!(Choice::read("nonsense").is_err());
+        assert!(ModelPanelChoice::read("nonsense").is_err());
     }
 
     #[test]
@@ -741,7 +752,7 @@ mod tests {
         let own = shown(&[], None, &route("custom", "mine"), &served);
         let names = own.groups[0].rows.iter().map(|row| row.cells[0].as_str());
         assert_eq!(names.collect::<Vec<_>>(), ["mine", "another"]);
-        assert_eq!(own.groups[0].rows[1].mark, Mark::None);
+        assert_eq!(own.groups[0].rows[1].mark, RowMark::None);
         assert_eq!(own.groups[0].rows[0].cells, ["mine", "custom"]);
     }
 }

@@ -4,18 +4,18 @@ use hermes_app::conversation::show_text;
 use hermes_app::slash_commands;
 use hermes_core::front_end::TextKind;
 use hermes_core::model::Route;
-use hermes_tui::port::{Group, Mark, PanelAsk, PanelRow};
+use hermes_tui::port::{PanelGroup, PanelRequest, PanelRow, RowMark};
 use secrecy::SecretString;
 
-use super::model::{Choice, keep, mark, router};
-use super::{After, text};
+use super::model::{ModelPanelChoice, keep, mark, router};
+use super::{PanelKeyResult, text};
 use crate::chat::host::ScreenConversation;
-use crate::commands::model::endpoint::{self, Unlisted};
+use crate::commands::model::endpoint::{self, ListingError};
 use crate::commands::setup::keys;
 use crate::exit::Failure;
 
 /// A server by its address: the way to it, and its models once it is known.
-pub(super) fn groups(known: Option<&OwnEndpoint>, route: &Route) -> Vec<Group> {
+pub(super) fn groups(known: Option<&OwnEndpoint>, route: &Route) -> Vec<PanelGroup> {
     let way = endpoint::address_row("endpoint", "type an address");
     let mut groups = Vec::new();
     if let Some(known) = known {
@@ -23,7 +23,7 @@ pub(super) fn groups(known: Option<&OwnEndpoint>, route: &Route) -> Vec<Group> {
             .models
             .iter()
             .map(|model| PanelRow {
-                id: Choice::Model {
+                id: ModelPanelChoice::Model {
                     provider: endpoint::PROVIDER.to_owned(),
                     model: model.clone(),
                     base_url: Some(known.url.clone()),
@@ -32,7 +32,7 @@ pub(super) fn groups(known: Option<&OwnEndpoint>, route: &Route) -> Vec<Group> {
                 mark: if route.base_url == known.url {
                     mark(route, endpoint::PROVIDER, model)
                 } else {
-                    Mark::None
+                    RowMark::None
                 },
                 cells: vec![model.clone()],
                 ..PanelRow::default()
@@ -49,12 +49,12 @@ pub(super) fn groups(known: Option<&OwnEndpoint>, route: &Route) -> Vec<Group> {
             "type the name of a model",
             "model",
         ));
-        groups.push(Group {
+        groups.push(PanelGroup {
             title: format!("your own endpoint   {}", known.url),
             rows,
         });
     }
-    groups.push(Group {
+    groups.push(PanelGroup {
         title: "your own endpoint".to_owned(),
         rows: vec![way],
     });
@@ -73,7 +73,7 @@ async fn look_at(
     conversation: &mut ScreenConversation,
     url: String,
     key: Option<SecretString>,
-) -> Result<After, Failure> {
+) -> Result<PanelKeyResult, Failure> {
     let router = router(conversation)?;
     let (note, known) = match endpoint::list(&router, &url, key.as_ref()).await {
         Ok(listing) => (
@@ -90,9 +90,11 @@ async fn look_at(
         ),
         Err(why) => {
             let note = match why {
-                Unlisted::NeedsKey if key.is_some() => format!("{url} does not accept this key"),
-                Unlisted::NeedsKey => format!("{url} needs a key"),
-                Unlisted::Other(why) => format!("{why}; type the name of a model, or a key"),
+                ListingError::NeedsKey if key.is_some() => {
+                    format!("{url} does not accept this key")
+                }
+                ListingError::NeedsKey => format!("{url} needs a key"),
+                ListingError::Other(why) => format!("{why}; type the name of a model, or a key"),
             };
             (
                 note,
@@ -108,14 +110,14 @@ async fn look_at(
     shared.endpoint = Some(known);
     shared.goes_to_endpoint = true;
     drop(shared);
-    Ok(After::Note(note))
+    Ok(PanelKeyResult::Note(note))
 }
 
 /// What is done about an own endpoint. `None`: it is about something else.
 pub(super) async fn act(
     conversation: &mut ScreenConversation,
-    ask: &PanelAsk,
-) -> Option<Result<After, Failure>> {
+    ask: &PanelRequest,
+) -> Option<Result<PanelKeyResult, Failure>> {
     let typed = text(ask).to_owned();
     let known = || {
         let shared = conversation.panels.shared();
@@ -124,7 +126,7 @@ pub(super) async fn act(
     };
     match (ask.action.as_str(), known()) {
         ("endpoint" | "endpoint-key" | "endpoint-model", _) if typed.is_empty() => {
-            Some(Ok(After::Again))
+            Some(Ok(PanelKeyResult::Again))
         }
         ("endpoint", _) => Some(match endpoint::address(&typed) {
             Ok(url) => look_at(conversation, url, None).await,
@@ -144,7 +146,7 @@ pub(super) async fn take(
     conversation: &mut ScreenConversation,
     url: &str,
     model: String,
-) -> Result<After, Failure> {
+) -> Result<PanelKeyResult, Failure> {
     let key = {
         let shared = conversation.panels.shared();
         let known = shared.endpoint.as_ref().filter(|known| known.url == url);
@@ -159,7 +161,7 @@ async fn use_it(
     url: &str,
     model: String,
     key: Option<SecretString>,
-) -> Result<After, Failure> {
+) -> Result<PanelKeyResult, Failure> {
     if conversation.busy {
         return Err(Failure::usage("a turn is running: stop it first"));
     }
@@ -167,8 +169,8 @@ async fn use_it(
     if let Some(key) = &picked.key {
         keys::store(&conversation.cx, key)?;
     }
-    let After::Note(note) = keep(conversation, &picked.choice)? else {
-        return Ok(After::Again);
+    let PanelKeyResult::Note(note) = keep(conversation, &picked.choice)? else {
+        return Ok(PanelKeyResult::Again);
     };
     // What was chosen for this conversation before is not meant any more.
     conversation.options.model = None;
@@ -177,5 +179,7 @@ async fn use_it(
         Some(told) => told?,
         None => return Err(Failure::failed("/reload is not a command")),
     };
-    Ok(After::Leave(told.and(show_text(TextKind::Info, &note))))
+    Ok(PanelKeyResult::Leave(
+        told.and(show_text(TextKind::Info, &note)),
+    ))
 }

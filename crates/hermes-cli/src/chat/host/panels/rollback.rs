@@ -3,9 +3,9 @@
 use hermes_app::checkpoints;
 use hermes_core::front_end::TextKind;
 use hermes_tools::files::checkpoints::{Checkpoint, Checkpoints};
-use hermes_tui::port::{Group, Panel, PanelAsk, PanelKey, PanelRow};
+use hermes_tui::port::{Panel, PanelGroup, PanelKey, PanelRequest, PanelRow};
 
-use super::{After, key, page, row, short, text, unknown};
+use super::{PanelKeyResult, key, page, row, short, text, unknown};
 use crate::chat::host::ScreenConversation;
 use crate::commands::counted;
 use crate::exit::Failure;
@@ -58,7 +58,7 @@ fn shown(all: &[Checkpoint], enabled: bool) -> Panel {
         columns: ["#", "TAKEN", "BEFORE", "LINES", "FILES"]
             .map(str::to_owned)
             .to_vec(),
-        groups: vec![Group {
+        groups: vec![PanelGroup {
             title: String::new(),
             rows: rows.collect(),
         }],
@@ -80,8 +80,8 @@ fn shown(all: &[Checkpoint], enabled: bool) -> Panel {
 
 pub(super) async fn act(
     conversation: &ScreenConversation,
-    ask: &PanelAsk,
-) -> Result<After, Failure> {
+    ask: &PanelRequest,
+) -> Result<PanelKeyResult, Failure> {
     let which = row(ask)?;
     let kept = kept(conversation);
     let here = &conversation.chat.cwd;
@@ -91,12 +91,16 @@ pub(super) async fn act(
             let changes = changes.map_err(|error| checkpoints::failure(&error))?;
             let title = "changed since the checkpoint";
             if changes.diff.is_empty() {
-                return Ok(After::Note("nothing changed since".to_owned()));
+                return Ok(PanelKeyResult::Note("nothing changed since".to_owned()));
             }
-            return Ok(After::Page(page(title, TextKind::Diff, changes.diff)));
+            return Ok(PanelKeyResult::Page(page(
+                title,
+                TextKind::Diff,
+                changes.diff,
+            )));
         }
         "restore" => None,
-        "file" if text(ask).is_empty() => return Ok(After::Again),
+        "file" if text(ask).is_empty() => return Ok(PanelKeyResult::Again),
         "file" => Some(text(ask)),
         _ => return Err(unknown(ask)),
     };
@@ -107,7 +111,7 @@ pub(super) async fn act(
     }
     let restored = kept.restore(here, which, file).await;
     let restored = restored.map_err(|error| checkpoints::failure(&error))?;
-    Ok(After::Note(checkpoints::told(&restored)))
+    Ok(PanelKeyResult::Note(checkpoints::restore_text(&restored)))
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::ids::SessionId;
 use hermes_store::db::search::{SearchHit, SearchOptions};
 use hermes_store::db::{self, ListFilter, SessionOrder, SessionSummary};
-use hermes_tui::port::{FILTER, Group, Mark, Panel, PanelAsk, PanelKey, PanelRow};
+use hermes_tui::port::{FILTER, Panel, PanelGroup, PanelKey, PanelRequest, PanelRow, RowMark};
 
-use super::{After, key, row, short, text, unknown};
+use super::{PanelKeyResult, key, row, short, text, unknown};
 use crate::chat::host::ScreenConversation;
 use crate::commands::sessions::ago;
 use crate::exit::Failure;
@@ -56,7 +56,7 @@ fn shown(
     open: &str,
     now: f64,
 ) -> Panel {
-    let mut groups = vec![Group {
+    let mut groups = vec![PanelGroup {
         title: String::new(),
         rows: listed
             .iter()
@@ -73,7 +73,7 @@ fn shown(
         found.push(hit_row(hit, listed, query, now));
     }
     if !found.is_empty() {
-        groups.push(Group {
+        groups.push(PanelGroup {
             title: "said in".to_owned(),
             rows: found,
         });
@@ -120,9 +120,9 @@ fn listed_row(session: &SessionSummary, open: &str, now: f64) -> PanelRow {
     PanelRow {
         id: session.id.clone(),
         mark: if session.id == open {
-            Mark::Current
+            RowMark::Current
         } else {
-            Mark::None
+            RowMark::None
         },
         cells: vec![
             name(session),
@@ -177,15 +177,15 @@ fn last_part(path: &str) -> String {
 
 pub(super) async fn act(
     conversation: &mut ScreenConversation,
-    ask: &PanelAsk,
-) -> Result<After, Failure> {
+    ask: &PanelRequest,
+) -> Result<PanelKeyResult, Failure> {
     if ask.action == FILTER {
         text(ask).clone_into(&mut conversation.panels.query);
-        return Ok(After::Again);
+        return Ok(PanelKeyResult::Again);
     }
     let id = row(ask)?.trim_end_matches(HIT).to_owned();
     match ask.action.as_str() {
-        "resume" => Ok(After::Leave(
+        "resume" => Ok(PanelKeyResult::Leave(
             slash_commands::resume(conversation, &id).await?,
         )),
         "rename" => rename(conversation, &id, text(ask)).await,
@@ -199,20 +199,24 @@ async fn rename(
     conversation: &mut ScreenConversation,
     id: &str,
     title: &str,
-) -> Result<After, Failure> {
+) -> Result<PanelKeyResult, Failure> {
     let id = SessionId::new(id);
     let title = conversation.chat.store.rename(&id, title).await?;
     if id == conversation.chat.id {
         conversation.title = (!title.is_empty()).then(|| title.clone());
     }
-    Ok(After::Note(if title.is_empty() {
+    Ok(PanelKeyResult::Note(if title.is_empty() {
         "the title was removed".to_owned()
     } else {
         format!("renamed to {title:?}")
     }))
 }
 
-async fn export(conversation: &ScreenConversation, id: &str, path: &str) -> Result<After, Failure> {
+async fn export(
+    conversation: &ScreenConversation,
+    id: &str,
+    path: &str,
+) -> Result<PanelKeyResult, Failure> {
     let chat = &conversation.chat;
     let session = chat.store.export(&SessionId::new(id)).await?;
     let path = if path.is_empty() {
@@ -229,10 +233,13 @@ async fn export(conversation: &ScreenConversation, id: &str, path: &str) -> Resu
     tokio::fs::write(&path, content)
         .await
         .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
-    Ok(After::Note(format!("written to {}", path.display())))
+    Ok(PanelKeyResult::Note(format!(
+        "written to {}",
+        path.display()
+    )))
 }
 
-async fn delete(conversation: &ScreenConversation, id: &str) -> Result<After, Failure> {
+async fn delete(conversation: &ScreenConversation, id: &str) -> Result<PanelKeyResult, Failure> {
     let chat = &conversation.chat;
     if chat.id.as_str() == id {
         return Err(Failure::usage(
@@ -242,7 +249,7 @@ async fn delete(conversation: &ScreenConversation, id: &str) -> Result<After, Fa
     let deleted = chat.store.delete(&SessionId::new(id)).await?;
     let all = deleted.delegates.iter().chain([&deleted.session_id]);
     crate::commands::sessions::remove_transcripts(&conversation.cx, all.map(String::as_str));
-    Ok(After::Note(format!("{id} is deleted")))
+    Ok(PanelKeyResult::Note(format!("{id} is deleted")))
 }
 
 #[cfg(test)]
@@ -295,7 +302,7 @@ mod tests {
         assert_eq!(rows[0].cells, ["Trailing commas", "proj", "1m ago", "4"]);
         assert_eq!(rows[0].text, "Trailing commas");
         assert_eq!(rows[1].cells[0], "make the parser accept commas");
-        assert_eq!(rows[1].mark, Mark::Current);
+        assert_eq!(rows[1].mark, RowMark::Current);
         assert_eq!(panel.groups.len(), 1);
     }
 

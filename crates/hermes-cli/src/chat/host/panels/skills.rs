@@ -3,10 +3,10 @@
 use hermes_config::edit::{ConfigDoc, KeyPath};
 use hermes_core::front_end::TextKind;
 use hermes_store::skills::{Skill, SkillLibrary, View};
-use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow};
+use hermes_tui::port::{Panel, PanelGroup, PanelKey, PanelRequest, PanelRow, RowMark};
 use serde_json::json;
 
-use super::{After, key, page, row, short, unknown};
+use super::{PanelKeyResult, key, page, row, short, unknown};
 use crate::chat::host::ScreenConversation;
 use crate::commands::counted;
 use crate::exit::Failure;
@@ -27,12 +27,16 @@ pub(super) fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure>
 }
 
 fn shown(skills: &[Skill]) -> Panel {
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<PanelGroup> = Vec::new();
     for skill in skills {
         let title = skill.category.clone().unwrap_or_default();
         let row = PanelRow {
             id: skill.name.clone(),
-            mark: if skill.enabled { Mark::Good } else { Mark::Off },
+            mark: if skill.enabled {
+                RowMark::Good
+            } else {
+                RowMark::Off
+            },
             cells: vec![skill.name.clone(), short(&skill.description, 90)],
             detail: format!(
                 "{}\n{}",
@@ -44,7 +48,7 @@ fn shown(skills: &[Skill]) -> Panel {
         // They come by category.
         match groups.last_mut() {
             Some(group) if group.title == title => group.rows.push(row),
-            _ => groups.push(Group {
+            _ => groups.push(PanelGroup {
                 title,
                 rows: vec![row],
             }),
@@ -74,7 +78,10 @@ fn shown(skills: &[Skill]) -> Panel {
     }
 }
 
-pub(super) fn act(conversation: &ScreenConversation, ask: &PanelAsk) -> Result<After, Failure> {
+pub(super) fn act(
+    conversation: &ScreenConversation,
+    ask: &PanelRequest,
+) -> Result<PanelKeyResult, Failure> {
     let name = row(ask)?;
     match ask.action.as_str() {
         "view" => {
@@ -83,17 +90,24 @@ pub(super) fn act(conversation: &ScreenConversation, ask: &PanelAsk) -> Result<A
                 View::Skill(skill) => skill.content,
                 View::File(file) => file.content.unwrap_or_default(),
             };
-            Ok(After::Page(page(name, TextKind::Markdown, content)))
+            Ok(PanelKeyResult::Page(page(
+                name,
+                TextKind::Markdown,
+                content,
+            )))
         }
-        "use" => Ok(After::Show(vec![hermes_core::front_end::Effect::Draft(
-            format!("/{} ", name.to_lowercase().replace([' ', '_'], "-")),
-        )])),
+        "use" => Ok(PanelKeyResult::Show(vec![
+            hermes_core::front_end::Effect::Draft(format!(
+                "/{} ",
+                name.to_lowercase().replace([' ', '_'], "-")
+            )),
+        ])),
         "toggle" => toggle(conversation, name),
         _ => Err(unknown(ask)),
     }
 }
 
-fn toggle(conversation: &ScreenConversation, name: &str) -> Result<After, Failure> {
+fn toggle(conversation: &ScreenConversation, name: &str) -> Result<PanelKeyResult, Failure> {
     let config = conversation.cx.load_config()?.config;
     let found = library(conversation)?.scan();
     let skill = found.iter().find(|skill| skill.name == name);
@@ -123,7 +137,7 @@ fn toggle(conversation: &ScreenConversation, name: &str) -> Result<After, Failur
     }
     doc.save().map_err(failed)?;
     let word = if on { "on" } else { "off" };
-    Ok(After::Note(format!(
+    Ok(PanelKeyResult::Note(format!(
         "{name} is {word}; the model learns it in the next conversation"
     )))
 }
@@ -152,7 +166,7 @@ mod tests {
         let panel = shown(&all);
         let titles: Vec<&str> = panel.groups.iter().map(|g| g.title.as_str()).collect();
         assert_eq!(titles, ["", "dev"]);
-        assert_eq!(panel.groups[1].rows[1].mark, Mark::Off);
+        assert_eq!(panel.groups[1].rows[1].mark, RowMark::Off);
         assert_eq!(panel.note, "3 skills · 1 off");
     }
 }

@@ -3,10 +3,10 @@
 use hermes_app::conversation::CommandResult;
 use hermes_config::settings::{self, SetOptions};
 use hermes_core::front_end::{DisplaySetting, Effect};
-use hermes_tui::port::{Group, MOVED, Mark, Panel, PanelAsk, PanelRow};
+use hermes_tui::port::{MOVED, Panel, PanelGroup, PanelRequest, PanelRow, RowMark};
 use hermes_tui::theme::Theme;
 
-use super::{After, PanelReply, key, row, unknown};
+use super::{PanelKeyResult, PanelReply, key, row, unknown};
 use crate::chat::host::ScreenConversation;
 use crate::exit::{Failure, Outcome};
 
@@ -30,9 +30,9 @@ fn listed(current: &str) -> Panel {
     let rows = rows.map(|(name, about)| PanelRow {
         id: name.to_owned(),
         mark: if name == current {
-            Mark::Current
+            RowMark::Current
         } else {
-            Mark::None
+            RowMark::None
         },
         cells: vec![name.to_owned(), about.to_owned()],
         ..PanelRow::default()
@@ -40,7 +40,7 @@ fn listed(current: &str) -> Panel {
     Panel {
         id: ID.to_owned(),
         title: "Theme".to_owned(),
-        groups: vec![Group {
+        groups: vec![PanelGroup {
             title: String::new(),
             rows: rows.collect(),
         }],
@@ -51,15 +51,20 @@ fn listed(current: &str) -> Panel {
     }
 }
 
-pub(super) fn act(conversation: &mut ScreenConversation, ask: &PanelAsk) -> Result<After, Failure> {
+pub(super) fn act(
+    conversation: &mut ScreenConversation,
+    ask: &PanelRequest,
+) -> Result<PanelKeyResult, Failure> {
     let name = row(ask)?.to_owned();
     match ask.action.as_str() {
-        MOVED => Ok(After::Show(vec![Effect::Show(DisplaySetting::Theme(name))])),
+        MOVED => Ok(PanelKeyResult::Show(vec![Effect::Show(
+            DisplaySetting::Theme(name),
+        )])),
         "keep" => {
             keep(conversation, &name)?;
             conversation.panels.theme = None;
-            let told = CommandResult::of(Effect::Show(DisplaySetting::Theme(name)));
-            Ok(After::Leave(told))
+            let told = CommandResult::from_effect(Effect::Show(DisplaySetting::Theme(name)));
+            Ok(PanelKeyResult::Leave(told))
         }
         _ => Err(unknown(ask)),
     }
@@ -78,7 +83,7 @@ pub(super) fn switch(conversation: &ScreenConversation, name: &str) -> Result<Pa
     }
     keep(conversation, name)?;
     let shown = Effect::Show(DisplaySetting::Theme(name.to_owned()));
-    Ok(CommandResult::of(shown).into())
+    Ok(CommandResult::from_effect(shown).into())
 }
 
 fn keep(conversation: &ScreenConversation, name: &str) -> Outcome {
@@ -89,7 +94,7 @@ fn keep(conversation: &ScreenConversation, name: &str) -> Outcome {
 }
 
 /// The person changed their mind: as it was before.
-pub(super) fn closed(conversation: &mut ScreenConversation, ask: &PanelAsk) -> Vec<Effect> {
+pub(super) fn closed(conversation: &mut ScreenConversation, ask: &PanelRequest) -> Vec<Effect> {
     match conversation.panels.theme.take() {
         Some(before) if ask.panel == ID => vec![Effect::Show(DisplaySetting::Theme(before))],
         _ => Vec::new(),
@@ -107,7 +112,7 @@ mod tests {
         assert_eq!(rows.len(), Theme::names().count() + 1);
         let marked: Vec<&str> = rows
             .iter()
-            .filter(|row| row.mark == Mark::Current)
+            .filter(|row| row.mark == RowMark::Current)
             .map(|row| row.id.as_str())
             .collect();
         assert_eq!(marked, ["dark"]);

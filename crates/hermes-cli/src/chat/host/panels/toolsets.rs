@@ -5,9 +5,9 @@ use std::sync::Arc;
 use hermes_agent::session::ToolSource as _;
 use hermes_app::home::toolsets::{self, Toolset};
 use hermes_core::front_end::TextKind;
-use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelRow};
+use hermes_tui::port::{Panel, PanelGroup, PanelRequest, PanelRow, RowMark};
 
-use super::{After, key, page, row, unknown};
+use super::{PanelKeyResult, key, page, row, unknown};
 use crate::chat::host::ScreenConversation;
 use crate::commands::{counted, tools};
 use crate::exit::Failure;
@@ -34,7 +34,7 @@ fn shown(sets: &[(&Toolset, bool)], offer: &AvailableTools) -> Panel {
     Panel {
         id: ID.to_owned(),
         title: "Tools".to_owned(),
-        groups: vec![Group {
+        groups: vec![PanelGroup {
             title: String::new(),
             rows: rows.collect(),
         }],
@@ -62,9 +62,9 @@ fn set_row(set: &Toolset, on: bool, offer: &AvailableTools) -> PanelRow {
         .collect();
     let usable = tools::is_usable(set, offer);
     let mark = match (on, !usable) {
-        (false, _) => Mark::Off,
-        (true, false) => Mark::Good,
-        (true, true) => Mark::Waiting,
+        (false, _) => RowMark::Off,
+        (true, false) => RowMark::Good,
+        (true, true) => RowMark::Waiting,
     };
     let what = if !usable && missing.is_empty() {
         "not built yet".to_owned()
@@ -87,7 +87,10 @@ fn set_row(set: &Toolset, on: bool, offer: &AvailableTools) -> PanelRow {
     }
 }
 
-pub(super) fn act(conversation: &ScreenConversation, ask: &PanelAsk) -> Result<After, Failure> {
+pub(super) fn act(
+    conversation: &ScreenConversation,
+    ask: &PanelRequest,
+) -> Result<PanelKeyResult, Failure> {
     let name = row(ask)?;
     match ask.action.as_str() {
         "toggle" => {
@@ -95,7 +98,7 @@ pub(super) fn act(conversation: &ScreenConversation, ask: &PanelAsk) -> Result<A
             let on = !toolsets::enabled(&config, PLATFORM).contains(name);
             tools::switch_set(&conversation.cx, &config, PLATFORM, name, on)?;
             let word = if on { "on" } else { "off" };
-            Ok(After::Note(format!("{name} is {word}")))
+            Ok(PanelKeyResult::Note(format!("{name} is {word}")))
         }
         "view" => {
             let registry = conversation.chat.tools.registry();
@@ -107,11 +110,15 @@ pub(super) fn act(conversation: &ScreenConversation, ask: &PanelAsk) -> Result<A
                 .map(|spec| format!("## {}\n\n{}\n", spec.name, spec.description))
                 .collect();
             if text.is_empty() {
-                return Ok(After::Note(format!(
+                return Ok(PanelKeyResult::Note(format!(
                     "no tool of {name} is in this conversation"
                 )));
             }
-            Ok(After::Page(page(name, TextKind::Markdown, text.join("\n"))))
+            Ok(PanelKeyResult::Page(page(
+                name,
+                TextKind::Markdown,
+                text.join("\n"),
+            )))
         }
         _ => Err(unknown(ask)),
     }
@@ -134,8 +141,8 @@ mod tests {
         let row = set_row(set, true, &offer);
         assert_eq!(row.cells[2], set.tools[0]);
         assert!(row.detail.contains("no such program"));
-        assert_eq!(row.mark, Mark::Good);
-        assert_eq!(set_row(set, false, &offer).mark, Mark::Off);
+        assert_eq!(row.mark, RowMark::Good);
+        assert_eq!(set_row(set, false, &offer).mark, RowMark::Off);
         let nothing = AvailableTools {
             names: std::collections::BTreeSet::new(),
             missing: Vec::new(),

@@ -6,7 +6,7 @@ use hermes_core::front_end::{Effect, PagedText, TextKind};
 
 use super::page;
 use crate::chat::host::ScreenConversation;
-use crate::commands::insights::{self, Wanted};
+use crate::commands::insights::{self, InsightsQuery};
 use crate::exit::Failure;
 
 /// Columns of a chart: what an overlay of a usual terminal shows unbroken.
@@ -18,7 +18,7 @@ pub(super) async fn session(conversation: &ScreenConversation) -> Result<Command
     if !chat.used {
         return Ok(CommandResult::info("nothing has been used yet"));
     }
-    let wanted = Wanted {
+    let wanted = InsightsQuery {
         days: None,
         source: None,
         session: Some(chat.id.to_string()),
@@ -31,7 +31,7 @@ pub(super) async fn session(conversation: &ScreenConversation) -> Result<Command
     Ok(shown("this conversation", text))
 }
 
-/// `/insights [days]`. `None`: the words are for somebody else to refuse.
+/// `/insights [days]`. `None`: the words are for someone else to refuse.
 pub(super) async fn insights(
     conversation: &ScreenConversation,
     days: &str,
@@ -42,7 +42,7 @@ pub(super) async fn insights(
         Ok(days @ 1..) => days,
         _ => return Ok(None),
     };
-    let wanted = Wanted {
+    let wanted = InsightsQuery {
         days: Some(days),
         source: None,
         session: None,
@@ -51,14 +51,17 @@ pub(super) async fn insights(
     Ok(Some(shown(&format!("the last {days} days"), text)))
 }
 
-async fn charts(conversation: &ScreenConversation, wanted: Wanted) -> Result<String, Failure> {
+async fn charts(
+    conversation: &ScreenConversation,
+    wanted: InsightsQuery,
+) -> Result<String, Failure> {
     let report = insights::report(&conversation.chat.store, wanted).await?;
     Ok(insights::text(&report, COLUMNS))
 }
 
 fn shown(title: &str, text: String) -> CommandResult {
     let page: PagedText = page(format!("Usage: {title}"), TextKind::Plain, text);
-    CommandResult::of(Effect::Page(page))
+    CommandResult::from_effect(Effect::Page(page))
 }
 
 /// How full the window is.

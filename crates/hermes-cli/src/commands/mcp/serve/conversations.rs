@@ -16,20 +16,20 @@ const NEWEST: usize = 500;
 /// Longest text of one message.
 const LONGEST: usize = 2000;
 
-pub(super) struct Conversations {
+pub(super) struct ServedConversations {
     home: Home,
     /// Opened once there is a database.
     store: Mutex<Option<Store>>,
 }
 
 /// One conversation.
-pub(super) struct Conversation {
+pub(super) struct ServedConversation {
     pub(super) summary: SessionSummary,
     record: SessionRecord,
     origin: Map<String, Value>,
 }
 
-impl Conversation {
+impl ServedConversation {
     /// What platforms call it; the id where no platform has it.
     pub(super) fn key(&self) -> &str {
         let key = self
@@ -82,7 +82,7 @@ impl Conversation {
     }
 }
 
-impl Conversations {
+impl ServedConversations {
     pub(super) fn new(home: Home) -> Self {
         Self {
             home,
@@ -101,7 +101,7 @@ impl Conversations {
     }
 
     /// The newest `limit`, latest first.
-    pub(super) async fn newest(&self, limit: usize) -> Result<Vec<Conversation>, String> {
+    pub(super) async fn newest(&self, limit: usize) -> Result<Vec<ServedConversation>, String> {
         let Some(store) = self.store().await? else {
             return Ok(Vec::new());
         };
@@ -124,7 +124,7 @@ impl Conversations {
                 .text("origin_json")
                 .and_then(|text| serde_json::from_str(text).ok())
                 .unwrap_or_default();
-            all.push(Conversation {
+            all.push(ServedConversation {
                 summary,
                 record,
                 origin,
@@ -142,7 +142,7 @@ impl Conversations {
         Ok(rows.into_iter().filter(is_said).collect())
     }
 
-    async fn find(&self, key: &str) -> Result<Conversation, String> {
+    async fn find(&self, key: &str) -> Result<ServedConversation, String> {
         let all = self.newest(NEWEST).await?;
         let found = all
             .into_iter()
@@ -162,7 +162,7 @@ impl Conversations {
             .filter(|one| platform.is_none_or(|name| one.summary.source.eq_ignore_ascii_case(name)))
             .filter(|one| search.is_none_or(|text| one.is_about(text)))
             .take(limit)
-            .map(Conversation::short)
+            .map(ServedConversation::short)
             .collect();
         Ok(json!({"count": shown.len(), "conversations": shown}))
     }

@@ -7,7 +7,7 @@ use hermes_store::db::MessageRecord;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::conversations::{Conversations, cut};
+use super::conversations::{ServedConversations, cut};
 
 /// How often the database is looked at.
 const POLL: Duration = Duration::from_millis(200);
@@ -16,7 +16,7 @@ const WATCHED: usize = 50;
 const LONGEST: usize = 500;
 
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Event {
+pub(super) struct ServedEvent {
     pub(super) cursor: i64,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -28,7 +28,7 @@ pub(super) struct Event {
 }
 
 /// The newest row there is.
-pub(super) async fn newest(all: &Conversations) -> Result<i64, String> {
+pub(super) async fn newest(all: &ServedConversations) -> Result<i64, String> {
     let mut newest = 0;
     for one in all.newest(WATCHED).await? {
         let rows = all.rows(&one.summary.id).await?;
@@ -39,11 +39,11 @@ pub(super) async fn newest(all: &Conversations) -> Result<i64, String> {
 
 /// What was said after `cursor`, in order.
 pub(super) async fn after(
-    all: &Conversations,
+    all: &ServedConversations,
     cursor: i64,
     key: Option<&str>,
     limit: usize,
-) -> Result<Vec<Event>, String> {
+) -> Result<Vec<ServedEvent>, String> {
     let mut events = Vec::new();
     for one in all.newest(WATCHED).await? {
         if key.is_some_and(|key| key != one.key() && key != one.summary.id) {
@@ -55,7 +55,7 @@ pub(super) async fn after(
                 continue;
             }
             let timestamp = row.0.get("timestamp");
-            events.push(Event {
+            events.push(ServedEvent {
                 cursor: row.id(),
                 kind: "message",
                 session_key: one.key().to_owned(),
@@ -73,11 +73,11 @@ pub(super) async fn after(
 
 /// The first thing that is said after `cursor`, within this time.
 pub(super) async fn wait(
-    all: &Conversations,
+    all: &ServedConversations,
     cursor: i64,
     key: Option<&str>,
     longest: Duration,
-) -> Result<Option<Event>, String> {
+) -> Result<Option<ServedEvent>, String> {
     let end = Instant::now() + longest;
     loop {
         let mut events = after(all, cursor, key, 1).await?;

@@ -6,21 +6,21 @@ use hermes_config::Home;
 use hermes_gateway::control::{self, ControlRequest};
 use serde_json::{Value, json};
 
-use super::conversations::Conversations;
+use super::conversations::ServedConversations;
 use super::events;
 use crate::commands::Context;
 
 /// What the tools work on.
-pub(super) struct Desk {
-    conversations: Conversations,
+pub(super) struct ServeTools {
+    conversations: ServedConversations,
     home: Home,
     /// Messages up to this row were there before us.
     base: i64,
 }
 
-impl Desk {
+impl ServeTools {
     pub(super) async fn open(cx: &Context) -> Self {
-        let conversations = Conversations::new(cx.home.clone());
+        let conversations = ServedConversations::new(cx.home.clone());
         // Without a readable database there is nothing old.
         let base = events::newest(&conversations).await.unwrap_or(0);
         Self {
@@ -97,7 +97,7 @@ impl Desk {
     }
 }
 
-impl Desk {
+impl ServeTools {
     /// Asks the gateway that runs on this home.
     async fn gateway(&self, request: ControlRequest) -> Result<Value, String> {
         let answer = control::ask(self.home.root(), request).await;

@@ -5,14 +5,14 @@ use hermes_models::local::machine::size;
 use hermes_models::local::weights::ModelWeights;
 use hermes_models::local::{PROVIDER, pull, server};
 
-use super::{Here, fetch};
+use super::{LocalModelContext, fetch};
 use crate::commands::Context;
 use crate::commands::model::{SetArgs, enter, resolve, stamp_new};
 use crate::exit::{Failure, Outcome};
 use crate::wiring;
 
 pub(super) fn run(name: &str, force: bool, cx: &Context) -> Outcome {
-    let here = Here::look(cx)?;
+    let here = LocalModelContext::load(cx)?;
     let weights = here.weights(name)?;
     if !weights.is_there() {
         fetch::pull(&here, &weights, force, cx)?;
@@ -23,7 +23,7 @@ pub(super) fn run(name: &str, force: bool, cx: &Context) -> Outcome {
 
 /// Writes down that this model is used from now on.
 pub(crate) fn take(weights: &ModelWeights, cx: &Context) -> Outcome {
-    let here = Here::look(cx)?;
+    let here = LocalModelContext::load(cx)?;
     let choice = SetArgs {
         model: weights.name.clone(),
         provider: Some(PROVIDER.to_owned()),
@@ -54,7 +54,7 @@ pub(crate) fn take(weights: &ModelWeights, cx: &Context) -> Outcome {
 }
 
 pub(super) fn remove(name: &str, cx: &Context) -> Outcome {
-    let here = Here::look(cx)?;
+    let here = LocalModelContext::load(cx)?;
     let weights = here.weights(name)?;
     let Some(model) = weights.model else {
         return Err(Failure::usage(format!(

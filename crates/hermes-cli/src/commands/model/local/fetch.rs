@@ -12,7 +12,7 @@ use hermes_models::local::pull::{Pull, PullError, PullProgress};
 use hermes_models::local::table;
 use hermes_models::local::weights::ModelWeights;
 
-use super::Here;
+use super::LocalModelContext;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Output;
@@ -25,7 +25,7 @@ pub(crate) fn program_there() -> bool {
 
 /// The model of that name, ready to be used: what is missing is fetched. Asks nothing.
 pub(crate) fn ready(cx: &Context, name: Option<&str>) -> Result<ModelWeights, Failure> {
-    let here = Here::look(cx)?;
+    let here = LocalModelContext::load(cx)?;
     let name = name.map_or_else(|| here.settings.default_name(), str::to_owned);
     let weights = here.weights(&name)?;
     let program = program(cx)?;
@@ -38,7 +38,7 @@ pub(crate) fn ready(cx: &Context, name: Option<&str>) -> Result<ModelWeights, Fa
             "trying whether {} can call tools (once) …",
             weights.name
         ));
-        let bar = Bar::new(&weights.name, cx.out);
+        let bar = DownloadBar::new(&weights.name, cx.out);
         let tell = |tried| bar.line(&format!("{tried} of {PROMPTS} prompts"));
         let tried = wiring::runtime()?.block_on(here.settings.try_tools(&program, &weights, &tell));
         bar.end();
@@ -94,7 +94,12 @@ fn program(cx: &Context) -> Result<std::path::PathBuf, Failure> {
 }
 
 /// Fetches the weights, with progress on stderr.
-pub(super) fn pull(here: &Here, weights: &ModelWeights, force: bool, cx: &Context) -> Outcome {
+pub(super) fn pull(
+    here: &LocalModelContext,
+    weights: &ModelWeights,
+    force: bool,
+    cx: &Context,
+) -> Outcome {
     let Some(model) = weights.model else {
         return Err(Failure::not_found(format!(
             "{} does not exist",
@@ -115,7 +120,7 @@ pub(super) fn pull(here: &Here, weights: &ModelWeights, force: bool, cx: &Contex
     if model.id != table::DEFAULT {
         cx.out.remark(format!("licence: {}", model.licence));
     }
-    let bar = Bar::new(model.id, cx.out);
+    let bar = DownloadBar::new(model.id, cx.out);
     let fetched = wiring::runtime()?.block_on(pull.run(model, &|progress| bar.show(progress)));
     bar.end();
     fetched.map(drop).map_err(|error| {
@@ -133,20 +138,20 @@ pub(super) fn pull(here: &Here, weights: &ModelWeights, force: bool, cx: &Contex
 const CELLS: u64 = 24;
 
 /// How far something is: one line that changes at a terminal, a line per step elsewhere.
-struct Bar<'a> {
+struct DownloadBar<'a> {
     name: &'a str,
     out: Output,
-    shown: Mutex<Shown>,
+    shown: Mutex<BarState>,
 }
 
 #[derive(Default)]
-struct Shown {
+struct BarState {
     /// Per thousand, or bytes where the whole is not known.
     step: Option<u64>,
     open: bool,
 }
 
-impl<'a> Bar<'a> {
+impl<'a> DownloadBar<'a> {
     fn new(name: &'a str, out: Output) -> Self {
         Self {
             name,
@@ -202,7 +207,7 @@ impl<'a> Bar<'a> {
         }
     }
 
-    fn shown(&self) -> MutexGuard<'_, Shown> {
+    fn shown(&self) -> MutexGuard<'_, BarState> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

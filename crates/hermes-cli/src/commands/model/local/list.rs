@@ -6,20 +6,20 @@ use hermes_models::local::weights::ModelWeights;
 use hermes_models::local::{LocalModelSettings, PROVIDER};
 use serde_json::json;
 
-use super::Here;
+use super::LocalModelContext;
 use crate::commands::Context;
 use crate::commands::model::tokens;
 use crate::exit::Outcome;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ListArgs {
+pub(super) struct LocalModelListArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
 }
 
 /// A model and how it stands on this machine.
-pub(crate) struct Row {
+pub(crate) struct LocalModelRow {
     pub(crate) weights: ModelWeights,
     pub(crate) bytes: u64,
     pub(crate) memory: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Row {
 }
 
 /// The models of the table, and the own file if the config names one.
-pub(crate) fn rows(settings: &LocalModelSettings) -> Vec<Row> {
+pub(crate) fn rows(settings: &LocalModelSettings) -> Vec<LocalModelRow> {
     let free = machine::free_memory();
     let own = settings
         .model
@@ -58,7 +58,7 @@ pub(crate) fn rows(settings: &LocalModelSettings) -> Vec<Row> {
             );
             let memory = table::memory(parameters, context.min(settings.context));
             let on_disk = std::fs::metadata(&weights.path).map(|found| found.len());
-            Row {
+            LocalModelRow {
                 bytes: on_disk.unwrap_or_else(|_| model.map_or(0, |model| model.bytes)),
                 memory,
                 parameters,
@@ -73,8 +73,8 @@ pub(crate) fn rows(settings: &LocalModelSettings) -> Vec<Row> {
         .collect()
 }
 
-pub(super) fn run(args: &ListArgs, cx: &Context) -> Outcome {
-    let here = Here::look(cx)?;
+pub(super) fn run(args: &LocalModelListArgs, cx: &Context) -> Outcome {
+    let here = LocalModelContext::load(cx)?;
     let used = used(&here);
     let rows = rows(&here.settings);
     if args.json {
@@ -95,7 +95,7 @@ pub(super) fn run(args: &ListArgs, cx: &Context) -> Outcome {
 }
 
 /// The name of the one that is used.
-fn used(here: &Here) -> Option<String> {
+fn used(here: &LocalModelContext) -> Option<String> {
     let route = here.router.describe().ok()?;
     (route.provider == PROVIDER)
         .then(|| here.settings.weights(&route.model).ok())
@@ -103,7 +103,7 @@ fn used(here: &Here) -> Option<String> {
         .map(|weights| weights.name)
 }
 
-fn line(row: &Row, used: Option<&str>) -> String {
+fn line(row: &LocalModelRow, used: Option<&str>) -> String {
     let mark = if used == Some(&row.weights.name) {
         "*"
     } else {
@@ -131,7 +131,7 @@ fn line(row: &Row, used: Option<&str>) -> String {
     .to_owned()
 }
 
-fn as_json(row: &Row, used: Option<&str>) -> serde_json::Value {
+fn as_json(row: &LocalModelRow, used: Option<&str>) -> serde_json::Value {
     json!({
         "id": row.weights.name,
         "path": row.weights.path,

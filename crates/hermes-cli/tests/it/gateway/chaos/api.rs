@@ -9,9 +9,9 @@ use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
-use super::callers::{Call, Callers, Then};
-use super::platform::{Platform, Setting};
-use super::talk::{self, Talk, Tally};
+use super::callers::{AfterCall, CallerHarness, SentCall};
+use super::platform::{ChaosPlatform, ChaosSetup};
+use super::talk::{self, ChatTraffic, TurnTally};
 
 pub(super) const CHATS: RangeInclusive<i64> = 501..=504;
 const KEY: &str = "storm-key-0123456789abcdef";
@@ -20,8 +20,8 @@ type Answers = Arc<Mutex<BTreeMap<(i64, u32), Vec<String>>>>;
 
 pub(super) struct Api {
     port: u16,
-    callers: Callers,
-    talk: Talk,
+    callers: CallerHarness,
+    talk: ChatTraffic,
     /// What came back, by request.
     answers: Answers,
 }
@@ -30,8 +30,8 @@ impl Api {
     pub(super) fn new(port: u16) -> Self {
         Self {
             port,
-            callers: Callers::default(),
-            talk: Talk::new(CHATS),
+            callers: CallerHarness::default(),
+            talk: ChatTraffic::new(CHATS),
             answers: Arc::default(),
         }
     }
@@ -52,7 +52,7 @@ impl Api {
     }
 
     fn request(&self, (chat, number): (i64, u32), text: &str, rude: u32) {
-        let call = Call {
+        let call = SentCall {
             port: self.port,
             path: "/v1/chat/completions",
             headers: vec![
@@ -69,20 +69,20 @@ impl Api {
             match status {
                 200 => {}
                 // It was cut: whoever wants to know asks again, and says so.
-                409 => return Then::Instead(anew(call)),
-                _ => return Then::Again,
+                409 => return AfterCall::Instead(anew(call)),
+                _ => return AfterCall::Again,
             }
             let text = body["choices"][0]["message"]["content"].as_str();
             let mut answers = answers.lock().expect("the answers");
             let mine = answers.entry((chat, number)).or_default();
             mine.push(text.unwrap_or_default().to_owned());
-            Then::Done
+            AfterCall::Done
         });
     }
 }
 
 /// The same request under a new key.
-fn anew(call: &Call) -> Call {
+fn anew(call: &SentCall) -> SentCall {
     let mut call = call.clone();
     for (name, value) in &mut call.headers {
         if *name == "idempotency-key" {
@@ -92,12 +92,12 @@ fn anew(call: &Call) -> Call {
     call
 }
 
-impl Platform for Api {
+impl ChaosPlatform for Api {
     fn name(&self) -> &'static str {
         "api"
     }
 
-    fn configure(&self, setting: &mut Setting) {
+    fn configure(&self, setting: &mut ChaosSetup) {
         setting.env("API_SERVER_ENABLED", "true");
         setting.env("API_SERVER_KEY", KEY);
         setting.env("API_SERVER_PORT", self.port);
@@ -135,9 +135,9 @@ impl Platform for Api {
             .collect()
     }
 
-    fn judge(&self) -> Tally {
+    fn judge(&self) -> TurnTally {
         let answers = self.answers.lock().expect("the answers");
-        let mut tally = Tally::default();
+        let mut tally = TurnTally::default();
         for (request, texts) in answers.iter() {
             tally.messages += 1;
             for text in texts {

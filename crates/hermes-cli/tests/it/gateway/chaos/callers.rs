@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One call, the same at every attempt.
 #[derive(Clone)]
-pub(super) struct Call {
+pub(super) struct SentCall {
     pub(super) port: u16,
     pub(super) path: &'static str,
     pub(super) headers: Vec<(&'static str, String)>,
@@ -22,28 +22,28 @@ pub(super) struct Call {
 }
 
 /// What a caller makes of an answer.
-pub(super) enum Then {
+pub(super) enum AfterCall {
     Done,
     /// The same once more.
     Again,
     /// Something else in its place.
-    Instead(Call),
+    Instead(SentCall),
 }
 
 /// Whether callers go on.
 #[derive(Clone, Default)]
-pub(super) struct Callers {
+pub(super) struct CallerHarness {
     over: Arc<AtomicBool>,
 }
 
-impl Callers {
+impl CallerHarness {
     /// Calls until `then` is content with the answer. `rude`: so many times it hangs up as soon as
     /// it has spoken, and never knows whether it was heard.
     pub(super) fn call(
         &self,
-        mut call: Call,
+        mut call: SentCall,
         mut rude: u32,
-        then: impl Fn(&Call, u16, &str) -> Then + Send + 'static,
+        then: impl Fn(&SentCall, u16, &str) -> AfterCall + Send + 'static,
     ) {
         let over = Arc::clone(&self.over);
         std::thread::spawn(move || {
@@ -51,9 +51,9 @@ impl Callers {
                 match call.attempt(rude > 0) {
                     Ok(None) => rude -= 1,
                     Ok(Some((status, body))) => match then(&call, status, &body) {
-                        Then::Done => return,
-                        Then::Again => {}
-                        Then::Instead(other) => call = other,
+                        AfterCall::Done => return,
+                        AfterCall::Again => {}
+                        AfterCall::Instead(other) => call = other,
                     },
                     // It is not there.
                     Err(_) => {}
@@ -64,13 +64,13 @@ impl Callers {
     }
 }
 
-impl Drop for Callers {
+impl Drop for CallerHarness {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
     }
 }
 
-impl Call {
+impl SentCall {
     /// `None`: it hung up without listening.
     fn attempt(&self, rude: bool) -> io::Result<Option<(u16, String)>> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;

@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 
-use hermes_testkit::discord::{FakeDiscord, Fault, FaultKind, Spoken, TOKEN};
+use hermes_testkit::discord::{DiscordFault, DiscordFaultKind, FakeDiscord, SocketRecord, TOKEN};
 use hermes_testkit::home::TempHome;
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
-use super::platform::{Platform, Setting};
-use super::talk::{Talk, Tally};
+use super::platform::{ChaosPlatform, ChaosSetup};
+use super::talk::{ChatTraffic, TurnTally};
 
 /// Up to this number chats are direct channels, then channels of the server.
 const LAST_DIRECT: i64 = 204;
@@ -18,7 +18,7 @@ const CHATS: std::ops::RangeInclusive<i64> = 201..=207;
 
 pub(super) struct Discord {
     fake: FakeDiscord,
-    talk: Talk,
+    talk: ChatTraffic,
     /// The person and the channel of every chat.
     places: HashMap<i64, (u64, u64)>,
     /// Messages of people, to announce them again.
@@ -29,7 +29,7 @@ pub(super) struct Discord {
 impl Discord {
     pub(super) fn new() -> Self {
         let fake = FakeDiscord::start();
-        let talk = Talk::new(CHATS);
+        let talk = ChatTraffic::new(CHATS);
         let place = |chat: i64| {
             let person = fake.user(&format!("ada{chat}"), false);
             let channel = if chat <= LAST_DIRECT {
@@ -59,8 +59,8 @@ impl Discord {
         self.fake.said(self.places[&chat].1)
     }
 
-    fn fail(&self, method: &'static str, path: &'static str, kind: FaultKind) {
-        self.fake.fail(Fault {
+    fn fail(&self, method: &'static str, path: &'static str, kind: DiscordFaultKind) {
+        self.fake.fail(DiscordFault {
             method,
             path,
             kind,
@@ -69,12 +69,12 @@ impl Discord {
     }
 }
 
-impl Platform for Discord {
+impl ChaosPlatform for Discord {
     fn name(&self) -> &'static str {
         "discord"
     }
 
-    fn configure(&self, setting: &mut Setting) {
+    fn configure(&self, setting: &mut ChaosSetup) {
         let (rooms, people): (Vec<String>, Vec<String>) = self
             .places
             .values()
@@ -92,7 +92,9 @@ impl Platform for Discord {
     /// before it came for the first time is not for it.
     fn is_ready(&mut self, _home: &TempHome) -> bool {
         let spoken = self.fake.spoken();
-        let here = spoken.iter().any(|one| matches!(one, Spoken::Identify(_)));
+        let here = spoken
+            .iter()
+            .any(|one| matches!(one, SocketRecord::Identify(_)));
         if here && !self.greeted {
             self.greeted = true;
             self.last_words();
@@ -112,11 +114,11 @@ impl Platform for Discord {
     }
 
     fn trouble(&mut self, rng: &mut SmallRng) {
-        let limited = FaultKind::Limited {
+        let limited = DiscordFaultKind::Limited {
             seconds: 0.5,
             global: false,
         };
-        let broken = FaultKind::Status(502, Value::Null);
+        let broken = DiscordFaultKind::Status(502, Value::Null);
         match rng.random_range(0..14) {
             0 => self.fake.cut_sockets(),
             // Can be resumed, and cannot.
@@ -133,13 +135,13 @@ impl Platform for Discord {
                     self.fake.announce_again(*said);
                 }
             }
-            7 => self.fail("POST", "/messages", FaultKind::AnswerLost),
-            8 => self.fail("POST", "/messages", FaultKind::Lost),
+            7 => self.fail("POST", "/messages", DiscordFaultKind::AnswerLost),
+            8 => self.fail("POST", "/messages", DiscordFaultKind::Lost),
             9 => self.fail("POST", "/messages", limited),
             10 => self.fail("POST", "/messages", broken),
-            11 => self.fail("GET", "/messages", FaultKind::Lost),
-            12 => self.fail("PATCH", "/messages", FaultKind::AnswerLost),
-            _ => self.fail("GET", "/gateway", FaultKind::Lost),
+            11 => self.fail("GET", "/messages", DiscordFaultKind::Lost),
+            12 => self.fail("PATCH", "/messages", DiscordFaultKind::AnswerLost),
+            _ => self.fail("GET", "/gateway", DiscordFaultKind::Lost),
         }
     }
 
@@ -151,7 +153,7 @@ impl Platform for Discord {
         self.talk.open(|chat| self.texts(chat))
     }
 
-    fn judge(&self) -> Tally {
+    fn judge(&self) -> TurnTally {
         self.talk.judge(|chat| self.texts(chat), |_, _, _| false)
     }
 

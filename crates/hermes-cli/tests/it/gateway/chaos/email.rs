@@ -4,24 +4,24 @@
 use std::rc::Rc;
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::mail::{AUTHSERV_ID, Letter, MailServer, PASSWORD, Proxy, Weather};
+use hermes_testkit::mail::{AUTHSERV_ID, MailFault, MailProxy, MailServer, PASSWORD, TestMail};
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
-use super::platform::{Platform, Setting};
-use super::talk::{Talk, Tally};
+use super::platform::{ChaosPlatform, ChaosSetup};
+use super::talk::{ChatTraffic, TurnTally};
 
 /// More than thirty mails of one sender within ten minutes are taken for a loop.
 const PER_SENDER: u32 = 27;
 
 pub(super) struct Email {
     server: Rc<MailServer>,
-    imap: Proxy,
-    smtp: Proxy,
+    imap: MailProxy,
+    smtp: MailProxy,
     /// The mailbox of the gateway.
     address: String,
-    talk: Talk,
+    talk: ChatTraffic,
 }
 
 impl Email {
@@ -34,16 +34,16 @@ impl Email {
         let ports = server.ports();
         Self {
             server: Rc::clone(server),
-            imap: Proxy::to(ports.imap),
-            smtp: Proxy::to(ports.smtp),
+            imap: MailProxy::to(ports.imap),
+            smtp: MailProxy::to(ports.smtp),
             address: address.to_owned(),
-            talk: Talk::new(chats),
+            talk: ChatTraffic::new(chats),
         }
     }
 
     fn say_in(&mut self, chat: i64) {
         let text = self.talk.next(chat);
-        Letter::new(&person(chat), &self.address, "Weather", &text).send(&self.server);
+        TestMail::new(&person(chat), &self.address, "Weather", &text).send(&self.server);
     }
 
     fn texts(&self, chat: i64) -> Vec<String> {
@@ -55,12 +55,12 @@ fn person(chat: i64) -> String {
     format!("p{chat}@example.test")
 }
 
-impl Platform for Email {
+impl ChaosPlatform for Email {
     fn name(&self) -> &'static str {
         "email"
     }
 
-    fn configure(&self, setting: &mut Setting) {
+    fn configure(&self, setting: &mut ChaosSetup) {
         let people: Vec<String> = self.talk.chats().into_iter().map(person).collect();
         setting.env("EMAIL_ADDRESS", &self.address);
         setting.env("EMAIL_PASSWORD", PASSWORD);
@@ -96,22 +96,22 @@ impl Platform for Email {
         match rng.random_range(0..6) {
             0 => self.imap.cut(),
             1 => self.smtp.cut(),
-            2 => self.smtp.cut_next(Weather::CutBeforeDot),
-            3 => self.smtp.cut_next(Weather::CutAfterDot),
-            4 => self.smtp.weather(Weather::Refuse),
-            _ => self.smtp.weather(Weather::Fine),
+            2 => self.smtp.cut_next(MailFault::CutBeforeDot),
+            3 => self.smtp.cut_next(MailFault::CutAfterDot),
+            4 => self.smtp.weather(MailFault::Refuse),
+            _ => self.smtp.weather(MailFault::Fine),
         }
     }
 
     fn still(&mut self) {
-        self.smtp.weather(Weather::Fine);
+        self.smtp.weather(MailFault::Fine);
     }
 
     fn open(&self) -> Vec<String> {
         self.talk.open(|chat| self.texts(chat))
     }
 
-    fn judge(&self) -> Tally {
+    fn judge(&self) -> TurnTally {
         self.talk.judge(|chat| self.texts(chat), |_, _, _| false)
     }
 

@@ -7,13 +7,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::telegram::Telegram;
+use hermes_testkit::telegram::FakeTelegram;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
 use super::model::JOB;
-use super::platform::{Platform, Setting};
-use super::talk::{self, Tally};
+use super::platform::{ChaosPlatform, ChaosSetup};
+use super::talk::{self, TurnTally};
 use super::telegram::REPORTS;
 use crate::hermes;
 
@@ -23,7 +23,7 @@ const CUT: &str = "the program ended while the job ran";
 const BY_HAND: usize = 120;
 
 pub(super) struct Jobs {
-    telegram: Arc<Telegram>,
+    telegram: Arc<FakeTelegram>,
     home: Rc<TempHome>,
     made: bool,
     hand: Option<Child>,
@@ -31,7 +31,7 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    pub(super) fn new(home: &Rc<TempHome>, telegram: Arc<Telegram>) -> Self {
+    pub(super) fn new(home: &Rc<TempHome>, telegram: Arc<FakeTelegram>) -> Self {
         Self {
             telegram,
             home: Rc::clone(home),
@@ -41,7 +41,7 @@ impl Jobs {
         }
     }
 
-    fn cron(&self, words: &[&str]) -> hermes_testkit::process::Finished {
+    fn cron(&self, words: &[&str]) -> hermes_testkit::process::FinishedProgram {
         hermes(&self.home).args(["cron"]).args(words).run().ok()
     }
 
@@ -87,12 +87,12 @@ impl Jobs {
     }
 }
 
-impl Platform for Jobs {
+impl ChaosPlatform for Jobs {
     fn name(&self) -> &'static str {
         "jobs"
     }
 
-    fn configure(&self, _: &mut Setting) {}
+    fn configure(&self, _: &mut ChaosSetup) {}
 
     fn is_ready(&mut self, _: &TempHome) -> bool {
         if !self.made {
@@ -143,9 +143,9 @@ impl Platform for Jobs {
         vec![format!("{runs} runs, of which {open} go on; {told} told")]
     }
 
-    fn judge(&self) -> Tally {
+    fn judge(&self) -> TurnTally {
         let (runs, _) = self.runs();
-        let mut tally = Tally {
+        let mut tally = TurnTally {
             messages: runs,
             again: 0,
         };

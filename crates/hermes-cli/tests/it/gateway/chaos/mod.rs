@@ -26,9 +26,9 @@ use std::time::Duration;
 use hermes_testkit::home::TempHome;
 use hermes_testkit::mail::{MailServer, RECORDED};
 
-use platform::Platform;
+use platform::ChaosPlatform;
 use storm::Storm;
-use talk::Tally;
+use talk::TurnTally;
 
 const TEST: &str = "nothing_is_lost_and_nothing_is_done_twice";
 /// A mailbox of whose sent mail nobody keeps a copy.
@@ -48,7 +48,7 @@ fn nothing_is_lost_and_nothing_is_done_twice() {
         .filter(|n| only.is_none_or(|only| only == *n))
         .collect();
     let time = Duration::from_secs_f64(minutes * 60.0 / rounds.len() as f64);
-    let (mut all, mut kills) = (Tally::default(), 0);
+    let (mut all, mut kills) = (TurnTally::default(), 0);
     for round in &rounds {
         let home = Rc::new(TempHome::new());
         let (manner, platforms) = round_of(*round, &mail, &home);
@@ -68,7 +68,7 @@ fn nothing_is_lost_and_nothing_is_done_twice() {
 
 const ROUNDS: usize = 4;
 
-type Manner = (&'static str, bool);
+type KillManner = (&'static str, bool);
 
 /// How a gateway behaves while it is busy, whether answers grow while they are written, and where
 /// people are.
@@ -76,16 +76,16 @@ fn round_of(
     round: usize,
     mail: &Rc<MailServer>,
     home: &Rc<TempHome>,
-) -> (Manner, Vec<Box<dyn Platform>>) {
+) -> (KillManner, Vec<Box<dyn ChaosPlatform>>) {
     let telegram = telegram::Telegram::new(if round == 1 { 12 } else { 5 });
     let fake = telegram.fake();
-    let mut platforms: Vec<Box<dyn Platform>> = vec![Box::new(telegram)];
+    let mut platforms: Vec<Box<dyn ChaosPlatform>> = vec![Box::new(telegram)];
     let jobs = || Box::new(jobs::Jobs::new(home, fake.clone()));
-    let chats: [Box<dyn Platform>; 2] = [
+    let chats: [Box<dyn ChaosPlatform>; 2] = [
         Box::new(slack::Slack::new()),
         Box::new(discord::Discord::new()),
     ];
-    let servers = || -> [Box<dyn Platform>; 2] {
+    let servers = || -> [Box<dyn ChaosPlatform>; 2] {
         let (one, other) = free_ports();
         [
             Box::new(webhook::Webhook::new(fake.clone(), one)),

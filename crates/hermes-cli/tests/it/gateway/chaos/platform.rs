@@ -6,16 +6,16 @@ use hermes_testkit::home::TempHome;
 use rand::rngs::SmallRng;
 use serde_json::Value;
 
-use super::talk::Tally;
+use super::talk::TurnTally;
 
 /// What a home is told before its gateway starts.
 #[derive(Default)]
-pub(super) struct Setting {
+pub(super) struct ChaosSetup {
     pub(super) config: Value,
     pub(super) env: String,
 }
 
-impl Setting {
+impl ChaosSetup {
     pub(super) fn env(&mut self, name: &str, value: impl std::fmt::Display) {
         // Writing to a string does not fail.
         let _ = writeln!(self.env, "{name}={value}");
@@ -24,10 +24,10 @@ impl Setting {
 
 /// A platform with its people: they write, things break, and in the end it is looked at what they
 /// saw.
-pub(super) trait Platform {
+pub(super) trait ChaosPlatform {
     fn name(&self) -> &'static str;
 
-    fn configure(&self, setting: &mut Setting);
+    fn configure(&self, setting: &mut ChaosSetup);
 
     /// Called while a first gateway lives in peace, until it says that the storm may begin.
     fn is_ready(&mut self, _home: &TempHome) -> bool {
@@ -50,7 +50,7 @@ pub(super) trait Platform {
     fn open(&self) -> Vec<String>;
 
     /// Fails if anything was seen twice without a word, or in the wrong order.
-    fn judge(&self) -> Tally;
+    fn judge(&self) -> TurnTally;
 
     /// What people see, for whoever looks for the reason of a failure.
     fn seen(&self) -> Value;

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
-use hermes_testkit::slack::{APP_TOKEN, Cut, FakeSlack, Fault, Said};
+use hermes_testkit::slack::{APP_TOKEN, FakeSlack, PostedMessage, SlackFault, SocketCut};
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
-use super::platform::{Platform, Setting};
-use super::talk::{Talk, Tally};
+use super::platform::{ChaosPlatform, ChaosSetup};
+use super::talk::{ChatTraffic, TurnTally};
 
 const TEAM: &str = "T1";
 const CHANNEL: &str = "C1";
@@ -19,7 +19,7 @@ const CHATS: std::ops::RangeInclusive<i64> = 101..=107;
 
 pub(super) struct Slack {
     fake: FakeSlack,
-    talk: Talk,
+    talk: ChatTraffic,
     /// The first message of every thread.
     roots: HashMap<i64, String>,
     /// What Slack calls each message.
@@ -32,14 +32,14 @@ impl Slack {
         // Slack's first repetition comes at once, the next after a minute.
         fake.retry_after(std::time::Duration::from_secs(1));
         fake.add_channel(TEAM, CHANNEL, "channel");
-        let talk = Talk::new(CHATS);
+        let talk = ChatTraffic::new(CHATS);
         let mut roots = HashMap::new();
         for chat in talk.chats() {
             fake.add_user(TEAM, &person(chat), "ada");
             if chat <= LAST_DIRECT {
                 fake.add_channel(TEAM, &direct(chat), "im");
             } else {
-                let begin = Said::new(TEAM, CHANNEL, &person(chat), "let us begin");
+                let begin = PostedMessage::new(TEAM, CHANNEL, &person(chat), "let us begin");
                 roots.insert(chat, fake.say_unheard(&begin));
             }
         }
@@ -55,10 +55,10 @@ impl Slack {
         let text = self.talk.next(chat);
         let person = person(chat);
         let said = match self.roots.get(&chat) {
-            None => Said::new(TEAM, &direct(chat), &person, &text),
+            None => PostedMessage::new(TEAM, &direct(chat), &person, &text),
             Some(root) => {
                 let text = format!("<@UBOT{TEAM}> {text}");
-                Said::new(TEAM, CHANNEL, &person, &text).thread(root)
+                PostedMessage::new(TEAM, CHANNEL, &person, &text).thread(root)
             }
         };
         let id = self.fake.say_with(&said);
@@ -103,12 +103,12 @@ fn direct(chat: i64) -> String {
     format!("D{chat}")
 }
 
-impl Platform for Slack {
+impl ChaosPlatform for Slack {
     fn name(&self) -> &'static str {
         "slack"
     }
 
-    fn configure(&self, setting: &mut Setting) {
+    fn configure(&self, setting: &mut ChaosSetup) {
         setting.config["slack"] = json!({"extra": {
             "base_url": self.fake.api_url(),
             "dm_top_level_threads_as_sessions": false,
@@ -135,17 +135,17 @@ impl Platform for Slack {
             0 => return self.fake.cut_sockets(),
             1 => return self.fake.disconnect("refresh_requested"),
             2 => return self.fake.disconnect("warning"),
-            3 => return self.fake.cut_at_next_ack(Cut::Before),
-            4 => return self.fake.cut_at_next_ack(Cut::After),
+            3 => return self.fake.cut_at_next_ack(SocketCut::Before),
+            4 => return self.fake.cut_at_next_ack(SocketCut::After),
             5 => return self.repeat(rng),
-            6 => ("chat.postMessage", Fault::CutAfter),
-            7 => ("chat.postMessage", Fault::CutBefore),
-            8 => ("chat.postMessage", Fault::RateLimited(1)),
-            9 => ("chat.postMessage", Fault::Status(503)),
-            10 => ("chat.update", Fault::CutAfter),
-            11 => ("chat.update", Fault::RateLimited(1)),
-            12 => ("apps.connections.open", Fault::CutBefore),
-            _ => ("conversations.history", Fault::CutBefore),
+            6 => ("chat.postMessage", SlackFault::CutAfter),
+            7 => ("chat.postMessage", SlackFault::CutBefore),
+            8 => ("chat.postMessage", SlackFault::RateLimited(1)),
+            9 => ("chat.postMessage", SlackFault::Status(503)),
+            10 => ("chat.update", SlackFault::CutAfter),
+            11 => ("chat.update", SlackFault::RateLimited(1)),
+            12 => ("apps.connections.open", SlackFault::CutBefore),
+            _ => ("conversations.history", SlackFault::CutBefore),
         };
         self.fake.fail_next(method, fault);
     }
@@ -158,7 +158,7 @@ impl Platform for Slack {
         self.talk.open(|chat| self.texts(chat))
     }
 
-    fn judge(&self) -> Tally {
+    fn judge(&self) -> TurnTally {
         let id = |chat, number| &self.ids[&(chat, number)];
         self.talk.judge(
             |chat| self.texts(chat),

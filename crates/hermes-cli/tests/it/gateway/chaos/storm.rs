@@ -15,8 +15,8 @@ use rand::{RngExt as _, SeedableRng as _};
 use serde_json::json;
 
 use super::model;
-use super::platform::{Platform, Setting};
-use super::talk::Tally;
+use super::platform::{ChaosPlatform, ChaosSetup};
+use super::talk::TurnTally;
 
 /// How long nothing may happen in peace: a little more than the outbox pauses at most, which it does
 /// after four attempts in a row of which nobody knows whether they arrived.
@@ -28,7 +28,7 @@ pub(super) struct Storm {
     rng: SmallRng,
     home: Rc<TempHome>,
     _model: ModelServer,
-    platforms: Vec<Box<dyn Platform>>,
+    platforms: Vec<Box<dyn ChaosPlatform>>,
     gateway: Option<Child>,
     pub(super) kills: usize,
 }
@@ -38,7 +38,7 @@ impl Storm {
         seed: u64,
         (busy, streaming): (&str, bool),
         home: Rc<TempHome>,
-        platforms: Vec<Box<dyn Platform>>,
+        platforms: Vec<Box<dyn ChaosPlatform>>,
     ) -> Self {
         let model = model::start(&home.work().join("effects"));
         let config = json!({
@@ -52,14 +52,14 @@ impl Storm {
             "terminal": {"cwd": home.work()},
             "platforms": {}
         });
-        let mut setting = Setting {
+        let mut setting = ChaosSetup {
             config,
             env: String::new(),
         };
         for platform in &platforms {
             platform.configure(&mut setting);
         }
-        let Setting { config, env } = setting;
+        let ChaosSetup { config, env } = setting;
         home.config_json(&config).env_file(&env);
         Self {
             rng: SmallRng::seed_from_u64(seed),
@@ -155,7 +155,7 @@ impl Storm {
         now
     }
 
-    /// A first life, in which everybody gets to know everybody.
+    /// A first process, in which everybody gets to know everybody.
     pub(super) fn begin(&mut self) {
         let home = Rc::clone(&self.home);
         let left = self.live(|storm| {
@@ -174,7 +174,7 @@ impl Storm {
         let end = Instant::now() + time;
         while Instant::now() < end {
             self.start();
-            // Some lives are over before they began, some get something done.
+            // Some processes end before they have started, some get something done.
             let life = match self.rng.random_range(0..4) {
                 0 => self.rng.random_range(0..300),
                 1 => self.rng.random_range(300..1500),
@@ -201,7 +201,7 @@ impl Storm {
         }
     }
 
-    /// Last lives, without trouble, until everything is answered, and once more.
+    /// Last processes, without trouble, until everything is answered, and once more.
     pub(super) fn calm(&mut self) {
         for platform in &mut self.platforms {
             platform.still();
@@ -261,8 +261,8 @@ impl Storm {
     }
 
     /// Fails if anything was lost, doubled or out of order.
-    pub(super) fn judge(&self) -> Tally {
-        let mut all = Tally::default();
+    pub(super) fn judge(&self) -> TurnTally {
+        let mut all = TurnTally::default();
         let mut words = Vec::new();
         for platform in &self.platforms {
             let tally = platform.judge();

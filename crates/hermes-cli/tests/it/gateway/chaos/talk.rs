@@ -14,13 +14,13 @@ const UNFINISHED: char = '▉';
 
 /// What was seen in a storm.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct TurnTally {
     pub(super) messages: usize,
     /// Answers that were seen again, and say so.
     pub(super) again: usize,
 }
 
-impl std::ops::AddAssign for Tally {
+impl std::ops::AddAssign for TurnTally {
     fn add_assign(&mut self, other: Self) {
         self.messages += other.messages;
         self.again += other.again;
@@ -28,11 +28,11 @@ impl std::ops::AddAssign for Tally {
 }
 
 /// The chats of a platform, and how many messages were written in each.
-pub(super) struct Talk {
+pub(super) struct ChatTraffic {
     sent: BTreeMap<i64, u32>,
 }
 
-impl Talk {
+impl ChatTraffic {
     pub(super) fn new(chats: RangeInclusive<i64>) -> Self {
         Self {
             sent: chats.map(|chat| (chat, 0)).collect(),
@@ -81,8 +81,8 @@ impl Talk {
         &self,
         seen: impl Fn(i64) -> Vec<String>,
         excused: impl Fn(i64, u32, u32) -> bool,
-    ) -> Tally {
-        let mut tally = Tally::default();
+    ) -> TurnTally {
+        let mut tally = TurnTally::default();
         for (chat, sent) in &self.sent {
             tally.messages += *sent as usize;
             let texts = seen(*chat);

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use hermes_testkit::telegram::{Fault, Says, TOKEN, Telegram as Fake};
+use hermes_testkit::telegram::{FakeTelegram as Fake, PersonMessage, TOKEN, TelegramFault};
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
-use super::platform::{Platform, Setting};
-use super::talk::{Talk, Tally};
+use super::platform::{ChaosPlatform, ChaosSetup};
+use super::talk::{ChatTraffic, TurnTally};
 
 /// Nobody writes in these; what others deliver is read there.
 pub(super) const HOOKS: i64 = 91;
@@ -16,13 +16,13 @@ pub(super) const REPORTS: i64 = 92;
 
 pub(super) struct Telegram {
     fake: Arc<Fake>,
-    talk: Talk,
+    talk: ChatTraffic,
 }
 
 impl Telegram {
     pub(super) fn new(chats: i64) -> Self {
         let fake = Fake::start();
-        let talk = Talk::new(1..=chats);
+        let talk = ChatTraffic::new(1..=chats);
         for chat in talk.chats().into_iter().chain([HOOKS, REPORTS]) {
             fake.person(chat, "Ada");
         }
@@ -38,12 +38,12 @@ impl Telegram {
     }
 }
 
-impl Platform for Telegram {
+impl ChaosPlatform for Telegram {
     fn name(&self) -> &'static str {
         "telegram"
     }
 
-    fn configure(&self, setting: &mut Setting) {
+    fn configure(&self, setting: &mut ChaosSetup) {
         setting.config["platforms"]["telegram"] = json!({
             "enabled": true,
             "token": TOKEN,
@@ -58,26 +58,28 @@ impl Platform for Telegram {
 
     fn say(&mut self, rng: &mut SmallRng) {
         let chat = self.talk.any(rng);
-        self.fake.say(Says::text(chat, &self.talk.next(chat)));
+        self.fake
+            .say(PersonMessage::text(chat, &self.talk.next(chat)));
     }
 
     fn last_words(&mut self) {
         for chat in self.talk.chats() {
-            self.fake.say(Says::text(chat, &self.talk.next(chat)));
+            self.fake
+                .say(PersonMessage::text(chat, &self.talk.next(chat)));
         }
     }
 
     fn trouble(&mut self, rng: &mut SmallRng) {
-        let busy = Fault::TooMany { retry_after: 1 };
+        let busy = TelegramFault::TooMany { retry_after: 1 };
         let (method, fault) = match rng.random_range(0..8) {
-            0 => ("sendMessage", Fault::CutAfter),
-            1 => ("sendMessage", Fault::Cut),
+            0 => ("sendMessage", TelegramFault::CutAfter),
+            1 => ("sendMessage", TelegramFault::Cut),
             2 => ("sendMessage", busy),
-            3 => ("sendMessage", Fault::Status(502)),
-            4 => ("getUpdates", Fault::Cut),
-            5 => ("getUpdates", Fault::CutAfter),
-            6 => ("editMessageText", Fault::CutAfter),
-            _ => ("editMessageText", Fault::Cut),
+            3 => ("sendMessage", TelegramFault::Status(502)),
+            4 => ("getUpdates", TelegramFault::Cut),
+            5 => ("getUpdates", TelegramFault::CutAfter),
+            6 => ("editMessageText", TelegramFault::CutAfter),
+            _ => ("editMessageText", TelegramFault::Cut),
         };
         self.fake.fault(method, fault, 1);
     }
@@ -90,7 +92,7 @@ impl Platform for Telegram {
         self.talk.open(|chat| self.fake.texts(chat))
     }
 
-    fn judge(&self) -> Tally {
+    fn judge(&self) -> TurnTally {
         self.talk
             .judge(|chat| self.fake.texts(chat), |_, _, _| false)
     }

@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use hermes_testkit::telegram::Telegram;
+use hermes_testkit::telegram::FakeTelegram;
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
-use super::callers::{Call, Callers, Then};
-use super::platform::{Platform, Setting};
-use super::talk::{self, Tally};
+use super::callers::{AfterCall, CallerHarness, SentCall};
+use super::platform::{ChaosPlatform, ChaosSetup};
+use super::talk::{self, TurnTally};
 use super::telegram::HOOKS;
 
 /// Calls that a model answers, and calls that are messages themselves.
@@ -19,19 +19,19 @@ const ASKED: i64 = 401;
 const TOLD: i64 = 402;
 
 pub(super) struct Webhook {
-    telegram: Arc<Telegram>,
+    telegram: Arc<FakeTelegram>,
     port: u16,
-    callers: Callers,
+    callers: CallerHarness,
     made: BTreeMap<i64, u32>,
     taken: Arc<Mutex<BTreeSet<(i64, u32)>>>,
 }
 
 impl Webhook {
-    pub(super) fn new(telegram: Arc<Telegram>, port: u16) -> Self {
+    pub(super) fn new(telegram: Arc<FakeTelegram>, port: u16) -> Self {
         Self {
             telegram,
             port,
-            callers: Callers::default(),
+            callers: CallerHarness::default(),
             made: BTreeMap::from([(ASKED, 0), (TOLD, 0)]),
             taken: Arc::default(),
         }
@@ -46,7 +46,7 @@ impl Webhook {
         } else {
             "/webhooks/told"
         };
-        let call = Call {
+        let call = SentCall {
             port: self.port,
             path,
             headers: vec![("x-request-id", format!("call-{kind}-{number}"))],
@@ -55,10 +55,10 @@ impl Webhook {
         self.callers.call(call, rude, move |_, status, _| {
             // 202: taken now; 200: taken before.
             if !matches!(status, 200 | 202) {
-                return Then::Again;
+                return AfterCall::Again;
             }
             taken.lock().expect("the calls").insert((kind, number));
-            Then::Done
+            AfterCall::Done
         });
     }
 
@@ -73,12 +73,12 @@ impl Webhook {
     }
 }
 
-impl Platform for Webhook {
+impl ChaosPlatform for Webhook {
     fn name(&self) -> &'static str {
         "webhook"
     }
 
-    fn configure(&self, setting: &mut Setting) {
+    fn configure(&self, setting: &mut ChaosSetup) {
         let route = |prompt: &str, only: bool| {
             json!({
                 "secret": "INSECURE_NO_AUTH", "prompt": prompt, "deliver": "telegram",
@@ -124,8 +124,8 @@ impl Platform for Webhook {
             .collect()
     }
 
-    fn judge(&self) -> Tally {
-        let mut tally = Tally {
+    fn judge(&self) -> TurnTally {
+        let mut tally = TurnTally {
             messages: self.made.values().sum::<u32>() as usize,
             again: 0,
         };

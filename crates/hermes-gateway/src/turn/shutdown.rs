@@ -1,0 +1,105 @@
+//! Notifies chats that the gateway stops.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use hermes_platforms::PlatformState;
+use hermes_store::db::delivery::{Final, Reply, Target};
+
+use super::hub::Hub;
+use crate::gateway::ShutdownNotice;
+
+/// How long sending the notices may delay the shutdown.
+const SENDING: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Notifies chats with running turns and the home channels, each once. Only if it can be delivered
+/// now: the next process has other notices.
+pub(crate) async fn announce(hub: &Hub, leaving: &ShutdownNotice) {
+    let mut told: HashSet<Target> = leaving.requested_by.iter().cloned().collect();
+    let mut ids = Vec::new();
+    let homes = if leaving.requested_by.is_none() && leaving.homes {
+        homes(hub)
+    } else {
+        Vec::new()
+    };
+    let working = hub.working().into_iter().map(|target| (target, true));
+    for (target, works) in working.chain(homes.into_iter().map(|target| (target, false))) {
+        if wants_notice(hub, &target) && told.insert(target.clone()) {
+            ids.extend(send(hub, target, notice_text(leaving.restart, works)).await);
+        }
+    }
+    let left = async {
+        for id in &ids {
+            while matches!(hub.delivery.sent(id).await, Ok(sent) if sent.is_empty()) {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    };
+    if tokio::time::timeout(SENDING, left).await.is_err() {
+        tracing::info!("some chats hear late that the gateway goes down");
+    }
+}
+
+fn homes(hub: &Hub) -> Vec<Target> {
+    let platforms = hub.status().platforms.into_iter();
+    let homes = platforms.filter_map(|one| {
+        let (chat_id, thread_id) = hub.home_channel(&one.name)?;
+        let account = hub.account(&one.name, &chat_id);
+        Some(Target {
+            platform: one.name,
+            account,
+            chat_id,
+            thread_id,
+        })
+    });
+    homes.collect()
+}
+
+/// Whether a chat gets such notices and can be reached now.
+fn wants_notice(hub: &Hub, target: &Target) -> bool {
+    let settings = hub.platform(&target.platform);
+    let off = settings.and_then(|one| one.flag("gateway_restart_notification")) == Some(false);
+    let connected = hub.status().platforms.into_iter().any(|one| {
+        one.name == target.platform
+            && one.account == target.account
+            && one.condition.state == PlatformState::Connected
+    });
+    // Webhooks have no reader.
+    !off && connected && target.platform != "webhook"
+}
+
+fn notice_text(restart: bool, works: bool) -> &'static str {
+    match (restart, works) {
+        (true, true) => "♻️ The gateway is restarting. I will continue with my work afterwards.",
+        (true, false) => "♻️ The gateway is restarting.",
+        (false, true) => {
+            "⏸️ The gateway is shutting down. I will continue with my work when it is back."
+        }
+        (false, false) => "⏸️ The gateway is shutting down.",
+    }
+}
+
+async fn send(hub: &Hub, target: Target, text: &str) -> Option<String> {
+    let id = format!("leaving-{}", super::preview::key(&*hub.rng));
+    let chunks = hub.chunks(&target, text);
+    let end = Final {
+        turn: id.clone(),
+        replies: vec![Reply {
+            session_key: id.clone(),
+            target,
+            chunks,
+        }],
+        ..Final::default()
+    };
+    match hub.delivery.finish(end).await {
+        Ok(_) => {
+            hub.wake.notify_one();
+            Some(id)
+        }
+        Err(error) => {
+            tracing::warn!("a chat was not notified that the gateway is shutting down: {error}");
+            None
+        }
+    }
+}
