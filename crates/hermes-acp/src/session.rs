@@ -279,7 +279,7 @@ impl EditorSession {
                 Ok(input) => self.prompt(input, *asked),
             },
             EditorRequest::SetModel { model, prompt } => {
-                self.slash(format!("/model {model}"), *prompt)
+                self.slash(format!("/model {model}"), *prompt);
             }
             EditorRequest::Cancel => {
                 if self.command.is_some() {

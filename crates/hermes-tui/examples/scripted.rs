@@ -83,7 +83,7 @@ async fn program(host: HostPort) {
                 }
             }
             UiAsk::Slash(line) if line == "/quit" => {
-                program.tell(HostUpdate::Effect(Effect::Leave)).await
+                program.tell(HostUpdate::Effect(Effect::Leave)).await;
             }
             UiAsk::Slash(line) => {
                 program

@@ -147,7 +147,7 @@ impl ConversationActor {
             } else {
                 match self.inputs.next().await {
                     ActorEvent::Request(Some(request)) => {
-                        Box::pin(self.handle_request(request)).await
+                        Box::pin(self.handle_request(request)).await;
                     }
                     ActorEvent::Request(None) => break,
                     ActorEvent::Event(event) => self.inputs.event(event).await,
@@ -395,7 +395,7 @@ impl ConversationInputs {
                 }
                 ActorEvent::Request(Some(ConversationRequest::Stop)) => return None,
                 ActorEvent::Request(Some(ConversationRequest::Agent(command))) => {
-                    self.command(command).await
+                    self.command(command).await;
                 }
                 ActorEvent::Request(Some(request)) if self.waiting.len() < WAITING => {
                     self.waiting.push_back(request);

@@ -18,7 +18,7 @@ impl App {
     pub fn on_port_event(&mut self, news: HostUpdate, now: Instant) {
         match news {
             HostUpdate::Event(event) => {
-                self.on_session_event(event.event, event.turn.is_none(), now)
+                self.on_session_event(event.event, event.turn.is_none(), now);
             }
             HostUpdate::Status(status) => self.update_status(*status),
             HostUpdate::Done => {

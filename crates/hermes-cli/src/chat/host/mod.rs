@@ -396,7 +396,7 @@ impl Host {
             None => {
                 self.live
                     .unsent(CommandResult::from_effect(Effect::Draft(input.text)))
-                    .await
+                    .await;
             }
         }
     }

@@ -71,20 +71,18 @@ impl ChatTask {
             Some(Verb::New) => self.begin_switch(msg, SessionSwitch::New { title }).await,
             Some(Verb::Branch) => {
                 self.begin_switch(msg, SessionSwitch::Branch { title })
-                    .await
+                    .await;
             }
             Some(Verb::Resume) if !args.is_empty() => match self.resumable(&msg, &args).await {
                 Ok(session) => {
                     self.begin_switch(msg, SessionSwitch::Resume { session })
-                        .await
+                        .await;
                 }
                 Err(error) => self.answer(&msg, "cmd", Some(&format!("⚠️ {error}"))).await,
             },
             Some(Verb::Resume | Verb::Sessions) => {
-                let text = self
-                    .list(&msg)
-                    .await
-                    .unwrap_or_else(|error| format!("⚠️ {error}"));
+                let list = self.list(&msg).await;
+                let text = list.unwrap_or_else(|error| format!("⚠️ {error}"));
                 self.answer(&msg, "cmd", Some(&text)).await;
             }
             Some(Verb::Approve) => self.decide(msg, true, &args, None).await,

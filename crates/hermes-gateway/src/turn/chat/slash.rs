@@ -85,7 +85,7 @@ impl ChatTask {
                 slash.reports_until = Some(Instant::now() + wait);
             }
             CommandFollowUp::Nothing | CommandFollowUp::Report | CommandFollowUp::Turn => {
-                self.end_slash().await
+                self.end_slash().await;
             }
         }
     }

@@ -111,7 +111,7 @@ async fn nobody_answers_and_that_is_a_no() {
             .find("rm -rf")
             .unwrap()
             .text
-            .contains("Nobody answered")
+            .contains("No one answered")
     );
     life.end().await;
 }
