@@ -182,7 +182,7 @@ fn add(out: &mut Vec<AnswerPiece>, piece: AnswerPiece) {
         (_, AnswerPiece::Text(text) | AnswerPiece::Reasoning(text)) if text.is_empty() => {}
         (Some(AnswerPiece::Text(last)), AnswerPiece::Text(text))
         | (Some(AnswerPiece::Reasoning(last)), AnswerPiece::Reasoning(text)) => {
-            last.push_str(&text)
+            last.push_str(&text);
         }
         (_, piece) => out.push(piece),
     }

@@ -276,7 +276,7 @@ impl<'a> Turn<'a> {
                 return Ok(TurnState::Compact(CompactionCause::Automatic));
             }
             CompactionDecision::Blocked { why: Some(why) } => {
-                self.notice(NoticeLevel::Warning, why).await
+                self.notice(NoticeLevel::Warning, why).await;
             }
         }
         self.take_call()

@@ -26,7 +26,7 @@ use super::action_tools::{ActionTools, ActionToolsDeps};
 use super::commands::CommandEnvironment;
 use super::front_end::{FrontEndSettings, NamedSession, SharedResources};
 use super::mcp::McpServers;
-use super::session_start::{SessionOwner, cwd, find_session, start, stored_or_begun};
+use super::session_start::{SessionOwner, cwd, start, stored_session};
 use super::{
     ConversationMode, answering, config, new_id, prune_sessions, repository, resources, skills,
     sources, tool_choice, tool_hooks, unsupported,
@@ -184,24 +184,17 @@ impl OpenSession {
         config: Arc<Config>,
         resources: SharedResources,
     ) -> Result<(Self, EventReceiver), Failure> {
-        let OpenRequest {
-            options,
-            cx,
-            mode,
-            front_end,
-            session,
-            ..
-        } = request;
+        let (options, cx, mode) = (request.options, request.cx, request.mode);
+        let front_end = request.front_end;
         let (mcp, commands) = (resources.mcp.clone(), resources.commands.clone());
         let answering = answering(options, cx, mode, &config, front_end.parts.as_ref())?;
         let store = resources.store(cx)?;
         let (clock, rng) = sources();
         let source = options.source().to_owned();
         let who = SessionOwner::new(&source, &front_end);
-        let (stored, id) = match session {
-            None => (find_session(options, &store).await?, new_id(&*clock, &*rng)),
-            Some(named) => stored_or_begun(named, (options, cx, who), &store, &*clock).await?,
-        };
+        let new_id = new_id(&*clock, &*rng);
+        let opened = (options, cx, who);
+        let (stored, id) = stored_session(request.session, opened, &store, &*clock, new_id).await?;
         let client = answering.router.primary()?;
         let inline = skills::inline_shell(cx, &config, commands.as_ref());
         let runs = (commands.as_deref(), inline.as_ref());
@@ -246,10 +239,8 @@ impl OpenSession {
         let start = start(options, cx, stored, who, (id, &*clock))?;
         let cwd = cwd(&start);
         let (handle, events) = Session::start(deps, start)?;
-        let how = (
-            mode.has_listener() && !front_end.unattended,
-            front_end.parts.is_none(),
-        );
+        let has_listener = mode.has_listener() && !front_end.unattended;
+        let how = (has_listener, front_end.parts.is_none());
         attach(&handle, &action_tools, commands.as_deref(), how).await;
         let session = Self {
             id: handle.id().clone(),

@@ -62,8 +62,22 @@ impl<'a> SessionOwner<'a> {
     }
 }
 
+/// The stored session to continue, if there is one, and the id of the session. `new_id`: the id of a new one.
+pub(super) async fn stored_session(
+    named: Option<NamedSession>,
+    (options, cx, who): (&TurnOptions, &AppContext, SessionOwner<'_>),
+    store: &Store,
+    clock: &dyn Clock,
+    new_id: SessionId,
+) -> Result<(Option<StoredSession>, SessionId), Failure> {
+    match named {
+        None => Ok((find_session(options, store).await?, new_id)),
+        Some(named) => stored_or_begun(named, (options, cx, who), store, clock).await,
+    }
+}
+
 /// The session with this id. If missing, it starts with the given history.
-pub(super) async fn stored_or_begun(
+async fn stored_or_begun(
     beginning: NamedSession,
     (options, cx, who): (&TurnOptions, &AppContext, SessionOwner<'_>),
     store: &Store,

@@ -1,4 +1,10 @@
 //! Sessions with the tools of a home.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "only tests use this: a broken precondition should end them loudly"
+)]
 
 /// The session harness of hermes-agent's tests.
 #[path = "../../../hermes-agent/tests/it/support/mod.rs"]
