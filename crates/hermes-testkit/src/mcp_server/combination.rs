@@ -138,10 +138,9 @@ impl Combination {
         }
     }
 
-    /// Whether a balancer's refusal is so plain that nearly all of a series must succeed. An error with
-    /// the id of the request that does not name the session may be the tool's own.
+    /// Whether a balancer's refusal is so plain that nearly all of a series must succeed.
     pub fn is_plain_refusal(&self) -> bool {
-        self.shape.refuses() && self.shape.status != 429 && !self.shape.may_be_a_tools_own_error()
+        self.shape.refuses() && self.shape.status != 429
     }
 }
 

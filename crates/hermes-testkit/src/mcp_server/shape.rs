@@ -349,12 +349,6 @@ impl Shape {
         self.is_success() && self.is_legible() && error
     }
 
-    /// Whether the tool may have answered this itself, whatever the status: a JSON-RPC error with the id
-    /// of its request that does not name the session.
-    pub fn may_be_a_tools_own_error(&self) -> bool {
-        matches!(self.body, Body::Error { id: ErrorId::Right, words, .. } if !words.name_the_session())
-    }
-
     /// Whether it can come after the request was carried out without being a lie: it neither
     /// refuses the request nor reports its own outcome. A gateway's 5xx may quote anything.
     pub fn can_come_late(&self) -> bool {

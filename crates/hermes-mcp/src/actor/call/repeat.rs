@@ -183,12 +183,14 @@ impl Attempt<'_> {
         let in_time = Instant::now() + self.frame.budget / 2 < self.frame.end();
         let may = self.may_be_misrouted(failure) && in_time && live.is_misrouted_by(failure);
         self.retries.misrouted += u8::from(may);
+        self.may_have_run |= may && failure.own_error;
         may
     }
 
-    /// Never what the tool may have said itself.
+    /// What a tool says itself is told apart from this by the questions: an instance that does not know the
+    /// session refuses them in the same words.
     fn may_be_misrouted(&self, failure: &McpFailure) -> bool {
-        failure.refuses_session() && !failure.own_error && self.retries.misrouted < MISROUTED
+        failure.refuses_session() && self.retries.misrouted < MISROUTED
     }
 
     /// The session proved itself, so it was not the cause.
