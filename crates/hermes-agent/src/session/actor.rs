@@ -519,7 +519,7 @@ impl Actor {
                 for item in items {
                     self.conv.log.push(item);
                 }
-                let text = format!("Brought back: {count} messages.");
+                let text = format!("Restored {count} messages.");
                 self.notice(NoticeLevel::Info, text).await;
             }
             Err(error) => {

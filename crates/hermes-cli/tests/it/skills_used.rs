@@ -207,3 +207,15 @@ fn plugins_and_hooks_that_are_not_run_are_named() {
         }
     }
 }
+
+/// A skill names the variables it needs; those of a platform are never among them.
+#[test]
+fn no_skill_can_ask_for_the_variables_of_a_platform() {
+    let declared = hermes_exec::local::Declared::default();
+    assert!(declared.declare("WEATHER_CITY"));
+    for platform in hermes_platforms::PLATFORMS {
+        for field in platform.setup.fields {
+            assert!(!declared.declare(field.var), "{}", field.var);
+        }
+    }
+}

@@ -107,6 +107,7 @@ const MANAGED_PREFIXES: &[&str] = &[
     "TELEGRAM_",
     "TOGETHER_",
     "TWILIO_",
+    "WEBHOOK_",
     "WHATSAPP_",
     "XAI_",
     "ZAI_",

@@ -183,7 +183,7 @@ fn commands_work_and_unknown_ones_say_what_is_close() {
         !at_bottom(rows, 2, "what is it?")
     });
     say(&mut terminal, "/undo");
-    terminal.wait_for("Brought back");
+    terminal.wait_for("Restored");
     say(&mut terminal, "and now?");
     setup.server.block_until(|progress| progress.answered >= 2);
     terminal.wait_until("another answer", |rows| at_bottom(rows, 6, "the answer"));
