@@ -76,11 +76,31 @@ pub(super) async fn attempt(
     }
 }
 
+/// A server that offers tools and does not know how to list them may have lost the session during the
+/// handshake, so it is connected to once more before it counts as having none.
 async fn connect_once(
     shared: Arc<Shared>,
     epoch: u64,
     (deadline, allowed): (Instant, Duration),
     cancel: CancellationToken,
+) -> Result<Fresh, McpFailure> {
+    let remote = shared.settings().transport != TransportKind::Stdio;
+    let (times, again) = ((deadline, allowed), cancel.clone());
+    match connect(Arc::clone(&shared), epoch, times, again, !remote).await {
+        Err(failure) if remote && is_unknown_list(&failure) => {
+            connect(shared, epoch, times, cancel, true).await
+        }
+        made => made,
+    }
+}
+
+/// `may_have_none`: whether it is believed that there are no tools.
+async fn connect(
+    shared: Arc<Shared>,
+    epoch: u64,
+    (deadline, allowed): (Instant, Duration),
+    cancel: CancellationToken,
+    may_have_none: bool,
 ) -> Result<Fresh, McpFailure> {
     let (events_in, events) = mpsc::channel(EVENTS);
     let connector = shared.connector();
@@ -105,7 +125,7 @@ async fn connect_once(
     };
     let unused = UnusedLink(Some(Arc::clone(&link)));
     let listed = tokio::select! {
-        listed = timeout_at(deadline, tools(&*link, deadline, &cancel)) => {
+        listed = timeout_at(deadline, tools(&*link, deadline, &cancel, may_have_none)) => {
             listed.unwrap_or_else(|_| Err(late("no answer")))
         }
         why = link.closed() => Err(why),
@@ -170,11 +190,13 @@ fn allowed(shared: &Shared, usual: Option<Duration>, plan: &AttemptPlan) -> Dura
     usual.map_or(longest, |usual| usual.min(longest))
 }
 
-/// The tools; none where the server offers none.
+/// The tools; none where the server offers none. Some offer tools and have none, which is believed if
+/// `may_have_none`.
 pub(super) async fn tools(
     link: &dyn Link,
     deadline: Instant,
     cancel: &CancellationToken,
+    may_have_none: bool,
 ) -> Result<Vec<Value>, McpFailure> {
     let capabilities = &link.facts().capabilities;
     let silent = capabilities
@@ -184,15 +206,15 @@ pub(super) async fn tools(
         return Ok(Vec::new());
     }
     match list(link, &Op::ListTools, "tools", deadline, cancel).await {
-        // Some offer tools and have none. With a status of its own it is a refusal like any other.
-        Err(failure)
-            if failure.rpc_code == Some(METHOD_NOT_FOUND)
-                && (silent || failure.http_status.is_none()) =>
-        {
-            Ok(Vec::new())
-        }
+        Err(failure) if silent && failure.rpc_code == Some(METHOD_NOT_FOUND) => Ok(Vec::new()),
+        Err(failure) if may_have_none && is_unknown_list(&failure) => Ok(Vec::new()),
         listed => listed,
     }
+}
+
+/// With a status of its own it is a refusal like any other.
+fn is_unknown_list(failure: &McpFailure) -> bool {
+    failure.rpc_code == Some(METHOD_NOT_FOUND) && failure.http_status.is_none()
 }
 
 pub(super) fn offers(link: &dyn Link, capability: &str) -> bool {

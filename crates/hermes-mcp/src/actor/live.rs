@@ -352,7 +352,8 @@ impl Actor {
             self.examine(live, now);
         }
         if come(&mut live.due.refresh, now) {
-            refresh(live);
+            let known = self.shared.catalogue.borrow().clone();
+            refresh(live, known.is_none_or(|known| known.tools.is_empty()));
         }
         if come(&mut live.due.recycle, now) {
             return self.recycle(live, now).await;

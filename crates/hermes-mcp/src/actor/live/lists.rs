@@ -68,8 +68,8 @@ impl Actor {
     }
 }
 
-/// Reads the stale lists again, in the background.
-pub(super) fn refresh(live: &mut Live) {
+/// Reads the stale lists again, in the background. `had_none`: the server had no tools before.
+pub(super) fn refresh(live: &mut Live, had_none: bool) {
     if live.refreshing {
         return;
     }
@@ -83,7 +83,7 @@ pub(super) fn refresh(live: &mut Live) {
         let read = async {
             let mut lists = Box::<Refreshed>::default();
             if wanted.tools {
-                lists.tools = Some(tools(&*link, deadline, &cancel).await?);
+                lists.tools = Some(tools(&*link, deadline, &cancel, had_none).await?);
             }
             if wanted.resources {
                 lists.resources = optional(

@@ -74,3 +74,30 @@ fn a_server_behind_a_balancer_connects_over_sse() {
         }
     });
 }
+
+/// The session is lost between the handshake and the list, by a server whose error says that it knows no
+/// such method. That the server has no tools would never be doubted again: there is nothing to call.
+#[test]
+fn a_list_that_is_unknown_once_does_not_mean_that_there_are_no_tools() {
+    with_virtual_time(|| async {
+        let unknown = || Fault::RpcError {
+            code: -32601,
+            message: "default backend - 404".to_owned(),
+        };
+        let server = FaultyServer::start_here(Wire::Legacy).await;
+        server.fault("tools/list", unknown());
+        let specs = vec![spec("peer", &server, |_| {})];
+        let stage = Stage::with(server, specs, 1);
+        assert!(stage.is_ready_within(Duration::from_secs(1)).await);
+        assert!(stage.status().tools > 0);
+        // The same when a lost session is replaced.
+        let lost = || Fault::status(404, "Session not found");
+        stage.server.fault("tools/call", lost());
+        stage.server.fault_times("ping", 6, lost());
+        stage.server.fault_times("tools/list", 2, unknown());
+        drop(stage.call().await);
+        let outcome = stage.call().await;
+        assert!(outcome.is_ok(), "{}", outcome.says());
+        assert!(stage.status().tools > 0);
+    });
+}
