@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use hermes_testkit::mcp_server::combination::{Combination, Scenario, Scope, Transport};
-use hermes_testkit::mcp_server::shape::{Body, Extra, Framing, Shape};
+use hermes_testkit::mcp_server::shape::{Body, Extra, Framing, Shape, ShapeRng};
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Wire};
 use tokio::time::Instant;
 
@@ -99,5 +99,46 @@ fn a_list_that_is_unknown_once_does_not_mean_that_there_are_no_tools() {
         let outcome = stage.call().await;
         assert!(outcome.is_ok(), "{}", outcome.says());
         assert!(stage.status().tools > 0);
+    });
+}
+
+/// The same with whatever else a list may be answered in a session that is lost at that moment.
+#[test]
+fn a_session_that_is_lost_in_the_handshake_leaves_no_server_without_tools() {
+    with_virtual_time(|| async {
+        for seed in 0..150 {
+            let dice = ShapeRng::new(seed);
+            let code = dice.pick(&[-32601, -32601, -32600, -32602, -32603, -32000, -32001, 404]);
+            let words = dice.pick(&[
+                "",
+                "Session not found",
+                "default backend - 404",
+                "Method not found",
+            ]);
+            let status = dice.pick(&[400, 401, 403, 404, 409, 410, 422, 500, 502, 503]);
+            let refusal = match dice.below(3) {
+                0 => Fault::status(status, words),
+                1 => Fault::status_error(status, code, words),
+                _ => Fault::RpcError {
+                    code,
+                    message: words.to_owned(),
+                },
+            };
+            let stage = Stage::set(Transport::Http, seed).await.unwrap();
+            let lost = || Fault::status(404, "Session not found");
+            stage.server.fault("tools/call", lost());
+            stage.server.fault_times("ping", 6, lost());
+            stage
+                .server
+                .fault_times("tools/list", 1 + dice.below(2), refusal.clone());
+            drop(stage.call().await);
+            let outcome = stage.call().await;
+            assert!(
+                outcome.is_ok(),
+                "seed {seed}, {refusal:?}: {}",
+                outcome.says()
+            );
+            assert!(stage.status().tools > 0, "seed {seed}, {refusal:?}");
+        }
     });
 }
