@@ -20,6 +20,8 @@ pub struct PlatformDef {
     /// The variable with the thread of the home channel for job reports.
     pub job_thread_var: Option<&'static str>,
     pub setup: SetupDef,
+    /// What the model should know about how its answers are shown.
+    pub prompt_hint: Option<&'static str>,
     pub batching: Batching,
     /// Tool calls are shown by default.
     pub shows_tools: bool,
@@ -170,6 +172,9 @@ static API_SERVER: PlatformDef = PlatformDef {
         ],
         switch: Some("API_SERVER_ENABLED"),
     },
+    prompt_hint: Some(
+        "Your answer goes to a program or its user through an API; how it is shown is not known.",
+    ),
     batching: Batching::NONE,
     shows_tools: false,
     bang_commands: false,

@@ -34,6 +34,30 @@ pub fn require(test: &str) -> Option<Oracle> {
     found
 }
 
+/// The original ended by SIGSEGV: it changes its environment while other threads read it, which the C
+/// library does not survive at times.
+struct OriginalCrashed;
+
+const SIGSEGV: i32 = 11;
+/// How often a scenario may begin.
+const BEGINNINGS: usize = 3;
+
+/// Runs a scenario in which the original chats. It begins again, in a home of its own, when the original
+/// crashed; every other failure is the test's.
+pub fn scenario(test: &str, run: impl Fn(&Oracle)) {
+    let Some(oracle) = require(test) else {
+        return;
+    };
+    for beginning in 1.. {
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&oracle)));
+        match ran {
+            Ok(()) => return,
+            Err(why) if why.is::<OriginalCrashed>() && beginning < BEGINNINGS => {}
+            Err(why) => std::panic::resume_unwind(why),
+        }
+    }
+}
+
 /// Puts a skipped test on record: `SKIPPED(<why>): <test>`. Panics under `CI=true`.
 #[expect(
     clippy::print_stderr,
@@ -121,10 +145,14 @@ impl Oracle {
         home: &TempHome,
         args: impl IntoIterator<Item = &'a str>,
     ) -> FinishedProgram {
-        Program::new(self.command(), home)
+        let done = Program::new(self.command(), home)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .args(args)
-            .run()
+            .run();
+        if done.signal == Some(SIGSEGV) {
+            std::panic::panic_any(OriginalCrashed);
+        }
+        done
     }
 
     /// Runs a Python program in this home; `args` are its `sys.argv[1:]`.

@@ -12,6 +12,7 @@ use crate::home::TempHome;
 pub struct FinishedProgram {
     /// `None`: ended by a signal.
     pub code: Option<i32>,
+    pub signal: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
@@ -117,6 +118,7 @@ pub fn finish(child: Child) -> FinishedProgram {
     let output = child.wait_with_output().expect("the program's output");
     FinishedProgram {
         code: output.status.code(),
+        signal: std::os::unix::process::ExitStatusExt::signal(&output.status),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }

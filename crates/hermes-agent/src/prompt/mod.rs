@@ -85,6 +85,8 @@ pub struct PromptInputs<'a> {
     pub profile: Profile<'a>,
     /// `cli`, `telegram`, `cron`, …
     pub platform: &'a str,
+    /// What the definition of the platform says; `None`: it has none.
+    pub default_hint: Option<&'static str>,
     pub platform_hint: PlatformHint,
     /// Instructions of the caller (API, embedding program).
     pub system_message: Option<&'a str>,
@@ -226,10 +228,11 @@ impl PlatformHint {
         }
     }
 
-    fn render(&self, platform: &str) -> Option<String> {
+    fn render(&self, platform: &str, default: Option<&str>) -> Option<String> {
         let base = self
             .replace
             .as_deref()
+            .or(default)
             .or_else(|| text::platform_hint(platform));
         let parts: Vec<&str> = base.into_iter().chain(self.append.as_deref()).collect();
         (!parts.is_empty()).then(|| parts.join("\n\n"))
@@ -311,7 +314,11 @@ fn stable(inputs: &PromptInputs<'_>) -> String {
     }
     parts.push(environment(inputs.environment));
     parts.push(profile(&inputs.profile));
-    parts.extend(inputs.platform_hint.render(inputs.platform));
+    parts.extend(
+        inputs
+            .platform_hint
+            .render(inputs.platform, inputs.default_hint),
+    );
     joined(&parts)
 }
 

@@ -41,6 +41,7 @@ fn with<R>(
             home: Path::new("/home/u/.hermes"),
         },
         platform: "cli",
+        default_hint: None,
         platform_hint: PlatformHint::default(),
         system_message: None,
         project: None,

@@ -89,7 +89,7 @@ pub(super) const WSL: &str = "\
 This is Linux inside Windows (WSL): the Windows drives are under /mnt/c and so on, and the user's \
 Windows files under /mnt/c/Users/<name>.";
 
-/// How answers reach the user, by platform.
+/// How answers reach the user on surfaces without a platform definition of their own.
 pub(super) fn platform_hint(platform: &str) -> Option<&'static str> {
     Some(match platform {
         "cli" => {
@@ -101,15 +101,7 @@ pub(super) fn platform_hint(platform: &str) -> Option<&'static str> {
              code. Name files by their path."
         }
         "desktop" | "webui" => "Your answers appear in a graphical chat that renders Markdown.",
-        "telegram" => {
-            "You are on Telegram: Markdown is rendered, tables are not. To send a file, write \
-             MEDIA:/absolute/path on a line of its own."
-        }
-        "discord" => {
-            "You are on Discord: Markdown is rendered, tables are not; long answers are split. To \
-             send a file, write MEDIA:/absolute/path on a line of its own."
-        }
-        "slack" | "mattermost" | "matrix" | "feishu" => {
+        "mattermost" | "matrix" | "feishu" => {
             "You are in a team chat: be brief, use simple Markdown. To send a file, write \
              MEDIA:/absolute/path on a line of its own."
         }
@@ -119,18 +111,10 @@ pub(super) fn platform_hint(platform: &str) -> Option<&'static str> {
              MEDIA:/absolute/path on a line of its own."
         }
         "sms" => "You answer by text message: plain text, as few words as will do.",
-        "email" => {
-            "You answer by e-mail: plain text with a clear structure, no greeting unless it \
-             fits. To attach a file, write MEDIA:/absolute/path on a line of its own."
-        }
         "cron" => {
             "This is a scheduled run: nobody is there to answer, so decide for yourself and do \
              not ask. Your last message is delivered as the result; it contains the result, not \
              a report on how it was made."
-        }
-        "api_server" => {
-            "Your answer goes to a program or its user through an API; how it is shown is not \
-             known."
         }
         "subagent" => {
             "Another agent gave you this task and reads your last message: report what you did, \

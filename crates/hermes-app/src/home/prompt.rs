@@ -28,6 +28,8 @@ pub struct PromptOptions {
     pub bare: bool,
     /// Tell the model its session id.
     pub session_id: bool,
+    /// What the platform says about how answers are shown.
+    pub platform_hint: Option<&'static str>,
     /// Further instructions of the caller.
     pub system_message: Option<String>,
 }
@@ -84,6 +86,7 @@ impl HomePrompt {
                 home: self.home.root(),
             },
             platform: cx.source,
+            default_hint: self.options.platform_hint,
             platform_hint: self
                 .config
                 .platform_hints
@@ -120,6 +123,7 @@ impl HomePrompt {
                 home: self.home.root(),
             },
             platform: cx.source,
+            default_hint: None,
             platform_hint: PlatformHint::default(),
             system_message: self.options.system_message.as_deref(),
             project: None,

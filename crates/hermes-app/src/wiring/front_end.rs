@@ -30,6 +30,8 @@ pub struct FrontEndSettings {
     pub tools: Vec<Arc<dyn Tool>>,
     /// Text after the system prompt that describes the chat.
     pub system: Option<String>,
+    /// What the platform says about how answers are shown.
+    pub prompt_hint: Option<&'static str>,
     /// The platform's id of the user.
     pub user_id: Option<String>,
     /// A chat platform with its own configured toolsets.

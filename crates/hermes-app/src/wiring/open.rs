@@ -435,6 +435,7 @@ async fn home_prompt(
             ignore_rules: options.ignore_rules,
             bare: options.safe_mode,
             session_id: options.pass_session_id,
+            platform_hint: front_end.prompt_hint,
             system_message: (!texts.is_empty()).then(|| texts.join("\n\n")),
         },
     };

@@ -62,42 +62,41 @@ fn comparable(report: &Value) -> Value {
 
 #[test]
 fn the_original_adds_up_to_the_same() {
-    let Some(oracle) = oracle::require("the_original_adds_up_to_the_same") else {
-        return;
-    };
-    let setup = CliHarness::new();
-    let note = json!({"action": "add", "target": "memory", "content": "x"});
-    setup.home.write(
-        "skills/c/tea/SKILL.md",
-        "---\nname: tea\ndescription: d\n---\nbody\n",
-    );
-    for _ in 0..2 {
-        setup.server.push(Reply::tool_call("c1", "memory", &note));
-        setup.server.push(Reply::tool_call(
-            "c2",
-            "skill_view",
-            &json!({"name": "tea"}),
-        ));
-        setup.server.push(Reply::text("done"));
-    }
-    setup.server.push_default(Reply::text("fine"));
-    drop(
-        oracle
-            .hermes(&setup.home, ["chat", "-Q", "-q", "remember"])
-            .ok(),
-    );
-    drop(setup.run(["-z", "remember again"]).ok());
-    drop(setup.run(["-z", "hello", "--source", "telegram"]).ok());
-    let mut theirs = oracle.json(&setup.home, ORIGINAL, ["30"]);
-    theirs.as_object_mut().unwrap().remove("hours");
-    let report = insights(&setup.home, &[]);
-    assert_eq!(comparable(&report), theirs);
-    assert_eq!(report["sources"].as_array().unwrap().len(), 2);
-    let one = insights(&setup.home, &["--source", "telegram"]);
-    assert_eq!(
-        (&one["sessions"], &one["messages"]["total"]),
-        (&json!(1), &json!(2))
-    );
+    oracle::scenario("the_original_adds_up_to_the_same", |oracle| {
+        let setup = CliHarness::new();
+        let note = json!({"action": "add", "target": "memory", "content": "x"});
+        setup.home.write(
+            "skills/c/tea/SKILL.md",
+            "---\nname: tea\ndescription: d\n---\nbody\n",
+        );
+        for _ in 0..2 {
+            setup.server.push(Reply::tool_call("c1", "memory", &note));
+            setup.server.push(Reply::tool_call(
+                "c2",
+                "skill_view",
+                &json!({"name": "tea"}),
+            ));
+            setup.server.push(Reply::text("done"));
+        }
+        setup.server.push_default(Reply::text("fine"));
+        drop(
+            oracle
+                .hermes(&setup.home, ["chat", "-Q", "-q", "remember"])
+                .ok(),
+        );
+        drop(setup.run(["-z", "remember again"]).ok());
+        drop(setup.run(["-z", "hello", "--source", "telegram"]).ok());
+        let mut theirs = oracle.json(&setup.home, ORIGINAL, ["30"]);
+        theirs.as_object_mut().unwrap().remove("hours");
+        let report = insights(&setup.home, &[]);
+        assert_eq!(comparable(&report), theirs);
+        assert_eq!(report["sources"].as_array().unwrap().len(), 2);
+        let one = insights(&setup.home, &["--source", "telegram"]);
+        assert_eq!(
+            (&one["sessions"], &one["messages"]["total"]),
+            (&json!(1), &json!(2))
+        );
+    });
 }
 
 fn sessions() -> Vec<Value> {

@@ -44,134 +44,133 @@ fn session_ids(listing: &Value) -> Vec<String> {
 
 #[test]
 fn we_go_on_where_the_original_stopped() {
-    let Some(oracle) = oracle::require("we_go_on_where_the_original_stopped") else {
-        return;
-    };
-    let setup = CliHarness::new();
-    let note = json!({"action": "add", "target": "memory", "content": "the boat is called Wanda"});
-    setup
-        .server
-        .push(Reply::tool_call("c1", "memory", &note).reasoning("worth keeping"));
-    setup
-        .server
-        .push(Reply::text("I will remember Wanda. 日本語 too."));
-    setup.server.push_default(Reply::text("an answer"));
-    let theirs = oracle.hermes(&setup.home, ["chat", "-q", "my boat is called Wanda", "-Q"]);
-    assert_eq!(theirs.code, Some(0), "{}{}", theirs.stdout, theirs.stderr);
+    oracle::scenario("we_go_on_where_the_original_stopped", |oracle| {
+        let setup = CliHarness::new();
+        let note =
+            json!({"action": "add", "target": "memory", "content": "the boat is called Wanda"});
+        setup
+            .server
+            .push(Reply::tool_call("c1", "memory", &note).reasoning("worth keeping"));
+        setup
+            .server
+            .push(Reply::text("I will remember Wanda. 日本語 too."));
+        setup.server.push_default(Reply::text("an answer"));
+        let theirs = oracle.hermes(&setup.home, ["chat", "-q", "my boat is called Wanda", "-Q"]);
+        assert_eq!(theirs.code, Some(0), "{}{}", theirs.stdout, theirs.stderr);
 
-    let listing = setup.run(["sessions", "list", "--json"]).ok().json();
-    let ids = session_ids(&listing);
-    assert_eq!(ids.len(), 1, "{listing}");
-    let found = setup
-        .run(["sessions", "search", "Wanda", "--json"])
-        .ok()
-        .json()
-        .to_string();
-    assert!(found.contains(&ids[0]), "{found}");
+        let listing = setup.run(["sessions", "list", "--json"]).ok().json();
+        let ids = session_ids(&listing);
+        assert_eq!(ids.len(), 1, "{listing}");
+        let found = setup
+            .run(["sessions", "search", "Wanda", "--json"])
+            .ok()
+            .json()
+            .to_string();
+        assert!(found.contains(&ids[0]), "{found}");
 
-    let done = setup
-        .run(["chat", "-q", "what is my boat called?", "-r", &ids[0]])
-        .ok();
-    assert_eq!(done.stdout, "an answer\n");
-    let sent = setup.server.last_request();
-    let texts = sent.body_text();
-    for piece in [
-        "my boat is called Wanda",
-        "I will remember Wanda. 日本語 too.",
-    ] {
-        assert!(texts.contains(piece), "{piece} is missing in {texts}");
-    }
-    assert_eq!(sent.tool_results().len(), 1);
+        let done = setup
+            .run(["chat", "-q", "what is my boat called?", "-r", &ids[0]])
+            .ok();
+        assert_eq!(done.stdout, "an answer\n");
+        let sent = setup.server.last_request();
+        let texts = sent.body_text();
+        for piece in [
+            "my boat is called Wanda",
+            "I will remember Wanda. 日本語 too.",
+        ] {
+            assert!(texts.contains(piece), "{piece} is missing in {texts}");
+        }
+        assert_eq!(sent.tool_results().len(), 1);
 
-    let seen = oracle.json(&setup.home, CONVERSATION, [ids[0].as_str()]);
-    let roles: Vec<&str> = seen
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| row[0].as_str().unwrap())
-        .collect();
-    assert_eq!(
-        roles,
-        [
-            "user",
-            "assistant",
-            "tool",
-            "assistant",
-            "user",
-            "assistant"
-        ]
-    );
-    assert_sound(&oracle, &setup);
+        let seen = oracle.json(&setup.home, CONVERSATION, [ids[0].as_str()]);
+        let roles: Vec<&str> = seen
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row[0].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            roles,
+            [
+                "user",
+                "assistant",
+                "tool",
+                "assistant",
+                "user",
+                "assistant"
+            ]
+        );
+        assert_sound(oracle, &setup);
+    });
 }
 
 #[test]
 fn the_original_goes_on_where_we_stopped() {
-    let Some(oracle) = oracle::require("the_original_goes_on_where_we_stopped") else {
-        return;
-    };
-    let setup = CliHarness::new();
-    let note = json!({"action": "add", "target": "user", "content": "prefers tea"});
-    setup
-        .server
-        .push(Reply::tool_call("c1", "memory", &note).reasoning("a preference"));
-    setup.server.push(Reply::text("Noted: tea. ✓"));
-    setup.server.push_default(Reply::text("their answer"));
-    let ours = setup
-        .run(["chat", "-q", "I prefer tea", "--json"])
-        .ok()
-        .json();
-    let id = ours["session_id"].as_str().unwrap();
-
-    let listed = oracle.hermes(&setup.home, ["sessions", "list"]);
-    assert_eq!(listed.code, Some(0), "{}", listed.stderr);
-    assert!(listed.stdout.contains(&id[..15]), "{}", listed.stdout);
-    let exported = oracle.hermes(&setup.home, ["sessions", "export", "-"]);
-    assert!(
-        exported.stdout.contains("I prefer tea"),
-        "{}{}",
-        exported.stdout,
-        exported.stderr
-    );
-
-    let seen = oracle.json(&setup.home, CONVERSATION, [id]);
-    let expected = json!([
-        ["user", "I prefer tea", []],
-        ["assistant", "", ["memory"]],
-        ["tool", seen[2][1], []],
-        ["assistant", "Noted: tea. ✓", []],
-    ]);
-    assert_eq!(seen, expected);
-
-    let resumed = oracle.hermes(
-        &setup.home,
-        ["chat", "-q", "what do I prefer?", "-Q", "--resume", id],
-    );
-    assert!(
-        resumed.stdout.contains("their answer"),
-        "{}{}",
-        resumed.stdout,
-        resumed.stderr
-    );
-    let sent = setup.server.last_request().body_text();
-    assert!(
-        sent.contains("I prefer tea") && sent.contains("Noted: tea. ✓"),
-        "{sent}"
-    );
-    assert!(
-        sent.contains("prefers tea"),
-        "our memory reaches their prompt: {sent}"
-    );
-    assert_sound(&oracle, &setup);
-
-    // And back to us once more.
-    let _ = setup.run(["chat", "-q", "again", "-r", id]).ok();
-    assert!(
+    oracle::scenario("the_original_goes_on_where_we_stopped", |oracle| {
+        let setup = CliHarness::new();
+        let note = json!({"action": "add", "target": "user", "content": "prefers tea"});
         setup
             .server
-            .last_request()
-            .body_text()
-            .contains("what do I prefer?")
-    );
+            .push(Reply::tool_call("c1", "memory", &note).reasoning("a preference"));
+        setup.server.push(Reply::text("Noted: tea. ✓"));
+        setup.server.push_default(Reply::text("their answer"));
+        let ours = setup
+            .run(["chat", "-q", "I prefer tea", "--json"])
+            .ok()
+            .json();
+        let id = ours["session_id"].as_str().unwrap();
+
+        let listed = oracle.hermes(&setup.home, ["sessions", "list"]);
+        assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+        assert!(listed.stdout.contains(&id[..15]), "{}", listed.stdout);
+        let exported = oracle.hermes(&setup.home, ["sessions", "export", "-"]);
+        assert!(
+            exported.stdout.contains("I prefer tea"),
+            "{}{}",
+            exported.stdout,
+            exported.stderr
+        );
+
+        let seen = oracle.json(&setup.home, CONVERSATION, [id]);
+        let expected = json!([
+            ["user", "I prefer tea", []],
+            ["assistant", "", ["memory"]],
+            ["tool", seen[2][1], []],
+            ["assistant", "Noted: tea. ✓", []],
+        ]);
+        assert_eq!(seen, expected);
+
+        let resumed = oracle.hermes(
+            &setup.home,
+            ["chat", "-q", "what do I prefer?", "-Q", "--resume", id],
+        );
+        assert!(
+            resumed.stdout.contains("their answer"),
+            "{}{}",
+            resumed.stdout,
+            resumed.stderr
+        );
+        let sent = setup.server.last_request().body_text();
+        assert!(
+            sent.contains("I prefer tea") && sent.contains("Noted: tea. ✓"),
+            "{sent}"
+        );
+        assert!(
+            sent.contains("prefers tea"),
+            "our memory reaches their prompt: {sent}"
+        );
+        assert_sound(oracle, &setup);
+
+        // And back to us once more.
+        let _ = setup.run(["chat", "-q", "again", "-r", id]).ok();
+        assert!(
+            setup
+                .server
+                .last_request()
+                .body_text()
+                .contains("what do I prefer?")
+        );
+    });
 }
 
 /// Appends numbered rows to its own session until a file appears; prints how many.

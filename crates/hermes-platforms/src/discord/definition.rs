@@ -23,6 +23,10 @@ pub(crate) static DEFINITION: PlatformDef = PlatformDef {
         }],
         switch: None,
     },
+    prompt_hint: Some(
+        "You are on Discord: Markdown is rendered, tables are not; long answers are split. To send a \
+         file, write MEDIA:/absolute/path on a line of its own.",
+    ),
     batching: Batching {
         short: 300,
         split: 2000,

@@ -51,6 +51,10 @@ pub(crate) static DEFINITION: PlatformDef = PlatformDef {
         ],
         switch: None,
     },
+    prompt_hint: Some(
+        "You answer by e-mail: plain text with a clear structure, no greeting unless it fits. To \
+         attach a file, write MEDIA:/absolute/path on a line of its own.",
+    ),
     batching: Batching::NONE,
     shows_tools: false,
     bang_commands: false,

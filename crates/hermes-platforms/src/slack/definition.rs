@@ -32,6 +32,10 @@ pub(crate) static DEFINITION: PlatformDef = PlatformDef {
         ],
         switch: None,
     },
+    prompt_hint: Some(
+        "You are in a team chat: be brief, use simple Markdown. To send a file, write \
+         MEDIA:/absolute/path on a line of its own.",
+    ),
     batching: Batching::USUAL,
     shows_tools: false,
     bang_commands: true,

@@ -32,6 +32,7 @@ pub(crate) static DEFINITION: PlatformDef = PlatformDef {
         ],
         switch: Some("WEBHOOK_ENABLED"),
     },
+    prompt_hint: None,
     batching: Batching::NONE,
     shows_tools: false,
     bang_commands: false,

@@ -103,6 +103,8 @@ impl GatewayConversations {
         let front_end = FrontEndSettings {
             tools: opening.tools,
             system: opening.system,
+            prompt_hint: hermes_platforms::definition(&opening.source)
+                .and_then(|platform| platform.prompt_hint),
             user_id: opening.user_id,
             is_platform: true,
             unattended: opening.unattended,

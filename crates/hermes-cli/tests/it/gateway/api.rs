@@ -91,6 +91,7 @@ fn openais_client_streams_with_tools_running_and_approves() {
         .find(|request| request.last_user_text().ends_with("second"));
     let said = second.unwrap().body_text();
     assert!(said.contains("You said: first"), "{said}");
+    assert!(said.contains("through an API"), "{said}");
     drop(gateway.stop().ok());
     let stored = hermes(&home)
         .args(["sessions", "export", "--session-id", "book", "-"])

@@ -125,6 +125,7 @@ fn a_mention_in_a_thread_and_a_command_approved_by_a_button() {
     assert!(victim.exists());
     let asked = String::from_utf8_lossy(&story.model.last_request().raw).into_owned();
     assert!(asked.contains("that directory is in the way"), "{asked}");
+    assert!(asked.contains("You are in a team chat"), "{asked}");
     let blocks = question["blocks"].as_array().unwrap();
     let buttons = blocks.iter().find(|block| block["type"] == "actions");
     let first = buttons.unwrap()["elements"][0]["action_id"].as_str();
