@@ -5,11 +5,11 @@
 //! one. It runs on a thread of its own with its own clock, so that a test may pause tokio's time.
 //!
 //! ```
-//! use hermes_testkit::telegram::{Says, Telegram};
+//! use hermes_testkit::telegram::{FakeTelegram, PersonMessage};
 //!
-//! let telegram = Telegram::start();
+//! let telegram = FakeTelegram::start();
 //! telegram.person(7, "Ada");
-//! telegram.say(Says::text(7, "hello"));
+//! telegram.say(PersonMessage::text(7, "hello"));
 //! assert_eq!(telegram.pending(), 1);
 //! assert!(telegram.shown(7).is_empty());
 //! ```
