@@ -1,5 +1,5 @@
 //! Questions: a form if the editor supports forms, buttons if the answer is one of a few choices,
-//! otherwise none, which the model is told.
+//! otherwise none, and the model is informed.
 
 use std::collections::BTreeMap;
 

@@ -525,7 +525,7 @@ impl Conversation {
         Ok(CommandResult::from_effect(Effect::Asked(text)).then(CommandFollowUp::Turn))
     }
 
-    /// Without a model nothing is sent: the text is kept, and the person is told what to do.
+    /// Without a model nothing is sent: the text is kept, and a message says what to do.
     /// Configuration changes are checked first.
     pub async fn check_ready(&mut self, text: &str) -> Result<Option<CommandResult>, Failure> {
         if let Some(told) = self.check_lease(text).await? {

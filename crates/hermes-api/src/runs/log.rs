@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum size of stored events. The oldest are dropped first; late followers are told.
+/// Maximum size of stored events. The oldest are dropped first; late followers get a notice.
 const EVENTS: usize = 512 * 1024;
 
 const CUT: &str = "the gateway stopped while this ran, and has started again; what was done so far \

@@ -76,7 +76,7 @@ impl LocalMachine {
 }
 
 impl CommandEnvironment {
-    /// As configured. If the configured environment is not available, the person is told and there
+    /// As configured. If the configured environment is not available, a message says so and there
     /// are no commands: they never run elsewhere.
     pub fn for_chat(
         cx: &AppContext,

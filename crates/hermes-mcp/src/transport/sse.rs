@@ -44,17 +44,17 @@ pub(crate) struct SseTransport {
     /// Weak, so that the end of the stream is the end of what comes.
     received: mpsc::WeakSender<ServerJsonRpcMessage>,
     inbox: Arc<Inbox>,
-    posting: Posting,
+    posting: OpenPost,
 }
 
 /// Messages that are being sent.
 #[derive(Clone, Default)]
-struct Posting(Arc<watch::Sender<usize>>);
+struct OpenPost(Arc<watch::Sender<usize>>);
 
 /// Counts a message for as long as it lives.
-struct Posted(Posting);
+struct Posted(OpenPost);
 
-impl Posting {
+impl OpenPost {
     fn begin(&self) -> Posted {
         self.0.send_modify(|count| *count += 1);
         Posted(self.clone())
@@ -100,7 +100,7 @@ pub(crate) async fn transport(
     let inbox = Inbox::new(shared);
     let (received, incoming) = mpsc::channel(QUEUE);
     let weak = received.downgrade();
-    let posting = Posting::default();
+    let posting = OpenPost::default();
     let reading = {
         let (inbox, posting) = (Arc::clone(&inbox), posting.clone());
         read(events, inbox, (received, posting), Arc::clone(shared))
@@ -148,7 +148,7 @@ async fn endpoint(events: &mut Events, base: &Url, shared: &Shared) -> Result<Ur
 async fn read(
     mut events: Events,
     inbox: Arc<Inbox>,
-    (received, posting): (mpsc::Sender<ServerJsonRpcMessage>, Posting),
+    (received, posting): (mpsc::Sender<ServerJsonRpcMessage>, OpenPost),
     shared: Arc<Shared>,
 ) {
     let work = async {
@@ -173,7 +173,7 @@ async fn read(
         () = shared.stop.cancelled() => {}
         why = work => {
             shared.die(shared.broke(Break::AfterSend, &why));
-            // rmcp goes on for as long as `received` lives.
+            // rmcp continues until `received` is dropped.
             let _ = timeout(LAST_REFUSAL, posting.settled()).await;
         }
     }

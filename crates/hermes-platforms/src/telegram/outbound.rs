@@ -553,7 +553,7 @@ mod tests {
         };
         let list = menu(
             &[
-                offer("reload-mcp", "Connect anew"),
+                offer("reload-mcp", "Reconnect"),
                 offer("reload_mcp", "again"),
                 offer("Neu", ""),
                 offer("new", "Begin"),

@@ -187,8 +187,8 @@ impl Attempt<'_> {
         may
     }
 
-    /// What a tool says itself is told apart from this by the questions: an instance that does not know the
-    /// session refuses them in the same words.
+    /// The pings distinguish this from an error of the tool itself: an instance that does not know the session
+    /// refuses them in the same words.
     fn may_be_misrouted(&self, failure: &McpFailure) -> bool {
         failure.refuses_session() && self.retries.misrouted < MISROUTED
     }
