@@ -9,9 +9,13 @@ use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
+#[cfg(target_os = "linux")]
+use rustix::process::Pid;
 use rustix::process::{ioctl_tiocsctty, setsid};
 
 use super::CONFINE_FAILED;
+#[cfg(target_os = "linux")]
+use super::fork::{Streams, exit_like};
 use super::spec::HelperSpec;
 
 /// Precedes the spec: commands follow over standard input.
@@ -26,6 +30,9 @@ pub(super) enum NextStep {
     /// Spawns the command and stays as init of its PID namespace, because the kernel treats init differently.
     #[cfg(target_os = "linux")]
     Spawn(Command),
+    /// Stays as init for a command that already runs. It opens our streams by itself.
+    #[cfg(target_os = "linux")]
+    Supervise(Pid),
 }
 
 pub(super) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
@@ -37,9 +44,11 @@ pub(super) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         }
         #[cfg(target_os = "linux")]
         Ok(NextStep::Spawn(mut command)) => match command.spawn() {
-            Ok(child) => super::fork::exit_like(child.id()),
+            Ok(child) => exit_like(Pid::from_child(&child), Streams::Close),
             Err(error) => start_error(&command, &error),
         },
+        #[cfg(target_os = "linux")]
+        Ok(NextStep::Supervise(command)) => exit_like(command, Streams::Keep),
         Err(why) => (
             CONFINE_FAILED,
             format!("the sandbox cannot be set up: {why}"),
@@ -89,7 +98,7 @@ fn read_spec(json: &OsString) -> Result<HelperSpec, String> {
 use super::helper_loop::serve;
 
 #[cfg(not(target_os = "linux"))]
-fn wait(_spec: &HelperSpec) -> Result<NextStep, String> {
+fn serve(_spec: &HelperSpec) -> Result<NextStep, String> {
     Err("no helper waits on this system".to_owned())
 }
 
@@ -114,7 +123,7 @@ fn become_subreaper() {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn adopt() {}
+fn become_subreaper() {}
 
 /// Applies all limits of a command that is started without an idle helper. It shares the PID namespace: what it
 /// starts may outlive us, as intended for such commands.
@@ -137,7 +146,7 @@ fn apply_all_limits(spec: &HelperSpec) -> Result<(), String> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn restrict(spec: &HelperSpec) -> Result<(), String> {
+fn apply_all_limits(spec: &HelperSpec) -> Result<(), String> {
     if spec.seccomp || spec.files.is_some() {
         return Err("there is no sandbox for this system".to_owned());
     }

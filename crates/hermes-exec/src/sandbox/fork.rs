@@ -5,7 +5,11 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
+
+use rustix::process::{Pid, setsid};
 
 /// Which of the two processes we are.
 #[derive(Debug)]
@@ -59,20 +63,50 @@ pub(super) fn fork_sibling(own_namespaces: bool) -> io::Result<ForkResult> {
     }
 }
 
+/// Starts a program as a child in a session of its own. A program that cannot be run is a child that exits.
+#[expect(
+    unsafe_code,
+    reason = "the standard library starts no sessions without unsafe code"
+)]
+pub(super) fn spawn_in_session(program: &mut Command) -> io::Result<Pid> {
+    // SAFETY: This process has one thread, as in `fork_sibling`. The child becomes a program or exits.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // Fails only for a leader of a group, which a new process is not.
+        let _ = setsid();
+        let _ = program.exec();
+        // SAFETY: It does not return; nothing of the parent is cleaned up twice.
+        unsafe { libc::_exit(i32::from(super::CONFINE_FAILED)) };
+    }
+    Pid::from_raw(pid).ok_or_else(io::Error::last_os_error)
+}
+
+/// What the init process does with its standard streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Streams {
+    /// The command has inherited them; here they would stay open.
+    Close,
+    /// The command opens them through this process.
+    Keep,
+}
+
 /// Waits as init of the PID namespace until the command exits, and exits with the same status.
 #[expect(
     unsafe_code,
     reason = "the standard library closes only what it opened, and cannot wait for orphans"
 )]
-pub(super) fn exit_like(command: u32) -> ! {
-    // Streams and descriptors belong to the command; here they would stay open.
+pub(super) fn exit_like(command: Pid, streams: Streams) -> ! {
+    let first = match streams {
+        Streams::Close => 0,
+        Streams::Keep => 3,
+    };
     // SAFETY: Nothing in this process uses a descriptor from here on: it only waits and ends.
-    unsafe { libc::close_range(0, libc::c_uint::MAX, 0) };
+    unsafe { libc::close_range(first, libc::c_uint::MAX, 0) };
     loop {
         let mut status = 0;
         // SAFETY: It writes to `status` alone.
         let ended = unsafe { libc::waitpid(-1, &raw mut status, 0) };
-        if ended.cast_unsigned() == command {
+        if ended == command.as_raw_nonzero().get() {
             let code = if libc::WIFEXITED(status) {
                 libc::WEXITSTATUS(status)
             } else {

@@ -10,6 +10,7 @@ use super::fork::{ForkResult, fork_sibling};
 use super::helper_protocol::{HelperReply, HelperRequest, RawRequest};
 use super::jail::{Jail, RunningCommands};
 use super::prepared_ruleset::PreparedRuleset;
+use super::prepared_shell::PreparedShell;
 use super::spare_process::{SpareFork, SpareProcess};
 use super::spec::HelperSpec;
 
@@ -69,7 +70,8 @@ pub(super) fn serve(spec: &HelperSpec) -> Result<NextStep, String> {
                 .is_ok() => {}
             Err(_) => break,
         }
-        drop(raw);
+        // Our copies of its streams are closed: the requester waits for their end.
+        let last = raw.into_command();
         // If it cannot be created now, it is created when needed, and the reason is reported then.
         if jail.has_own_processes()
             && let Ok(forked) = SpareProcess::fork(true)
@@ -79,6 +81,7 @@ pub(super) fn serve(spec: &HelperSpec) -> Result<NextStep, String> {
                 SpareFork::Copy(channel) => {
                     let command = jail.host_pid()?;
                     restrict(&spec, rules, jail)?;
+                    let shell = last.parse().ok().and_then(PreparedShell::start);
                     let Ok(Some(raw)) = RawRequest::receive(&channel) else {
                         return Ok(NextStep::Exit);
                     };
@@ -89,7 +92,10 @@ pub(super) fn serve(spec: &HelperSpec) -> Result<NextStep, String> {
                     .send(&socket);
                     sent.map_err(|error| format!("no order: {error}"))?;
                     let request = raw.accept().map_err(|error| format!("order: {error}"))?;
-                    return into_next_step(&spec, &request, jail);
+                    return match shell.and_then(|shell| shell.run(&request)) {
+                        Some(command) => Ok(NextStep::Supervise(command)),
+                        None => into_next_step(&spec, &request, jail),
+                    };
                 }
             }
         }

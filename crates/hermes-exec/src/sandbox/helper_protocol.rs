@@ -126,7 +126,21 @@ impl RawRequest {
         rustix::stdio::dup2_stdin(input)?;
         rustix::stdio::dup2_stdout(output)?;
         rustix::stdio::dup2_stderr(errors)?;
-        serde_json::from_slice(&self.json).map_err(io::Error::other)
+        self.into_command().parse()
+    }
+
+    /// The command alone; its streams are closed.
+    pub(super) fn into_command(self) -> EncodedCommand {
+        EncodedCommand(self.json)
+    }
+}
+
+/// The command of a request, not parsed yet.
+pub(super) struct EncodedCommand(Vec<u8>);
+
+impl EncodedCommand {
+    pub(super) fn parse(&self) -> io::Result<HelperRequest> {
+        serde_json::from_slice(&self.0).map_err(io::Error::other)
     }
 }
 

@@ -38,6 +38,8 @@ mod path_state;
 mod paths;
 #[cfg(target_os = "linux")]
 mod prepared_ruleset;
+#[cfg(target_os = "linux")]
+mod prepared_shell;
 mod protect;
 mod repositories;
 mod rules;
@@ -670,7 +672,7 @@ fn missing_namespaces() -> Option<String> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn no_namespaces() -> Option<String> {
+fn missing_namespaces() -> Option<String> {
     None
 }
 
@@ -680,7 +682,7 @@ fn has_landlock() -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn landlock_works() -> bool {
+fn has_landlock() -> bool {
     false
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hermes_exec::environment::Stdin;
-use hermes_exec::local::{LocalEnvironment, LoginScripts};
+use hermes_exec::local::{LocalEnvironment, LocalSettings, LoginScripts};
 use hermes_exec::sandbox::{Sandbox, SandboxChoice};
 use hermes_exec::{Confine as _, Environment as _, Exec, Exit};
 use rustix::process::{Pid, Signal, kill_process};
@@ -194,15 +194,15 @@ async fn input_and_environment_arrive_whole() {
     }
 }
 
-struct Confined {
+pub(crate) struct Confined {
     _dir: tempfile::TempDir,
-    path: PathBuf,
-    sandbox: Arc<Sandbox>,
-    env: LocalEnvironment,
+    pub(crate) path: PathBuf,
+    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) env: LocalEnvironment,
 }
 
 /// In the kernel's sandbox, with a login that defines a function.
-fn confined(test: &str) -> Option<Confined> {
+pub(crate) fn confined(test: &str) -> Option<Confined> {
     let dir = outside();
     let path = dir.path().canonicalize().unwrap();
     std::fs::create_dir_all(path.join("home/.hermes/cache")).unwrap();
@@ -216,13 +216,7 @@ fn confined(test: &str) -> Option<Confined> {
         hermes_testkit::oracle::skip(&sandbox.posture(), test);
         return None;
     }
-    let mut settings = settings(&path);
-    settings.own = path.join("home/.hermes/cache/exec");
-    settings.login = LoginScripts {
-        files: vec![path.join("rc")],
-        login: false,
-    };
-    let env = LocalEnvironment::new(settings, sandbox.clone()).unwrap();
+    let env = LocalEnvironment::new(confined_settings(&path), sandbox.clone()).unwrap();
     Some(Confined {
         _dir: dir,
         path,
@@ -231,8 +225,25 @@ fn confined(test: &str) -> Option<Confined> {
     })
 }
 
+fn confined_settings(path: &Path) -> LocalSettings {
+    let mut settings = settings(path);
+    settings.own = path.join("home/.hermes/cache/exec");
+    settings.login = LoginScripts {
+        files: vec![path.join("rc")],
+        login: false,
+    };
+    settings
+}
+
 impl Confined {
-    async fn run(&self, script: &str, cwd: &Path) -> String {
+    /// The same place with another shell.
+    pub(crate) fn with_bash(&self, bash: &Path) -> LocalEnvironment {
+        let mut settings = confined_settings(&self.path);
+        settings.bash = bash.to_owned();
+        LocalEnvironment::new(settings, self.sandbox.clone()).unwrap()
+    }
+
+    pub(crate) async fn run(&self, script: &str, cwd: &Path) -> String {
         let mut command = Exec::new(script, cwd);
         command.confinement = self.sandbox.confinement(cwd);
         run(&self.env, command).await.1

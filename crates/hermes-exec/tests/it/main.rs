@@ -10,6 +10,7 @@ mod behaviour;
 mod contract;
 mod helper;
 mod local;
+mod prepared_shell;
 mod process;
 mod scratch;
 mod support;
