@@ -1,13 +1,14 @@
 //! The main loop of an idle helper.
 
 use std::io::Write as _;
+use std::os::fd::OwnedFd;
 use std::process::Command;
 
-use rustix::process::setsid;
+use rustix::process::{Pid, setsid};
 
 use super::confine::{NextStep, start_session};
 use super::fork::{ForkResult, fork_sibling};
-use super::helper_protocol::{HelperReply, HelperRequest, RawRequest};
+use super::helper_protocol::{EncodedCommand, HelperReply, HelperRequest, RawRequest};
 use super::jail::{Jail, RunningCommands};
 use super::prepared_ruleset::PreparedRuleset;
 use super::prepared_shell::PreparedShell;
@@ -81,20 +82,12 @@ pub(super) fn serve(spec: &HelperSpec) -> Result<NextStep, String> {
                 SpareFork::Copy(channel) => {
                     let command = jail.host_pid()?;
                     restrict(&spec, rules, jail)?;
-                    let shell = last.parse().ok().and_then(PreparedShell::start);
-                    let Ok(Some(raw)) = RawRequest::receive(&channel) else {
+                    let Some(request) = wait_for_command(&last, &channel, command)? else {
                         return Ok(NextStep::Exit);
                     };
-                    let sent = HelperReply {
-                        command,
-                        discarded: 0,
-                    }
-                    .send(&socket);
-                    sent.map_err(|error| format!("no order: {error}"))?;
-                    let request = raw.accept().map_err(|error| format!("order: {error}"))?;
-                    return match shell.and_then(|shell| shell.run(&request)) {
-                        Some(command) => Ok(NextStep::Supervise(command)),
-                        None => into_next_step(&spec, &request, jail),
+                    return match request {
+                        AssignedCommand::Runs(command) => Ok(NextStep::Supervise(command)),
+                        AssignedCommand::Starts(request) => into_next_step(&spec, &request, jail),
                     };
                 }
             }
@@ -105,6 +98,37 @@ pub(super) fn serve(spec: &HelperSpec) -> Result<NextStep, String> {
     }
     running.kill_all(jail.as_ref());
     Ok(NextStep::Exit)
+}
+
+/// The command of a spare process.
+enum AssignedCommand {
+    /// In the shell that was started in advance.
+    Runs(Pid),
+    Starts(HelperRequest),
+}
+
+/// Waits in a spare process, whose limits are in force, until its command arrives; `None`: none will. `last` is the
+/// command before it, `own` this process as the requester knows it.
+fn wait_for_command(
+    last: &EncodedCommand,
+    channel: &OwnedFd,
+    own: i32,
+) -> Result<Option<AssignedCommand>, String> {
+    let shell = last.parse().ok().and_then(PreparedShell::start);
+    let Ok(Some(raw)) = RawRequest::receive(channel) else {
+        return Ok(None);
+    };
+    let reply = HelperReply {
+        command: own,
+        discarded: 0,
+    };
+    let sent = reply.send(std::io::stdin());
+    sent.map_err(|error| format!("no order: {error}"))?;
+    let request = raw.accept().map_err(|error| format!("order: {error}"))?;
+    Ok(Some(match shell.and_then(|shell| shell.run(&request)) {
+        Some(command) => AssignedCommand::Runs(command),
+        None => AssignedCommand::Starts(request),
+    }))
 }
 
 /// Applies the limits of a fork.

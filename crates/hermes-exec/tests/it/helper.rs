@@ -239,7 +239,7 @@ impl Confined {
     /// The same place with another shell.
     pub(crate) fn with_bash(&self, bash: &Path) -> LocalEnvironment {
         let mut settings = confined_settings(&self.path);
-        settings.bash = bash.to_owned();
+        bash.clone_into(&mut settings.bash);
         LocalEnvironment::new(settings, self.sandbox.clone()).unwrap()
     }
 
