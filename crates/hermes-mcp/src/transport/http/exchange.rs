@@ -1,5 +1,6 @@
 //! One HTTP request: headers, token, redirects, and what a refusal means.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use hermes_core::clock::{Clock, SystemClock};
@@ -60,6 +61,16 @@ impl Outgoing<'_> {
             kind,
         }
     }
+
+    fn is_tool_call(&self) -> bool {
+        #[derive(serde::Deserialize)]
+        struct Named<'a> {
+            #[serde(borrow)]
+            method: Cow<'a, str>,
+        }
+        let body = self.body.as_deref().unwrap_or_default();
+        serde_json::from_slice::<Named<'_>>(body).is_ok_and(|sent| sent.method == "tools/call")
+    }
 }
 
 pub(crate) struct Exchange {
@@ -97,7 +108,14 @@ impl Exchange {
             let token = self.token().await;
             let attempt = self.attempt(&request, token.as_ref()).await?;
             let (mut refused, challenge) = match attempt {
-                Attempt::Answer(response) => return Ok(response),
+                Attempt::Answer(response) => {
+                    if let (Some(tokens), Some(_)) = (&self.target.tokens, &token)
+                        && request.is_tool_call()
+                    {
+                        tokens.accepted();
+                    }
+                    return Ok(response);
+                }
                 Attempt::Refused(refused, challenge) => (refused, challenge),
             };
             if !matches!(
