@@ -148,10 +148,15 @@ impl Exchange {
         }
     }
 
-    /// A fixed header does not renew itself, and there is nothing to log in to. On a live link
-    /// the refusal is one like any other: some servers answer so for a session they forgot.
+    /// Whether there is anything to log in to.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.target.tokens.is_some()
+    }
+
+    /// A fixed header does not renew itself, and there is nothing to log in to. After the handshake
+    /// was accepted the refusal is one like any other: some servers answer so for a session they forgot.
     fn refused_without_tokens(&self, failure: &mut McpFailure, kind: Kind) {
-        if self.phase(kind) == Phase::Request {
+        if kind == Kind::Greeting || self.phase(kind) == Phase::Request {
             failure.class = FailureClass::Rpc;
             failure.certainty = Certainty::Rejected;
         } else if failure.class == FailureClass::AuthExpired {
