@@ -85,6 +85,8 @@ struct Shared {
 struct State {
     wire: Wire,
     sessions: HashSet<String>,
+    /// So many sessions are forgotten as soon as they are given out.
+    forgets_next: usize,
     gives_sessions: bool,
     loss: Loss,
     /// How forgotten sessions are answered instead of by `loss`.
@@ -96,6 +98,8 @@ struct State {
     limiter: Option<Limiter>,
     /// How long `ping` and `tools/list` of a session take.
     slow_questions: Duration,
+    /// How long `initialize` takes.
+    slow_handshakes: Duration,
     get: GetStream,
     ping: Ping,
     /// Answers as event streams.
@@ -149,6 +153,7 @@ impl State {
         Self {
             wire,
             sessions: HashSet::new(),
+            forgets_next: 0,
             gives_sessions: true,
             loss: Loss::default(),
             forgetting: None,
@@ -156,6 +161,7 @@ impl State {
             second: HashSet::new(),
             limiter: None,
             slow_questions: Duration::ZERO,
+            slow_handshakes: Duration::ZERO,
             get: GetStream::default(),
             ping: Ping::default(),
             streams: false,
@@ -172,6 +178,21 @@ impl State {
             remembers: true,
             lines: CancellationToken::new(),
         }
+    }
+
+    /// A session made by one of the instances.
+    fn open_session(&mut self, second: bool) -> String {
+        let session = new_session();
+        match self.forgets_next.checked_sub(1) {
+            Some(left) => self.forgets_next = left,
+            None => {
+                self.sessions.insert(session.clone());
+            }
+        }
+        if second {
+            self.second.insert(session.clone());
+        }
+        session
     }
 }
 

@@ -161,7 +161,7 @@ impl<'a> Attempt<'a> {
     /// The live link, once it is not suspect.
     async fn link(&self) -> Result<Arc<LiveLink>, McpFailure> {
         let mut view = self.shared.view.subscribe();
-        let mut wait = Wait::new(self.frame.end());
+        let mut wait = Wait::new(self.frame.end(), self.shared);
         loop {
             let look = wait.look(&view.borrow_and_update(), self.shared);
             match look {

@@ -20,12 +20,24 @@ use crate::transport::link::{Call, ConnectRequest, Link, LinkEvent, TransportKin
 
 /// Events waiting for the actor. Links drop what does not fit.
 const EVENTS: usize = 64;
+/// Sessions that one try opens at most, while the list is refused right after each handshake: the
+/// session was lost meanwhile, or a load balancer led every question to another process.
+const SESSIONS: usize = 3;
 
 /// A link that is up and told what it offers.
 pub(super) struct Fresh {
     pub(super) link: Arc<dyn Link>,
     pub(super) events: mpsc::Receiver<LinkEvent>,
     pub(super) tools: Vec<Value>,
+    /// How long it took, from the first byte to the list.
+    pub(super) took: Duration,
+}
+
+/// What a handshake led to.
+enum Greeted {
+    Ready(Fresh),
+    /// It was made, and the server did not list its tools.
+    Unlisted(McpFailure),
 }
 
 /// Which link an attempt makes, and for whom.
@@ -76,21 +88,24 @@ pub(super) async fn attempt(
     }
 }
 
-/// A server that offers tools and does not know how to list them may have lost the session during the
-/// handshake, so it is connected to once more before it counts as having none.
+/// A server over the network that refuses the list may have lost the session during the handshake, so
+/// it is connected to again, also before it counts as having no tools.
 async fn connect_once(
     shared: Arc<Shared>,
     epoch: u64,
-    (deadline, allowed): (Instant, Duration),
+    times: (Instant, Duration),
     cancel: CancellationToken,
 ) -> Result<Fresh, McpFailure> {
     let remote = shared.settings().transport != TransportKind::Stdio;
-    let (times, again) = ((deadline, allowed), cancel.clone());
-    match connect(Arc::clone(&shared), epoch, times, again, !remote).await {
-        Err(failure) if remote && is_unknown_list(&failure) => {
-            connect(shared, epoch, times, cancel, true).await
+    let mut left = if remote { SESSIONS } else { 1 };
+    loop {
+        left -= 1;
+        let (shared, again) = (Arc::clone(&shared), cancel.clone());
+        match connect(shared, epoch, times, again, left == 0).await? {
+            Greeted::Ready(fresh) => return Ok(fresh),
+            Greeted::Unlisted(failure) if left > 0 && is_lost(&failure) => {}
+            Greeted::Unlisted(failure) => return Err(failure),
         }
-        made => made,
     }
 }
 
@@ -101,7 +116,8 @@ async fn connect(
     (deadline, allowed): (Instant, Duration),
     cancel: CancellationToken,
     may_have_none: bool,
-) -> Result<Fresh, McpFailure> {
+) -> Result<Greeted, McpFailure> {
+    let started = Instant::now();
     let (events_in, events) = mpsc::channel(EVENTS);
     let connector = shared.connector();
     let request = ConnectRequest {
@@ -133,15 +149,16 @@ async fn connect(
     };
     unused.keep();
     match listed {
-        Ok(tools) => Ok(Fresh {
+        Ok(tools) => Ok(Greeted::Ready(Fresh {
             link,
             events,
             tools,
-        }),
+            took: started.elapsed(),
+        })),
         Err(mut failure) => {
             close(&*link).await;
             failure.text = format!("connected, but no list of tools: {}", failure.text);
-            Err(failure)
+            Ok(Greeted::Unlisted(failure))
         }
     }
 }
@@ -167,17 +184,18 @@ impl Drop for UnusedLink {
     }
 }
 
-/// The time in which a server over the network answers, as far as it is known. A child is asked only
+/// The time in which a server over the network is ready, as far as it is known. A child is asked only
 /// once: there are never two of them.
 fn usual(shared: &Shared) -> Option<Duration> {
     const SHORTEST: Duration = Duration::from_secs(3);
-    const LONGEST: Duration = Duration::from_secs(15);
+    const MANY_TIMES: Duration = Duration::from_secs(15);
     if shared.settings().transport == TransportKind::Stdio {
         return None;
     }
     let known = shared.catalogue.borrow();
     let took = known.as_ref()?.facts.handshake;
-    Some(took.saturating_mul(10).clamp(SHORTEST, LONGEST))
+    let usual = took.saturating_mul(10).clamp(SHORTEST, MANY_TIMES);
+    Some(usual.max(took.saturating_mul(2)))
 }
 
 /// How long an attempt may take. A child may have to be fetched first; a server that was up before
@@ -206,10 +224,32 @@ pub(super) async fn tools(
         return Ok(Vec::new());
     }
     match list(link, &Op::ListTools, "tools", deadline, cancel).await {
-        Err(failure) if silent && failure.rpc_code == Some(METHOD_NOT_FOUND) => Ok(Vec::new()),
-        Err(failure) if may_have_none && is_unknown_list(&failure) => Ok(Vec::new()),
+        Err(failure)
+            if may_have_none
+                && (is_unknown_list(&failure)
+                    || silent && failure.rpc_code == Some(METHOD_NOT_FOUND)) =>
+        {
+            Ok(Vec::new())
+        }
         listed => listed,
     }
+}
+
+/// Whether a list that failed like this may come in another session. Waiting or a login is what rate
+/// limits and missing tokens need.
+fn is_lost(failure: &McpFailure) -> bool {
+    use FailureClass as C;
+    if failure.class == C::SessionLost || is_unknown_list(failure) {
+        return true;
+    }
+    let refused = failure
+        .http_status
+        .is_some_and(|status| (400..500).contains(&status));
+    let other_reason = matches!(
+        failure.class,
+        C::Throttled | C::NeedsAuth | C::AuthExpired | C::ScopeNeeded
+    );
+    refused && !other_reason
 }
 
 /// With a status of its own it is a refusal like any other.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use super::connect::offers;
 use super::inbox::{Mail, Report, Wake};
 use super::run::{Actor, Change, Phase};
-use super::shared::{EventKind, LiveLink, Shared};
+use super::shared::{EventKind, FailedOperation, LiveLink, Shared};
 use crate::actor::keepalive;
 use crate::actor::state::LinkState;
 use crate::failure::retry::Doubt;
@@ -68,7 +68,7 @@ struct Reason {
     /// For the counters.
     cause: &'static str,
     /// What failed; `None`: nothing that a person asked for.
-    operation: Option<String>,
+    operation: Option<FailedOperation>,
 }
 
 impl Reason {
@@ -297,13 +297,17 @@ impl Actor {
         if doubt > Doubt::Answered {
             live.degrade(&self.shared, &report.failure.text);
         }
+        let failed = FailedOperation {
+            name: report.operation,
+            answered: report.failure.is_rpc_error(),
+        };
         let reason = Reason {
             doubt,
             misrouted: report.misrouted,
             silent: report.doubt == Doubt::Silent || report.failure.class == FailureClass::TimedOut,
             cause: report.failure.class.name(),
             why: report.failure.text,
-            operation: Some(report.operation),
+            operation: Some(failed),
         };
         live.suspect(reason, Duration::ZERO);
     }

@@ -16,7 +16,7 @@ use crate::actor::keepalive::ProbeBy;
 use crate::actor::state::LinkState;
 use crate::actor::state::ladder::{Ladder, Next};
 use crate::failure::{FailureClass, McpFailure};
-use crate::transport::link::TransportKind;
+use crate::transport::link::{LinkFacts, TransportKind};
 
 /// While a login is missing, the server is still tried so often: a notice of new tokens may get lost.
 const LOGIN_PROBE: Duration = Duration::from_mins(1);
@@ -236,7 +236,10 @@ impl Actor {
         self.publish_catalogue(CatalogueSnapshot {
             epoch: self.epoch,
             revision: 0,
-            facts: live.link.facts().clone(),
+            facts: LinkFacts {
+                handshake: fresh.took,
+                ..live.link.facts().clone()
+            },
             tools: Arc::new(fresh.tools),
             resources: old.as_ref().and_then(|old| old.resources.clone()),
             prompts: old.as_ref().and_then(|old| old.prompts.clone()),

@@ -97,9 +97,17 @@ enum Operation {
     Unhelped(Unhelped),
 }
 
+/// An operation that failed.
+#[derive(Clone, Debug)]
+pub(super) struct FailedOperation {
+    pub(super) name: String,
+    /// By an error of MCP, which the tool itself may have reported.
+    pub(super) answered: bool,
+}
+
 /// A new session may not have helped an operation, or may have been lost again before it worked:
-/// that cannot be told apart, so the next one is made later, and not never. For an operation that worked
-/// before, a few are made at once.
+/// that cannot be told apart, so the next one is made later, and not never. A few are made at once where
+/// the operation worked before, or what came back was no answer of MCP.
 #[derive(Clone, Copy, Debug)]
 struct Unhelped {
     /// New sessions that are still made at once.
@@ -113,17 +121,17 @@ struct Unhelped {
 }
 
 impl Unhelped {
-    /// So many losses in a row after it worked cost one call each.
+    /// So many losses in a row cost one call each.
     const AT_ONCE: u32 = 4;
     const FIRST: Duration = Duration::from_secs(1);
     const LONGEST: Duration = Duration::from_mins(1);
     const FAILURES: u32 = 8;
 
     /// A new session was made, maybe not for the first time.
-    fn again(before: Option<&Operation>) -> Self {
+    fn again(before: Option<&Operation>, answered: bool) -> Self {
         let (at_once, pause) = match before {
-            None => (0, Self::FIRST),
-            Some(Operation::Works) => (Self::AT_ONCE - 1, Self::FIRST),
+            None if answered => (0, Self::FIRST),
+            None | Some(Operation::Works) => (Self::AT_ONCE - 1, Self::FIRST),
             Some(Operation::Unhelped(before)) => match before.at_once.checked_sub(1) {
                 Some(left) => (left, Self::FIRST),
                 None => (0, (before.pause * 2).min(Self::LONGEST)),
@@ -158,7 +166,7 @@ impl LiveLink {
 
     /// Takes over what was learnt on the link before. `refused`: the operation for which it was
     /// replaced.
-    pub(super) fn succeed(&self, old: &Self, refused: Option<&str>) {
+    pub(super) fn succeed(&self, old: &Self, refused: Option<&FailedOperation>) {
         lock(&self.operations).clone_from(&lock(&old.operations));
         if let Some(refused) = refused {
             self.set_unhelped(refused);
@@ -193,10 +201,10 @@ impl LiveLink {
     }
 
     /// A new session was tried for this operation.
-    pub(super) fn set_unhelped(&self, operation: &str) {
+    pub(super) fn set_unhelped(&self, failed: &FailedOperation) {
         let mut operations = lock(&self.operations);
-        let next = Unhelped::again(operations.get(operation));
-        operations.insert(operation.to_owned(), Operation::Unhelped(next));
+        let next = Unhelped::again(operations.get(&failed.name), failed.answered);
+        operations.insert(failed.name.clone(), Operation::Unhelped(next));
     }
 
     /// Whether new sessions were made for this operation a moment ago, in vain. Counts the failure.

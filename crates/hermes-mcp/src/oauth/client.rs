@@ -382,4 +382,8 @@ impl TokenSource for OAuthClient {
             }
         })
     }
+
+    fn accepted(&self) {
+        self.inner.state().accepted();
+    }
 }

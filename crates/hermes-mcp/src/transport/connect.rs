@@ -38,6 +38,8 @@ pub trait TokenSource: Send + Sync {
         token: Option<SecretString>,
         challenge: Option<String>,
     ) -> BoxFuture<'_, Result<TokenAnswer, McpFailure>>;
+    /// The server took a token for a tool call: those that it refused before were not refused for good.
+    fn accepted(&self) {}
     /// How long the token is still valid, for the status.
     fn expires_in(&self) -> Option<Duration> {
         None

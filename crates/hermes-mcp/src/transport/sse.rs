@@ -232,20 +232,22 @@ async fn post_handshake(
     let mut answer = send().await;
     for _ in 1..HANDSHAKES {
         match &answer {
-            Err(why) if is_refused(why) => answer = send().await,
+            Err(why) if is_refused(why, exchange.has_tokens()) => answer = send().await,
             _ => break,
         }
     }
     answer
 }
 
-/// Whether it was turned down as such. A missing login does not come by asking again.
-fn is_refused(why: &McpFailure) -> bool {
+/// Whether it was turned down as such. A missing login does not come by asking again; but without
+/// tokens the stream was opened with all that there is to show.
+fn is_refused(why: &McpFailure, has_tokens: bool) -> bool {
     use FailureClass as C;
     let refused = why
         .http_status
         .is_some_and(|status| (400..500).contains(&status) && status != 429);
-    refused && !matches!(why.class, C::AuthExpired | C::NeedsAuth | C::ScopeNeeded)
+    let wants_login = matches!(why.class, C::AuthExpired | C::NeedsAuth | C::ScopeNeeded);
+    refused && !(wants_login && has_tokens)
 }
 
 impl Transport<RoleClient> for SseTransport {

@@ -2,6 +2,7 @@
 
 mod between;
 mod changes;
+mod dying;
 mod life;
 mod network;
 mod resumed;

@@ -114,6 +114,13 @@ impl FaultyServer {
         self
     }
 
+    /// So many sessions are forgotten as soon as they are given out: whatever follows the handshake is
+    /// refused.
+    pub fn forget_new_sessions(&self, count: usize) -> &Self {
+        self.shared.state().forgets_next = count;
+        self
+    }
+
     /// Changes with everything that is received or sent: what it is when a test looks twice tells
     /// whether anything happened in between.
     pub fn activity(&self) -> u64 {

@@ -52,6 +52,12 @@ impl FaultyServer {
         self
     }
 
+    /// From now on a handshake takes this long.
+    pub fn slow_handshakes(&self, time: Duration) -> &Self {
+        self.shared.state().slow_handshakes = time;
+        self
+    }
+
     /// One instance is left, which knows all sessions.
     pub fn end_balancer(&self) -> &Self {
         self.shared.state().balancer = None;

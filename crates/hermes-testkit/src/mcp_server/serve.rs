@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::plan::{Fault, PlannedAnswer, Seen, Wire, error_body};
 use super::protocol::{MODERN, RequestOutcome, execute};
 use super::shape::{LOGIN_PATH, Shape};
-use super::{Balancer, Forgetting, Shared, Switch, new_session, streams};
+use super::{Balancer, Forgetting, Shared, Switch, streams};
 use crate::model_server::http::{ArrivedRequest, HttpConnection, LAST_CHUNK, chunk, head};
 
 /// How an answer ended.
@@ -213,7 +213,13 @@ async fn post(
         }
         _ => {}
     }
-    let wire = shared.state().wire;
+    let (wire, slow) = {
+        let state = shared.state();
+        (state.wire, state.slow_handshakes)
+    };
+    if seen.method() == "initialize" && !slow.is_zero() {
+        tokio::time::sleep(slow).await;
+    }
     if let Some(answer) = held_up(shared, wire, seen).await {
         return send(connection, &answer).await;
     }
@@ -414,11 +420,7 @@ fn answer(shared: &Shared, seen: &Seen, messages: &[Value]) -> PlannedAnswer {
     };
     if seen.method() == "initialize" && state.gives_sessions && state.wire == Wire::Legacy {
         shared.count(|counts| counts.sessions += 1);
-        let session = new_session();
-        state.sessions.insert(session.clone());
-        if seen.second {
-            state.second.insert(session.clone());
-        }
+        let session = state.open_session(seen.second);
         answer.headers.push(("mcp-session-id".to_owned(), session));
     }
     answer

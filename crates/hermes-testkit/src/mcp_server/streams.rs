@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::plan::{Fault, GetStream, PlannedAnswer, Seen, Wire, event};
 use super::protocol::execute;
 use super::serve::{Played, forgotten, messages, refuse, send};
-use super::{Listener, Push, Shared, new_session};
+use super::{Listener, Push, Shared};
 use crate::model_server::http::{HttpConnection, LAST_CHUNK, chunk, head};
 
 /// Enough for any flood a test makes; more is lost like on a full socket.
@@ -61,14 +61,7 @@ pub(super) async fn get(
         Wire::Modern => send(connection, &PlannedAnswer::plain(405, "text/plain", "")).await,
         Wire::Sse => {
             shared.count(|counts| counts.sessions += 1);
-            let session = new_session();
-            {
-                let mut state = shared.state();
-                state.sessions.insert(session.clone());
-                if seen.second {
-                    state.second.insert(session.clone());
-                }
-            }
+            let session = shared.state().open_session(seen.second);
             let endpoint = format!("event: endpoint\ndata: /messages?sessionId={session}\n\n");
             let played = listen(connection, shared, &session, None, &endpoint).await;
             shared.state().sessions.remove(&session);

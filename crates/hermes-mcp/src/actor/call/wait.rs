@@ -12,7 +12,8 @@ use crate::actor::state::LinkState;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::status::report;
 
-/// How long a call waits for a link that is being made or examined.
+/// How long a call waits for a link that is being made or examined, unless the server is known to need
+/// longer.
 const RECOVERY: Duration = Duration::from_secs(15);
 /// How long it waits for a server that was given up: enough to find it back, too short to annoy.
 const PARKED_RECOVERY: Duration = Duration::from_secs(3);
@@ -38,9 +39,12 @@ pub(super) enum Look {
 }
 
 impl Wait {
-    pub(super) fn new(end: Instant) -> Self {
+    pub(super) fn new(end: Instant, shared: &Shared) -> Self {
+        let known = shared.catalogue.borrow().clone();
+        let took = known.map_or(Duration::ZERO, |known| known.facts.handshake);
+        let longest = RECOVERY.max(took.saturating_mul(2));
         Self {
-            until: end.min(Instant::now() + RECOVERY),
+            until: end.min(Instant::now() + longest),
             patience: None,
             woken_at: None,
         }

@@ -94,7 +94,7 @@ impl Actor {
                 self.shared.metrics.reconnect(reason.cause);
                 let old = Arc::clone(&live.current);
                 let phase = self.commit(*fresh, |new| {
-                    new.succeed(&old, reason.operation.as_deref());
+                    new.succeed(&old, reason.operation.as_ref());
                 });
                 let sse = self.shared.settings().transport == TransportKind::Sse;
                 let longest = match (old_works, sse) {

@@ -14,6 +14,7 @@ use super::{Done, Live, Reason};
 use crate::actor::op::Op;
 use crate::failure::retry;
 use crate::failure::{Certainty, FailureClass, McpFailure};
+use crate::transport::link::LinkFacts;
 
 /// For refreshing lists in the background.
 const REFRESH: Duration = Duration::from_mins(1);
@@ -43,7 +44,10 @@ impl Actor {
         let Some(old) = self.shared.catalogue.borrow().clone() else {
             return;
         };
-        let facts = live.current.link.facts().clone();
+        let facts = LinkFacts {
+            handshake: old.facts.handshake,
+            ..live.current.link.facts().clone()
+        };
         self.publish_catalogue(CatalogueSnapshot {
             epoch: live.current.epoch,
             revision: 0,

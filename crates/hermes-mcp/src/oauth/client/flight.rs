@@ -18,8 +18,9 @@ use crate::oauth::renew::{Renewal, Unsaved, renew};
 use crate::oauth::store::Stamp;
 use crate::oauth::tokens::Tokens;
 
-/// So many tokens may be refused and renewed within the time below. A server may forget a token
-/// soon after it was issued, once or twice; one that refuses every token wants a person.
+/// So many tokens may be refused and renewed within the time below without a tool call that is accepted
+/// in between. A server may forget a token soon after it was issued; one that refuses every token wants
+/// a person.
 const MAX_REFUSED: usize = 5;
 const REFUSED_WINDOW: Duration = Duration::from_mins(1);
 /// Waits after transient failures: doubling, up to a minute.
@@ -144,6 +145,11 @@ impl State {
         }
         self.refused.push_back((token.clone(), now));
         true
+    }
+
+    /// Tokens work here: what was refused before was not refused for good.
+    pub(super) fn accepted(&mut self) {
+        self.refused.clear();
     }
 
     fn unsaved(&self) -> Option<Unsaved> {

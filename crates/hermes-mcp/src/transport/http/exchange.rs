@@ -1,5 +1,6 @@
 //! One HTTP request: headers, token, redirects, and what a refusal means.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use hermes_core::clock::{Clock, SystemClock};
@@ -60,6 +61,16 @@ impl Outgoing<'_> {
             kind,
         }
     }
+
+    fn is_tool_call(&self) -> bool {
+        #[derive(serde::Deserialize)]
+        struct Named<'a> {
+            #[serde(borrow)]
+            method: Cow<'a, str>,
+        }
+        let body = self.body.as_deref().unwrap_or_default();
+        serde_json::from_slice::<Named<'_>>(body).is_ok_and(|sent| sent.method == "tools/call")
+    }
 }
 
 pub(crate) struct Exchange {
@@ -97,7 +108,14 @@ impl Exchange {
             let token = self.token().await;
             let attempt = self.attempt(&request, token.as_ref()).await?;
             let (mut refused, challenge) = match attempt {
-                Attempt::Answer(response) => return Ok(response),
+                Attempt::Answer(response) => {
+                    if let (Some(tokens), Some(_)) = (&self.target.tokens, &token)
+                        && request.is_tool_call()
+                    {
+                        tokens.accepted();
+                    }
+                    return Ok(response);
+                }
                 Attempt::Refused(refused, challenge) => (refused, challenge),
             };
             if !matches!(
@@ -130,10 +148,15 @@ impl Exchange {
         }
     }
 
-    /// A fixed header does not renew itself, and there is nothing to log in to. On a live link
-    /// the refusal is one like any other: some servers answer so for a session they forgot.
+    /// Whether there is anything to log in to.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.target.tokens.is_some()
+    }
+
+    /// A fixed header does not renew itself, and there is nothing to log in to. After the handshake
+    /// was accepted the refusal is one like any other: some servers answer so for a session they forgot.
     fn refused_without_tokens(&self, failure: &mut McpFailure, kind: Kind) {
-        if self.phase(kind) == Phase::Request {
+        if kind == Kind::Greeting || self.phase(kind) == Phase::Request {
             failure.class = FailureClass::Rpc;
             failure.certainty = Certainty::Rejected;
         } else if failure.class == FailureClass::AuthExpired {

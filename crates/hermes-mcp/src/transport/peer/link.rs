@@ -24,9 +24,9 @@ use crate::transport::http::Fault;
 use crate::transport::link::{Call, Era, Link, LinkFacts, TransportKind};
 use crate::transport::stdio::Child;
 
-/// How often a list that is refused right after the handshake is asked for again: as often as a call
-/// may meet instances of the server that do not know the session.
-const ASK_AGAIN: usize = 8;
+/// How often a list that is refused right after the handshake is asked for again in the same session.
+/// A session that was lost is not worth more questions, and a load balancer gets other sessions.
+const ASK_AGAIN: usize = 3;
 
 /// How often a server may come back with questions before its answer.
 const MAX_ROUNDS: usize = 10;

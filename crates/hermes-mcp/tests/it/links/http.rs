@@ -164,9 +164,14 @@ struct Tokens {
     current: AtomicUsize,
     challenges: Mutex<Vec<(Option<String>, Option<String>)>>,
     dead: bool,
+    accepted: AtomicUsize,
 }
 
 impl TokenSource for Tokens {
+    fn accepted(&self) {
+        self.accepted.fetch_add(1, Ordering::SeqCst);
+    }
+
     fn bearer(&self) -> BoxFuture<'_, Option<SecretString>> {
         let number = self.current.load(Ordering::SeqCst);
         Box::pin(async move { Some(format!("token-{number}").into()) })
@@ -218,8 +223,10 @@ async fn a_refused_token_is_renewed_and_the_call_reported() {
     let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::AuthExpired);
     assert_eq!(failure.certainty, Certainty::Rejected);
+    assert_eq!(tokens.accepted.load(Ordering::SeqCst), 0);
     ask(&*link, tool("bump", nothing())).await.unwrap();
     assert_eq!(server.counts().effects, 1);
+    assert_eq!(tokens.accepted.load(Ordering::SeqCst), 1);
     let challenges = tokens.challenges.lock().unwrap().clone();
     let seen = Some(challenge.to_owned());
     assert_eq!(

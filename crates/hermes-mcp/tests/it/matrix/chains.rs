@@ -67,7 +67,7 @@ fn plain(status: u16, body: Body) -> Shape {
 }
 
 /// How a server refuses a session that it does not know.
-fn refusal_of_session(dice: &ShapeRng) -> Shape {
+pub(super) fn refusal_of_session(dice: &ShapeRng) -> Shape {
     let session = Words::Session(dice.below(10));
     match dice.below(6) {
         0 => plain(404, Body::Empty),
@@ -352,6 +352,28 @@ fn losses_in_a_row_cost_one_call_each() {
             assert!(second.is_ok(), "{}", second.says());
         });
     }
+}
+
+/// The same with a tool that has never worked before.
+#[test]
+fn a_session_lost_again_before_the_tool_ever_worked_is_replaced_again() {
+    with_virtual_time(|| async {
+        let stage = Stage::set(Transport::Http, 1).await.unwrap();
+        let steps = || call("steps", json!({"count": 1}));
+        for at in 0..3 {
+            stage.server.lose_sessions_in(&Combination {
+                transport: Transport::Http,
+                scenario: Scenario::Forgotten,
+                scope: Scope::Calls,
+                shape: plain(502, Body::Text(Words::Other(at))),
+                callers: 1,
+                seed: 0,
+            });
+            assert!(stage.op(steps()).await.unwrap().is_err(), "loss {at}");
+            stage.settle().await;
+        }
+        stage.op(steps()).await.unwrap().unwrap();
+    });
 }
 
 /// A tool that always fails so gets a new session now and then, not with each call.

@@ -9,7 +9,9 @@
 
 mod certified;
 mod chains;
+mod changes;
 mod cut;
+mod handshakes;
 mod healthy;
 mod invariants;
 mod neighbours;
@@ -17,6 +19,7 @@ mod noise;
 mod questions;
 mod stage;
 mod time;
+mod together;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -52,14 +52,15 @@ fn a_call_is_sent_again_though_all_pings_were_misrouted() {
 #[test]
 fn a_server_behind_a_balancer_connects_over_sse() {
     with_virtual_time(|| async {
-        for seed in 0..12 {
+        for seed in 0..24 {
+            let status = if seed % 2 == 0 { 400 } else { 401 };
             let server = FaultyServer::start_here(Wire::Sse).await;
             server.lose_sessions_in(&Combination {
                 transport: Transport::Sse,
                 scenario: Scenario::Random,
                 scope: Scope::All,
                 shape: Shape {
-                    status: 400,
+                    status,
                     body: Body::Empty,
                     framing: Framing::Plain,
                     extra: Extra::None,

@@ -25,7 +25,7 @@ use crate::rig::{call, http_target, named};
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
 /// More than any call may take, waits for a link included.
-const PATIENCE: Duration = Duration::from_mins(2);
+pub(super) const PATIENCE: Duration = Duration::from_mins(2);
 
 /// How one call ended.
 #[derive(Debug)]

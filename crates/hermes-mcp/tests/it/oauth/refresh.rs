@@ -343,6 +343,33 @@ async fn a_token_revoked_right_after_its_renewal_is_renewed_again() {
     assert_eq!(bench.server.refreshes().len(), 2);
 }
 
+/// However fast tokens are revoked, those that were used in between were good.
+#[tokio::test]
+async fn tokens_that_worked_before_they_were_revoked_are_renewed_without_a_login() {
+    let bench = Bench::new().await;
+    let (mut access, _) = bench.logged_in(3600);
+    let client = bench.alone();
+    for _ in 0..12 {
+        bench.server.revoke(&access);
+        let fresh = call(&bench, &client).await.unwrap();
+        assert_ne!(fresh, access);
+        client.accepted();
+        access = fresh;
+    }
+    // A server that takes none of them wants a person.
+    let mut renewed = 0;
+    let failure = loop {
+        bench.server.revoke(&access);
+        match call(&bench, &client).await {
+            Ok(fresh) => access = fresh,
+            Err(failure) => break failure,
+        }
+        renewed += 1;
+        assert!(renewed < 10, "without end");
+    };
+    assert_eq!(failure.class, FailureClass::NeedsAuth, "{failure}");
+}
+
 #[tokio::test]
 async fn an_unknown_client_must_be_unknown_twice() {
     let bench = Bench::new().await;

@@ -1,0 +1,203 @@
+//! Servers whose tools change while they are used: announced once or in storms, or in silence while
+//! the session is lost.
+//!
+//! A failing life is printed with its seed; `HERMES_CHANGES='7 12'` runs those again.
+
+use std::time::Duration;
+
+use hermes_testkit::mcp_server::combination::{Combination, Scenario, Scope, Transport};
+use hermes_testkit::mcp_server::shape::ShapeRng;
+use serde_json::{Value, json};
+
+use super::chains::refusal_of_session;
+use super::invariants::{Broken, effects};
+use super::number;
+use super::stage::{Outcome, Stage};
+use super::time::with_virtual_time;
+use crate::rig::call;
+
+const LIVES: u64 = 80;
+/// Longer than changes are collected.
+const SETTLED: Duration = Duration::from_secs(2);
+/// Lists that may be read in that time, whatever is announced: one for each time of collecting, and one
+/// that was due.
+const LISTS: usize = 6;
+
+fn tool(name: &str) -> Value {
+    json!({"name": name, "description": name, "inputSchema": {"type": "object"}})
+}
+
+/// What is called so far, and what the server offers besides `bump`.
+struct Life<'a> {
+    stage: &'a Stage,
+    dice: ShapeRng,
+    name: usize,
+    calls: Vec<Outcome>,
+    broken: Vec<Broken>,
+}
+
+impl Life<'_> {
+    fn rename(&mut self) {
+        self.name += 1;
+        let tools = vec![tool("bump"), tool(&self.own())];
+        self.stage.server.set_tools(tools);
+    }
+
+    fn own(&self) -> String {
+        format!("own_{}", self.name)
+    }
+
+    fn lose(&self) {
+        self.stage.server.lose_sessions_in(&Combination {
+            transport: Transport::Http,
+            scenario: Scenario::Forgotten,
+            scope: self.dice.pick(&[Scope::All, Scope::All, Scope::Calls]),
+            shape: refusal_of_session(&self.dice),
+            callers: 1,
+            seed: 0,
+        });
+    }
+
+    /// Two calls, of which the second succeeds.
+    async fn twice(&mut self) {
+        for _ in 0..2 {
+            self.calls.push(self.stage.call().await);
+        }
+        let last = self.calls.last().unwrap();
+        if !last.is_ok() {
+            self.broken
+                .push(("1 the second call succeeds", last.says()));
+        }
+    }
+
+    /// What is offered now is what the server has, and works; what it had before is refused.
+    async fn look(&mut self) {
+        self.stage.pass(SETTLED).await;
+        let own = self.own();
+        let known = self.stage.peer.catalogue().borrow().clone().unwrap();
+        if !known.has_tool(&own) || known.tools.len() != 2 {
+            let said = format!("{own}: {:?}", known.tools);
+            self.broken.push(("2 the list is the server's", said));
+            return;
+        }
+        let works = self.stage.op(call(&own, json!({"text": "x"}))).await;
+        if !matches!(works, Some(Ok(_))) {
+            let said = format!("{works:?}");
+            self.broken.push(("3 a tool that is offered works", said));
+        }
+        let gone = self.stage.op(call("own_0", json!({}))).await;
+        if !matches!(gone, Some(Err(_))) {
+            self.broken
+                .push(("4 what is gone is refused", format!("{gone:?}")));
+        }
+    }
+
+    /// So many announcements at once, again and again for a while.
+    async fn storm(&mut self) {
+        let before = self.stage.server.counts();
+        let mut passed = Duration::ZERO;
+        while passed < SETTLED {
+            self.stage.server.flood(self.dice.pick(&[1, 10, 50]));
+            let pause = Duration::from_millis(self.dice.pick(&[10, 100, 400]));
+            self.stage.pass(pause).await;
+            passed += pause;
+            if self.dice.percent(30) {
+                self.rename();
+            }
+        }
+        let after = self.stage.server.counts();
+        let lists = after.tool_lists - before.tool_lists;
+        if lists > LISTS {
+            self.broken.push((
+                "5 a storm is read once in a while",
+                format!("{lists} lists"),
+            ));
+        }
+        if after.sessions != before.sessions {
+            self.broken
+                .push(("6 a storm costs no session", String::new()));
+        }
+    }
+
+    async fn step(&mut self) {
+        match self.dice.below(6) {
+            0 => {
+                self.rename();
+                self.stage.server.flood(1);
+                self.look().await;
+            }
+            1 => {
+                self.storm().await;
+                self.stage.server.flood(1);
+                self.look().await;
+            }
+            2 => {
+                self.lose();
+                self.twice().await;
+            }
+            // Nobody says that the tools changed: the new session does.
+            3 => {
+                self.rename();
+                self.lose();
+                self.twice().await;
+                if self.stage.server.counts().listening > 0 {
+                    self.stage.server.flood(1);
+                }
+                self.look().await;
+            }
+            4 => self.twice().await,
+            _ => {
+                let pause = self.dice.pick(&[20, 600, 3000]);
+                self.stage.pass(Duration::from_millis(pause)).await;
+            }
+        }
+    }
+}
+
+fn broken(seed: u64) -> Vec<Broken> {
+    with_virtual_time(|| async {
+        let stage = match Stage::set(Transport::Http, seed).await {
+            Ok(stage) => stage,
+            Err(why) => return vec![("0 it connects", why)],
+        };
+        let mut life = Life {
+            stage: &stage,
+            dice: ShapeRng::new(seed),
+            name: 0,
+            calls: Vec::new(),
+            broken: Vec::new(),
+        };
+        life.rename();
+        stage.server.flood(1);
+        for _ in 0..3 + life.dice.below(6) {
+            life.step().await;
+        }
+        let (calls, mut broken) = (life.calls, life.broken);
+        broken.extend(effects(&stage, &calls));
+        let status = stage.status();
+        if status.state != "ready" {
+            broken.push(("7 the status says ready", status.state.to_owned()));
+        }
+        broken
+    })
+}
+
+#[test]
+fn tools_change_while_they_are_used() {
+    let given = std::env::var("HERMES_CHANGES").unwrap_or_default();
+    let mut seeds: Vec<u64> = given
+        .split_whitespace()
+        .map(|seed| seed.parse().unwrap())
+        .collect();
+    if seeds.is_empty() {
+        seeds = (0..number("HERMES_LIVES", LIVES)).collect();
+    }
+    let mut report = Vec::new();
+    for seed in seeds {
+        for (rule, said) in broken(seed) {
+            report.push(format!("seed {seed}: {rule}: {said}"));
+        }
+    }
+    report.truncate(20);
+    assert!(report.is_empty(), "{}", report.join("\n"));
+}

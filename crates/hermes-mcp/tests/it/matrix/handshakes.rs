@@ -1,0 +1,71 @@
+//! Handshakes that are slow, and sessions that are lost again before the handshake is over.
+
+use std::time::Duration;
+
+use hermes_testkit::mcp_server::combination::{Combination, Scenario, Scope, Transport};
+use hermes_testkit::mcp_server::shape::ShapeRng;
+use hermes_testkit::mcp_server::{FaultyServer, Wire};
+
+use super::chains::refusal_of_session;
+use super::invariants::effects;
+use super::stage::{Stage, spec};
+use super::time::with_virtual_time;
+
+const LOSSES: u64 = 120;
+/// Messages that the server gets from the loss to the second call, of which most are refused. A handshake
+/// that leads to nothing costs up to nine.
+const MESSAGES: usize = 36;
+
+fn lose(stage: &Stage, dice: &ShapeRng) {
+    stage.server.lose_sessions_in(&Combination {
+        transport: Transport::Http,
+        scenario: Scenario::Forgotten,
+        scope: Scope::All,
+        shape: refusal_of_session(dice),
+        callers: 1,
+        seed: 0,
+    });
+}
+
+#[test]
+fn sessions_lost_in_the_handshake_are_replaced_with_few_messages() {
+    for seed in 0..LOSSES {
+        with_virtual_time(|| async {
+            let dice = ShapeRng::new(seed);
+            let stage = Stage::set(Transport::Http, seed).await.unwrap();
+            let before = stage.server.counts().posts;
+            let lost = 1 + dice.below(2);
+            stage.server.forget_new_sessions(lost);
+            lose(&stage, &dice);
+            let calls = [stage.call().await, stage.call().await];
+            assert!(calls[1].is_ok(), "seed {seed}: {}", calls[1].says());
+            let messages = stage.server.counts().posts - before;
+            assert!(messages <= MESSAGES, "seed {seed}: {messages} messages");
+            let broken = effects(&stage, &calls);
+            assert!(broken.is_empty(), "seed {seed}: {broken:?}");
+            assert!(stage.status().tools > 0, "seed {seed}");
+        });
+    }
+}
+
+/// A server that needs its time for every handshake is waited for, as it was the first time.
+#[test]
+fn a_slow_handshake_costs_no_call() {
+    for seconds in [8, 13, 18, 25] {
+        with_virtual_time(|| async {
+            let server = FaultyServer::start_here(Wire::Legacy).await;
+            server.slow_handshakes(Duration::from_secs(seconds));
+            let specs = vec![spec("peer", &server, |settings| {
+                settings.timeout = Duration::from_mins(1);
+                settings.connect_timeout = Duration::from_mins(1);
+            })];
+            let stage = Stage::with(server, specs, 1);
+            assert!(stage.is_ready_within(Duration::from_mins(1)).await);
+            for seed in 0..3 {
+                lose(&stage, &ShapeRng::new(seed));
+                let outcome = stage.call().await;
+                assert!(outcome.is_ok(), "{seconds} s: {}", outcome.says());
+            }
+        });
+    }
+}
