@@ -65,10 +65,8 @@ const WRITES: &[(&str, OptionModel)] = &[
         "revert",
         OptionModel::new("n", "m", "--no-commit --no-edit --abort --skip --quit"),
     ),
-    (
-        "am",
-        OptionModel::new("3q", "", "--abort --skip --3way --quiet"),
-    ),
+    // A mailbox says which files it changes, and the next steps of an interrupted rebase may run programs.
+    ("am", OptionModel::new("q", "", "--abort --quit --quiet")),
     (
         "switch",
         OptionModel::new(
@@ -98,7 +96,7 @@ const WRITES: &[(&str, OptionModel)] = &[
         OptionModel::new(
             "q",
             "",
-            "--abort --skip --quit --onto: --autostash --quiet --no-autostash",
+            "--abort --quit --onto: --autostash --quiet --no-autostash",
         ),
     ),
     (
@@ -217,6 +215,17 @@ fn opens_editor(verb: &str, found: &ParsedArguments<'_>) -> bool {
     }
 }
 
+/// The directory that `git clone` makes for an address.
+fn named_by(address: &ShellWord) -> ShellWord {
+    let text = address.text.trim_end_matches('/');
+    let text = text.strip_suffix("/.git").unwrap_or(text);
+    let name = text.rsplit(['/', ':']).next().unwrap_or(text);
+    ShellWord {
+        text: name.strip_suffix(".git").unwrap_or(name).to_owned(),
+        ..address.clone()
+    }
+}
+
 /// A lower-case key: one of [`COSMETIC_SETTINGS`], or below one that ends in a dot.
 fn is_cosmetic_setting(key: &str) -> bool {
     COSMETIC_SETTINGS
@@ -295,6 +304,22 @@ impl Prover<'_, '_> {
         }
         if let Some(options) = find(WRITES) {
             let found = parse_arguments(args, &options).or_else(refuse)?;
+            if verb == "am" && !found.has(&["--abort", "--quit"]) {
+                return refuse("which files git am changes is only known from the patch");
+            }
+            if matches!(verb, "mv" | "rm" | "checkout" | "restore") {
+                // Of the revisions among them only this one has a name that no file may get.
+                for word in found.operands.iter().filter(|word| word.text != "HEAD") {
+                    self.may_write(word)?;
+                }
+            }
+            if verb == "mv"
+                && let Some((target, sources)) = found.operands.split_last()
+            {
+                for source in sources {
+                    self.may_put(source, target)?;
+                }
+            }
             if opens_editor(verb, &found) {
                 return refuse("git opens an editor, in which anything can be typed");
             }
@@ -321,10 +346,14 @@ impl Prover<'_, '_> {
             for word in &found.operands {
                 Self::git_address(word)?;
             }
-            if verb == "clone"
-                && let Some(target) = found.operands.get(1)
-            {
-                self.may_write(target)?;
+            if verb == "clone" {
+                let target = match found.operands.as_slice() {
+                    [_, target, ..] => (*target).clone(),
+                    [address] => named_by(address),
+                    [] => return refuse("git clone without an address"),
+                };
+                self.may_fill(&target)?;
+                self.may_write(&target)?;
             }
             return Ok(());
         }
@@ -417,10 +446,10 @@ impl Prover<'_, '_> {
                     &OptionModel::new("q", "b", "--quiet --initial-branch: --bare"),
                 )
                 .or_else(refuse)?;
-                found
-                    .operands
-                    .iter()
-                    .try_for_each(|word| self.may_write(word))
+                found.operands.iter().try_for_each(|word| {
+                    self.may_fill(word)?;
+                    self.may_write(word)
+                })
             }
             ("apply", _) => {
                 let found = parse_arguments(

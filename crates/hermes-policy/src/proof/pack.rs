@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use hermes_core::private::holds_run_later;
+use hermes_core::private::{RUN_LATER_IN_PROJECT, holds_run_later};
 
-use super::paths::is_many;
+use super::paths::{BELOW, is_many, matches, run_later_below};
 use super::table::{OptionModel, parse_arguments};
 use super::{ProofResult, Prover, refuse};
 use crate::shell::ShellWord;
@@ -16,6 +16,20 @@ fn parent(path: &str) -> &str {
     path.trim_end_matches('/')
         .rsplit_once('/')
         .map_or(".", |(parent, _)| parent)
+}
+
+/// The file that unpacking makes of a packed one.
+fn unpacked(file: &ShellWord) -> ShellWord {
+    let text = file.text.as_str();
+    let (start, end) = text.rsplit_once('.').unwrap_or((text, ""));
+    let text = match end {
+        "tgz" | "taz" | "tbz" | "tbz2" | "txz" | "tlz" | "tzst" => format!("{start}.tar"),
+        _ => start.to_owned(),
+    };
+    ShellWord {
+        text,
+        ..file.clone()
+    }
 }
 
 impl Prover<'_, '_> {
@@ -62,6 +76,18 @@ impl Prover<'_, '_> {
             }
             _ => ShellWord::plain("."),
         };
+        if found.has(&["--parents"]) {
+            // The directories of a source are made in the target, too.
+            for source in sources {
+                let dir = into.text.trim_end_matches('/');
+                let put = ShellWord {
+                    text: format!("{dir}/{}", source.text),
+                    ..(*source).clone()
+                };
+                self.may_fill(&put)?;
+                self.may_write(&put)?;
+            }
+        }
         for source in sources {
             self.may_put(source, &into)?;
             let deep = ["-a", "-R", "-r", "--recursive", "--archive"];
@@ -85,36 +111,71 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    /// Whether a file or directory may be put into `target` or in its place: what is in a directory that is
-    /// executed later, or has such a name itself, is written there too.
-    fn may_put(&mut self, source: &ShellWord, target: &ShellWord) -> ProofResult {
-        if holds_run_later(&target.text) {
+    /// Whether something may be put in place of `target` or into it: not where programs of the user look for
+    /// what they run.
+    pub(super) fn may_fill(&self, target: &ShellWord) -> ProofResult {
+        let paths = self.classifier.resolve(&target.text);
+        if paths
+            .iter()
+            .any(|path| holds_run_later(&path.to_string_lossy()))
+        {
             return refuse(format!(
                 "it puts something in place of {} or into it, where programs of the person look for what they run",
                 target.text
             ));
         }
+        Ok(())
+    }
+
+    /// Whether a file or directory may be put into `target` or in its place: what is in a directory that is
+    /// executed later, or has such a name itself, is written there too.
+    pub(super) fn may_put(&mut self, source: &ShellWord, target: &ShellWord) -> ProofResult {
+        self.may_fill(target)?;
+        self.brings_nothing_to_run(source)?;
         let is_dir = |path: &PathBuf| path.is_dir();
         let is_directory = target.text.ends_with(['/', '.'])
             || (self.classifier.disk && self.classifier.resolve(&target.text).iter().any(is_dir));
         let name = source.text.trim_end_matches('/').rsplit('/').next();
         match name.filter(|_| is_directory) {
             Some("" | "." | "..") | None => Ok(()),
-            // A pattern matches no name that begins with a dot unless it does so itself.
+            // Each file that it matches was looked at; it matches no name that begins with a dot unless it does
+            // so itself.
             Some(name) if source.glob && !name.starts_with('.') => Ok(()),
             Some(name) => {
                 let put = ShellWord {
                     text: format!("{}/{name}", target.text.trim_end_matches('/')),
                     ..source.clone()
                 };
-                if holds_run_later(&put.text) {
-                    return refuse(format!(
-                        "it puts {name} where programs look for what they run"
-                    ));
-                }
+                self.may_fill(&put)?;
                 self.may_write(&put)
             }
         }
+    }
+
+    /// Whether nothing at or below `source` has a name under which it is executed later.
+    fn brings_nothing_to_run(&self, source: &ShellWord) -> ProofResult {
+        let start = source.text.split(BELOW).next().unwrap_or_default();
+        if !self.classifier.disk {
+            return Ok(());
+        }
+        for path in self.classifier.resolve(start) {
+            let Some(paths) = (if source.glob {
+                matches(&path)
+            } else {
+                Some(vec![path])
+            }) else {
+                return refuse("it copies too many files to know what is among them");
+            };
+            // The name of a single source is looked at where it is put.
+            let by_name = source.glob;
+            let found = paths.iter().find_map(|path| run_later_below(path, by_name));
+            if let Some(found) = found {
+                return refuse(format!(
+                    "it brings {found}, which programs of the person run"
+                ));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn chmod(&mut self, args: &[ShellWord]) -> ProofResult {
@@ -198,7 +259,26 @@ impl Prover<'_, '_> {
         {
             return refuse("the names of hidden files are only known when it runs");
         }
+        // Among many pieces is every name that begins so.
+        if self.begins_run_later(&prefix) {
+            return refuse("a piece may get the name of a file that programs of the person run");
+        }
         self.may_write(&prefix)
+    }
+
+    fn begins_run_later(&self, prefix: &ShellWord) -> bool {
+        let paths = self.classifier.resolve(&prefix.text);
+        paths.iter().any(|path| {
+            let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+                return true;
+            };
+            let dir = dir.to_string_lossy();
+            let name = name.to_string_lossy();
+            holds_run_later(&dir)
+                || RUN_LATER_IN_PROJECT
+                    .iter()
+                    .any(|known| known.starts_with(&*name))
+        })
     }
 
     pub(super) fn patch(&mut self, args: &[ShellWord]) -> ProofResult {
@@ -242,6 +322,7 @@ impl Prover<'_, '_> {
             self.may_read(file)?;
             if !prints {
                 self.may_write(file)?;
+                self.may_write(&unpacked(file))?;
             }
         }
         Ok(())

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use hermes_core::private::run_later_name;
+
 use super::words::may_match;
 use super::{ProofResult, Prover, private, refuse};
 use crate::shell::ShellWord;
@@ -170,7 +172,7 @@ impl Prover<'_, '_> {
     }
 
     /// Sample paths of secrets, for patterns and directories.
-    fn samples(&self) -> Vec<PathBuf> {
+    pub(super) fn samples(&self) -> Vec<PathBuf> {
         let mut samples = self.classifier.credential_places();
         samples.extend(SYSTEM_PRIVATE.iter().map(PathBuf::from));
         samples
@@ -323,7 +325,7 @@ fn is_kernel_path(text: &str) -> bool {
 
 /// What a pattern matches here, within a bound; `None` if there is too much. It may be more than a shell would
 /// match.
-fn matches(pattern: &Path) -> Option<Vec<PathBuf>> {
+pub(super) fn matches(pattern: &Path) -> Option<Vec<PathBuf>> {
     let mut found = vec![PathBuf::from("/")];
     let mut seen = 0;
     for part in pattern.components().skip(1) {
@@ -372,6 +374,28 @@ fn has_plain_names(path: &Path) -> bool {
         }
     }
     true
+}
+
+/// A path below `start`, and with `itself` also `start`, that is executed later, or "more than can be looked at".
+/// What git keeps for itself is judged when git runs.
+pub(super) fn run_later_below(start: &Path, itself: bool) -> Option<String> {
+    let mut waiting = vec![start.to_path_buf()];
+    let mut seen = 0;
+    while let Some(path) = waiting.pop() {
+        seen += 1;
+        if seen > MAX_ENTRIES {
+            return Some("more files than can be looked at".to_owned());
+        }
+        let is_link = path.is_symlink();
+        if (itself || path != start) && run_later_name(&path, is_link).is_some() {
+            return Some(path.to_string_lossy().into_owned());
+        }
+        if !is_link && path.file_name().is_none_or(|name| name != ".git") {
+            let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
+            waiting.extend(entries.map(|entry| entry.path()));
+        }
+    }
+    None
 }
 
 enum SecretSearch {

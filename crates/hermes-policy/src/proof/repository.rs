@@ -17,10 +17,14 @@ const ENTRIES: usize = 2_000;
 const PLAIN_SECTIONS: &str = "user author committer color advice init pull push fetch gc pack rerere rebase status log format tag stash index \
     feature receive transfer checkout column blame commit grep notes maintenance gui extensions http alias branch safe clean repack showbranch \
     versionsort worktree submodule";
+/// Parts of names of settings that name a program, or a file that git writes.
+const RUNNING_KEYS: [&str; 9] = [
+    "hook", "command", "program", "helper", "editor", "pager", "cookie", "proxy", "socket",
+];
 const PLAIN_CORE: &str = "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol safecrlf \
     quotepath abbrev compression bigfilethreshold commentchar commentstring whitespace sharedrepository preloadindex untrackedcache trustctime \
     checkstat protectntfs protecthfs hidedotfiles longpaths sparsecheckout sparsecheckoutcone warnambiguousrefs multipackindex commitgraph \
-    packedgitlimit packedgitwindowsize deltabasecachelimit fscache excludesfile attributesfile hookspath worktree fsync fsyncmethod";
+    packedgitlimit packedgitwindowsize deltabasecachelimit fscache excludesfile attributesfile fsync fsyncmethod";
 const PLAIN_REMOTE: &str = "url pushurl fetch push mirror prune prunetags tagopt skipdefaultupdate skipfetchall promisor partialclonefilter gh-resolved lfsurl";
 const PLAIN_DRIVER: &str = "funcname xfuncname binary algorithm cachetextconv wordregex";
 /// Hooks that only a push or a server runs.
@@ -51,16 +55,15 @@ impl Prover<'_, '_> {
         if !self.classifier.disk {
             return Ok(());
         }
-        for dir in dirs {
-            if let Some(repository) = find(dir) {
-                self.is_plain(&repository, changes, DEPTH)?;
-            }
+        for repository in dirs.iter().flat_map(|dir| find(dir)) {
+            self.is_plain(&repository, changes, DEPTH)?;
         }
         Ok(())
     }
 
     fn is_plain(&self, repository: &Repository, changes: bool, depth: usize) -> ProofResult {
-        let mut hooks = repository.common.join("hooks");
+        let mut hooks = vec![repository.common.join("hooks")];
+        let mut is_sha256 = false;
         let files = [
             repository.common.join("config"),
             repository.common.join("config.worktree"),
@@ -81,30 +84,39 @@ impl Prover<'_, '_> {
                     ));
                 }
                 match (setting.section.as_str(), setting.key.as_str()) {
-                    ("core", "hookspath") => hooks = repository.files.join(&setting.value),
-                    ("core", "worktree") if changes => {
-                        let place = repository.data.join(&setting.value);
+                    ("core", "hookspath") if changes && self.writes => {
+                        return refuse("hooks may be put in place by the same command");
+                    }
+                    ("core", "hookspath") => {
+                        let starts = [&repository.files, &repository.data];
+                        hooks.extend(starts.map(|dir| dir.join(self.expanded(&setting.value))));
+                    }
+                    ("core", "worktree") => {
+                        let place = repository.data.join(self.expanded(&setting.value));
                         let place = place.canonicalize().unwrap_or(place);
-                        if !self.classifier.is_inside(&place) {
+                        let mut samples = self.samples().into_iter();
+                        let is_private = samples.any(|sample| sample.starts_with(&place));
+                        if is_private || !self.classifier.is_inside(&place) {
                             return refuse("this repository has its files outside the workspace");
                         }
                     }
+                    ("extensions", "objectformat") => is_sha256 = setting.value != "sha1",
                     _ => {}
                 }
             }
         }
-        if let Some(hook) = active_hook(&hooks, changes) {
+        if let Some(hook) = hooks.iter().find_map(|dir| active_hook(dir, changes)) {
             return refuse(format!("this repository runs its hook {hook}"));
         }
-        let Some(links) = linked_repositories(&repository.data.join("index")) else {
+        let links = linked_repositories(&repository.data.join("index"));
+        let Some(links) = links.filter(|_| !is_sha256) else {
             return refuse("the list of files of this repository is not understood");
         };
         for link in links {
             let dir = repository.files.join(link);
             // git enters each of them.
-            if dir.join(".git").exists()
-                && let Some(inner) = find(&dir)
-            {
+            let inner = find(&dir).into_iter();
+            for inner in inner.filter(|inner| inner.files.starts_with(&dir)) {
                 if depth == 0 {
                     return refuse("repositories within repositories, deeper than is looked at");
                 }
@@ -112,6 +124,14 @@ impl Prover<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// A path in a setting, with `~` for the user's home.
+    fn expanded(&self, value: &str) -> PathBuf {
+        match value.strip_prefix("~/") {
+            Some(below) => self.classifier.user_home().join(below),
+            None => PathBuf::from(value),
+        }
     }
 
     /// Whether a directory that is copied or moved contains git settings.
@@ -145,13 +165,18 @@ fn holds_repository(path: &Path) -> bool {
     false
 }
 
+/// Whether git takes a directory for a repository, whatever its name is: objects and references may lie in
+/// another directory that it names.
 fn is_bare(dir: &Path) -> bool {
-    dir.join("HEAD").exists() && dir.join("objects").exists() && dir.join("refs").exists()
+    let has = |name: &str| dir.join(name).symlink_metadata().is_ok();
+    has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }
 
-/// The repository that git finds from `dir`: in it or in a directory above.
-fn find(dir: &Path) -> Option<Repository> {
+/// The repositories that git may use in `dir`: in it or in a directory above. Git passes over a `.git` that is
+/// none, so that the next one above counts too.
+fn find(dir: &Path) -> Vec<Repository> {
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
+    let mut found = Vec::new();
     for dir in dir.ancestors() {
         let entry = dir.join(".git");
         let data = if entry.is_dir() {
@@ -166,14 +191,18 @@ fn find(dir: &Path) -> Option<Repository> {
         if let Some(data) = data {
             let common = std::fs::read_to_string(data.join("commondir"))
                 .map_or_else(|_| data.clone(), |text| data.join(text.trim()));
-            return Some(Repository {
+            let is_certain = is_bare(&data);
+            found.push(Repository {
                 data,
                 common,
                 files: dir.to_path_buf(),
             });
+            if is_certain {
+                break;
+            }
         }
     }
-    None
+    found
 }
 
 /// The first hook that would run. Even reading may write the index.
@@ -212,8 +241,17 @@ impl GitSetting {
             .value
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || " -_".contains(c));
-        let address = !self.value.contains("::") && !self.value.starts_with(['-', '!']);
+        // Quotes, escapes and comments: git reads another value than the one that is written.
+        let is_literal = !self.value.contains(['"', '\\', '#', ';']);
+        let address =
+            is_literal && !self.value.contains("::") && !self.value.starts_with(['-', '!']);
+        // Git also expands `~user` and `%(prefix)`.
+        let place = is_literal
+            && !self.value.starts_with('%')
+            && (!self.value.starts_with('~') || self.value.starts_with("~/"));
         match (self.section.as_str(), self.part.is_some()) {
+            ("core", false) if matches!(self.key.as_str(), "hookspath" | "worktree") => place,
+            ("extensions", false) if self.key == "objectformat" => is_literal,
             ("core", false) => {
                 listed(PLAIN_CORE)
                     || self.key == "fsmonitor" && is_switch
@@ -236,15 +274,26 @@ impl GitSetting {
             ("filter", true) => {
                 self.part.as_deref() == Some("lfs") && (is_switch || lfs_commands(&self.value))
             }
-            (section, _) => PLAIN_SECTIONS
-                .split_whitespace()
-                .any(|known| known == section),
+            (section, _) => {
+                let mut known = PLAIN_SECTIONS.split_whitespace();
+                // `gc.recentObjectsHook`, `http.cookieFile`: also in these, and in those to come.
+                known.any(|known| known == section)
+                    && !RUNNING_KEYS.iter().any(|part| self.key.contains(part))
+            }
         }
     }
 }
 
+/// A pager with options that only say how it shows text: others name files with settings of it.
 fn is_known_pager(value: &str) -> bool {
-    matches!(value.split(' ').next(), Some("cat" | "less" | "more"))
+    let mut words = value.split(' ');
+    let is_known = matches!(words.next(), Some("cat" | "less" | "more"));
+    let mut options = words.filter(|word| !word.is_empty());
+    is_known
+        && options.all(|option| {
+            let letters = option.strip_prefix('-').unwrap_or("-");
+            letters.chars().all(|c| "eEFiImMnNqQRrSsWwX".contains(c))
+        })
 }
 
 fn lfs_commands(value: &str) -> bool {
@@ -258,8 +307,11 @@ fn lfs_commands(value: &str) -> bool {
     )
 }
 
-/// The settings of a file, or `None` if its syntax is not modelled.
+/// The settings of a file, or `None` if its syntax is not modelled: only what git itself writes is.
 fn settings(text: &str) -> Option<Vec<GitSetting>> {
+    let is_word = |text: &str| {
+        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+    };
     let mut found = Vec::new();
     let mut section = String::new();
     let mut part = None;
@@ -277,21 +329,29 @@ fn settings(text: &str) -> Option<Vec<GitSetting>> {
             } else {
                 (name, None)
             };
+            if !is_word(first) || second.is_some_and(|second| second.contains(['"', '\\'])) {
+                return None;
+            }
             section = first.to_ascii_lowercase();
             part = second.map(str::to_owned);
         }
         if line.is_empty() || line.starts_with(['#', ';']) {
             continue;
         }
-        if line.ends_with('\\') {
+        let (key, value) = line.split_once('=').unwrap_or((line, "true"));
+        // Another section may begin on the same line, and a line may continue the one before.
+        if line.ends_with('\\') || !is_word(key.trim()) {
             return None;
         }
-        let (key, value) = line.split_once('=').unwrap_or((line, "true"));
+        let value = value.trim();
+        let inner = value
+            .strip_prefix('"')
+            .and_then(|value| value.strip_suffix('"'));
         found.push(GitSetting {
             section: section.clone(),
             part: part.clone(),
             key: key.trim().to_ascii_lowercase(),
-            value: value.trim().trim_matches('"').to_owned(),
+            value: inner.unwrap_or(value).to_owned(),
         });
     }
     Some(found)
@@ -327,8 +387,16 @@ fn linked_repositories(index: &Path) -> Option<Vec<String>> {
         }
         at += (name + length - at + 8) / 8 * 8;
     }
-    // The rest of the index may be in another file.
-    (bytes.get(at..at + 4) != Some(b"link".as_slice())).then_some(links)
+    // The rest of the index may be in another file, which an extension names.
+    while let (Some(name), Some(length)) = (bytes.get(at..at + 4), number(at + 4)) {
+        if name == b"link" {
+            return None;
+        }
+        at = at
+            .checked_add(8)?
+            .checked_add(usize::try_from(length).ok()?)?;
+    }
+    Some(links)
 }
 
 #[cfg(test)]
@@ -350,6 +418,16 @@ mod tests {
             assert!(is_plain(text), "{text}");
         }
         for text in [
+            "[user][core]fsmonitor = ./run\n",
+            "[user] [core] fsmonitor = ./run\n",
+            "[core]\n\thooksPath = \"h\" # x\n",
+            "[core]\n\thooksPath = h ; x\n",
+            "[core]\n\thooksPath = ~other/h\n",
+            "[core]\n\tpager = less -kkeys\n",
+            "[gc]\n\trecentObjectsHook = ./run\n",
+            "[http]\n\tcookieFile = ./x\n",
+            "[remote \"o\"]\n\turl = ext:\":\"./run\n",
+            "[a b]\n\tc = d\n",
             "[core]\n\tfsmonitor = ./run\n",
             "[core] fsmonitor = ./run\n",
             "[CORE]\nFSMonitor=./run",

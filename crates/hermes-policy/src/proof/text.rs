@@ -8,7 +8,7 @@ impl Prover<'_, '_> {
     pub(super) fn sed(&mut self, args: &[ShellWord]) -> ProofResult {
         // `-i` takes its suffix only within the same word.
         let mut rest = Vec::new();
-        let mut in_place = false;
+        let mut suffixes = Vec::new();
         for word in args {
             match word
                 .text
@@ -20,7 +20,7 @@ impl Prover<'_, '_> {
                         .chars()
                         .all(|c| c.is_ascii_alphanumeric() || ".=".contains(c)) =>
                 {
-                    in_place = true;
+                    suffixes.push(suffix.trim_start_matches('=').to_owned());
                 }
                 _ => rest.push(word.clone()),
             }
@@ -47,8 +47,13 @@ impl Prover<'_, '_> {
         }
         for file in files {
             self.may_read(file)?;
-            if in_place {
+            for suffix in &suffixes {
                 self.may_write(file)?;
+                // The old text is kept under this name.
+                self.may_write(&ShellWord {
+                    text: format!("{}{suffix}", file.text),
+                    ..(*file).clone()
+                })?;
             }
         }
         Ok(())

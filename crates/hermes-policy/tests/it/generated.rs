@@ -20,17 +20,17 @@ use crate::words::{LONG, OPERANDS, PROGRAMS, TAILS};
 
 const SECRET: &str = "planted-secret-4711";
 
-struct Draw(u64);
+pub(crate) struct Draw(pub(crate) u64);
 
 impl Draw {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         usize::try_from(self.0 % bound as u64).unwrap()
     }
 
-    fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
+    pub(crate) fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
         list[self.below(list.len())]
     }
 }
@@ -93,7 +93,7 @@ fn random_command(draw: &mut Draw) -> String {
 }
 
 /// A workspace with a repository, secrets and a program that leaves a mark.
-struct Yard {
+pub(crate) struct Yard {
     dir: tempfile::TempDir,
     /// Commands run in namespaces of their own.
     apart: bool,
@@ -130,7 +130,7 @@ impl Yard {
         Self::planted("true")
     }
 
-    fn planted(plant: &'static str) -> Self {
+    pub(crate) fn planted(plant: &'static str) -> Self {
         let yard = Self {
             dir: tempfile::tempdir().unwrap(),
             apart: has_namespaces(),
@@ -140,11 +140,11 @@ impl Yard {
         yard
     }
 
-    fn workspace(&self) -> PathBuf {
+    pub(crate) fn workspace(&self) -> PathBuf {
         self.dir.path().join("home/work")
     }
 
-    fn fill(&self) {
+    pub(crate) fn fill(&self) {
         let work = self.workspace();
         let _ = std::fs::remove_dir_all(self.dir.path().join("home"));
         for dir in ["bin", "alt", "sub", "template/hooks"] {
@@ -182,11 +182,11 @@ impl Yard {
         let _ = std::fs::remove_file(self.mark());
     }
 
-    fn mark(&self) -> PathBuf {
+    pub(crate) fn mark(&self) -> PathBuf {
         self.dir.path().join("mark")
     }
 
-    fn bash(&self, command: &str) -> String {
+    pub(crate) fn bash(&self, command: &str) -> String {
         let work = self.workspace();
         let mut run = if self.apart {
             let mut run = Command::new("unshare");
@@ -223,7 +223,7 @@ impl Yard {
     }
 
     /// What lies in the workspace, without what git keeps for itself.
-    fn state(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    pub(crate) fn state(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         let mut waiting = vec![self.dir.path().join("home")];
         while let Some(dir) = waiting.pop() {
@@ -254,18 +254,18 @@ impl Yard {
         })
     }
 
-    fn class(&self, command: &str) -> CommandClass {
+    pub(crate) fn class(&self, command: &str) -> CommandClass {
         self.gate()
             .assess(&CommandRequest::terminal(command, &self.workspace()))
             .class
     }
 }
 
-fn cases() -> usize {
+pub(crate) fn cases() -> usize {
     number("HERMES_POLICY_CASES").unwrap_or(300)
 }
 
-fn number(name: &str) -> Option<usize> {
+pub(crate) fn number(name: &str) -> Option<usize> {
     std::env::var(name).ok()?.parse().ok()
 }
 
@@ -312,7 +312,7 @@ fn difference(
     gone.or(other).cloned()
 }
 
-fn have_tools() -> bool {
+pub(crate) fn have_tools() -> bool {
     ["bash", "timeout", "git", "tar"].iter().all(|tool| {
         std::env::var_os("PATH")
             .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(tool).exists()))

@@ -11,6 +11,8 @@ mod corners;
 mod generated;
 mod pieces;
 mod properties;
+mod repositories;
+mod run_later;
 mod stored;
 mod support;
 mod words;
