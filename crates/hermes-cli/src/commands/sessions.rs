@@ -10,18 +10,19 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use hermes_core::clock::SystemClock;
+use hermes_core::figures::size;
 use hermes_core::store::StoreError;
 use hermes_store::Store;
 use hermes_store::db::search::{SearchOptions, SearchOrder};
 use hermes_store::db::{ListFilter, RepairOptions, SessionSummary, repair};
 use serde_json::json;
 
-use super::Context;
+use super::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
 pub(crate) use bulk::remove_transcripts;
 use hermes_app::text::date;
-pub(crate) use show::{ago, fit, size};
+pub(crate) use show::{ago, fit};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SessionsArgs {
@@ -309,8 +310,9 @@ async fn delete(args: &DeleteArgs, cx: &Context) -> Outcome {
     let id = session.id().into();
     if !args.yes {
         let title = session.text("title").unwrap_or("untitled");
-        let count = session.number("message_count").unwrap_or(0.0);
-        confirm(cx, &format!("delete {id} ({title}, {count} messages)?"))?;
+        let messages = session.number("message_count").unwrap_or(0.0) as usize;
+        let messages = counted(messages, "message");
+        confirm(cx, &format!("delete {id} ({title}, {messages})?"))?;
     }
     let deleted = store.delete(&id).await?;
     store.close().await?;
@@ -347,8 +349,9 @@ async fn stats(args: JsonArgs, cx: &Context) -> Outcome {
         return Ok(());
     }
     cx.out.line(format!(
-        "{} sessions, {} messages",
-        stats.sessions, stats.messages
+        "{}, {}",
+        counted(stats.sessions as usize, "session"),
+        counted(stats.messages as usize, "message")
     ))?;
     for source in &stats.by_source {
         cx.out.line(format!(
@@ -358,7 +361,7 @@ async fn stats(args: JsonArgs, cx: &Context) -> Outcome {
     }
     cx.out.line(format!(
         "{} (schema {})",
-        show::size(stats.database_bytes),
+        size(stats.database_bytes),
         stats.schema_version
     ))?;
     Ok(())
@@ -374,8 +377,8 @@ async fn optimize(args: JsonArgs, cx: &Context) -> Outcome {
         cx.out.line(format!(
             "{} search indexes merged; {} before, {} after",
             report.indexes.len(),
-            show::size(report.before),
-            show::size(report.after)
+            size(report.before),
+            size(report.after)
         ))?;
     }
     Ok(())
