@@ -228,10 +228,9 @@ async fn list(args: ListArgs, cx: &Context) -> Outcome {
 
 fn table(sessions: &[SessionSummary], cx: &Context) -> Outcome {
     let now = show::now();
-    let header = format!(
-        "{:<36} {:<18} {:<12} ID",
-        "Title", "Workspace", "Last active"
-    );
+    let ids = sessions.iter().map(|session| session.id.len());
+    let widths = TableWidths::fitting(cx.out, ids.max().unwrap_or_default());
+    let header = widths.row("Title", "Workspace", "Last active", "ID");
     cx.out.line(cx.out.dim(&header))?;
     for session in sessions {
         let title = session.title.as_deref().unwrap_or(&session.preview);
@@ -239,15 +238,69 @@ fn table(sessions: &[SessionSummary], cx: &Context) -> Outcome {
         let place = show::workspace(session)
             .and_then(|path| path.trim_end_matches('/').rsplit('/').next())
             .unwrap_or("—");
-        cx.out.line(format!(
-            "{} {} {:<12} {}",
-            show::fit(title, 36),
-            show::fit(place, 18),
-            show::ago(now, session.last_active),
-            session.id
-        ))?;
+        let active = show::ago(now, session.last_active);
+        cx.out
+            .line(widths.row(title, place, &active, &session.id))?;
     }
     Ok(())
+}
+
+/// The columns of the list. In a narrow terminal the directory goes first, then the time: the id is what
+/// commands need, and a title tells which one it is.
+struct TableWidths {
+    title: usize,
+    place: usize,
+    active: usize,
+}
+
+impl TableWidths {
+    const TITLE: usize = 36;
+    const PLACE: usize = 18;
+    const ACTIVE: usize = 12;
+    /// Shorter titles cannot be told apart.
+    const SHORT_TITLE: usize = 20;
+
+    fn fitting(out: crate::output::Output, id: usize) -> Self {
+        if out.stdout_tty {
+            Self::within(out.width(), id)
+        } else {
+            Self::within(usize::MAX, id)
+        }
+    }
+
+    fn within(columns: usize, id: usize) -> Self {
+        let left = columns.saturating_sub(id + 1);
+        let beside = |others: usize| left.saturating_sub(others).min(Self::TITLE);
+        let all =
+            [(Self::PLACE, Self::ACTIVE), (0, Self::ACTIVE), (0, 0)].map(|(place, active)| {
+                let gaps = usize::from(place > 0) + usize::from(active > 0);
+                Self {
+                    title: beside(place + active + gaps),
+                    place,
+                    active,
+                }
+            });
+        let [full, timed, bare] = all;
+        match (full.title, timed.title) {
+            (title, _) if title >= Self::SHORT_TITLE => full,
+            (_, title) if title >= Self::SHORT_TITLE => timed,
+            _ => bare,
+        }
+    }
+
+    fn row(&self, title: &str, place: &str, active: &str, id: &str) -> String {
+        let columns = [
+            (title, self.title),
+            (place, self.place),
+            (active, self.active),
+        ];
+        let mut row = String::new();
+        for (text, width) in columns.into_iter().filter(|(_, width)| *width > 0) {
+            row.push_str(&show::fit(text, width));
+            row.push(' ');
+        }
+        row + id
+    }
 }
 
 async fn search(args: SearchArgs, cx: &Context) -> Outcome {
@@ -438,5 +491,28 @@ pub(crate) fn confirm(cx: &Context, question: &str) -> Outcome {
         Ok(())
     } else {
         Err(Failure::failed("nothing was changed"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_fits_the_terminal_and_keeps_the_ids() {
+        let id = "20261118_021701_abcdef";
+        for columns in [30, 40, 60, 80, 100, 200] {
+            let widths = TableWidths::within(columns, id.len());
+            let row = widths.row(&"title ".repeat(20), "a-project", "5m ago", id);
+            assert!(row.chars().count() <= columns, "{columns}: {row}");
+            assert!(row.ends_with(id), "{row}");
+        }
+        let wide = TableWidths::within(usize::MAX, id.len()).row("t", "p", "5m ago", id);
+        assert_eq!(wide.find("p "), Some(37));
+        assert!(
+            TableWidths::within(60, id.len())
+                .row("t", "p", "5m ago", id)
+                .contains("5m ago")
+        );
     }
 }

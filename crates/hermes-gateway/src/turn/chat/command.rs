@@ -175,7 +175,7 @@ impl ChatTask {
             }
             Parsed::Unknown {
                 typed, close: None, ..
-            } if typed.len() >= 4 => {
+            } if typed.len() >= 4 && slash::instead_of(typed).is_none() => {
                 let near = |own: &&CommandDef| slash::distance(own.name, typed) <= 2;
                 match CHAT_COMMANDS.iter().find(near) {
                     Some(own) => format!("I do not know /{typed}. Did you mean /{}?", own.name),
