@@ -114,7 +114,7 @@ impl EventSink {
         }
     }
 
-    /// Reports an event unless there is no room. For progress only.
+    /// Reports an event unless there is no room. For tools, which report progress and notices without waiting.
     pub fn emit_or_drop(&self, event: AgentEvent) {
         if self.state().offer(event).is_none() {
             self.0.filled.notify_one();

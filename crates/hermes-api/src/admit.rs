@@ -53,7 +53,7 @@ impl ActiveTurns {
 
     pub(super) fn admit(&self, draining: bool) -> Result<TurnPermit, ApiError> {
         if draining {
-            let message = "the gateway finishes what it has begun and takes nothing new; try again";
+            let message = "the gateway is shutting down and accepts nothing new; try again";
             let refused = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message);
             return Err(refused.code("gateway_draining").retry_after(1));
         }

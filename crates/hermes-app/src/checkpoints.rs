@@ -64,19 +64,19 @@ pub fn restore_text(restored: &RestoreReport) -> String {
         restored.checkpoint.short_hash, restored.checkpoint.reason
     );
     let mut text = match &restored.file {
-        Some(file) => format!("{file} of {dir} is as in {to}"),
-        None => format!("{dir} is as in {to}"),
+        Some(file) => format!("{file} of {dir} is restored to {to}"),
+        None => format!("{dir} is restored to {to}"),
     };
     if !restored.removed.is_empty() {
         let removed = restored.removed.join(", ");
-        text = format!("{text}; files that came later are gone: {removed}");
+        text = format!("{text}; files created later were deleted: {removed}");
     }
     if !restored.untouched.is_empty() {
         let names = restored.untouched.join(", ");
-        text = format!("{text}\nnot in that checkpoint, so left as they are: {names}");
+        text = format!("{text}\nnot in that checkpoint, so left unchanged: {names}");
     }
     if restored.saved {
-        text.push_str("\nthe state before is checkpoint 1 now");
+        text.push_str("\nthe previous state is now checkpoint 1");
     }
     text
 }

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::Config;
+use hermes_core::figures::size;
 use hermes_core::model::{ModelRouter as _, RouteError};
 use hermes_models::live::{LocalProbe, LocalServerInfo};
-use hermes_models::local::machine::{self, size};
+use hermes_models::local::machine;
 use hermes_models::local::{LocalModelSettings, program};
 use hermes_models::providers::LocalServer;
 use hermes_models::router::Overrides;
@@ -113,9 +114,9 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
         }
     };
     let cost = if row.there {
-        "it is here".to_owned()
+        "already downloaded".to_owned()
     } else {
-        format!("{} to fetch, once", size(row.bytes))
+        format!("{} to download, once", size(row.bytes))
     };
     loop {
         let question = format!(
@@ -213,7 +214,7 @@ fn hindrance(row: &LocalModelRow, program_there: bool) -> Option<String> {
     }
     (!row.fits).then(|| {
         format!(
-            "{} needs about {} of memory, {} are free",
+            "{} needs about {} of memory, but only {} is free",
             row.weights.name,
             size(row.memory),
             size(machine::free_memory().unwrap_or_default())

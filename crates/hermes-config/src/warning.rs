@@ -76,7 +76,7 @@ impl fmt::Display for ConfigWarning {
             }
             ConfigProblem::NewerVersion { found, known } => write!(
                 f,
-                "the file is of version {found}, newer than the {known} known here; what is new in it is kept and not used"
+                "the file has version {found}, but this program knows only {known}; newer settings are kept but not used"
             ),
             ConfigProblem::Legacy { now } => write!(f, "old spelling, {now}"),
             ConfigProblem::Invalid { why } => f.write_str(why),

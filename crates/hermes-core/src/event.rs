@@ -260,11 +260,12 @@ pub enum Setting {
     ApproveAll(bool),
 }
 
-/// Where a tool reports progress and cost. Cheap to clone; progress may be dropped under load, cost
-/// never.
+/// Where a tool reports progress, notices for the person, and cost. Cheap to clone; progress may be
+/// dropped under load, cost never.
 #[derive(Clone)]
 pub struct ProgressSink {
     report: Arc<dyn Fn(String) + Send + Sync>,
+    notice: Option<Arc<dyn Fn(String) + Send + Sync>>,
     spent: Option<Arc<dyn Fn(Spent) + Send + Sync>>,
 }
 
@@ -280,7 +281,17 @@ impl ProgressSink {
     pub fn new(report: impl Fn(String) + Send + Sync + 'static) -> Self {
         Self {
             report: Arc::new(report),
+            notice: None,
             spent: None,
+        }
+    }
+
+    /// With a receiver of notices.
+    #[must_use]
+    pub fn noticing(self, notice: impl Fn(String) + Send + Sync + 'static) -> Self {
+        Self {
+            notice: Some(Arc::new(notice)),
+            ..self
         }
     }
 
@@ -293,10 +304,11 @@ impl ProgressSink {
         }
     }
 
-    /// Progress is dropped from now on; cost is still counted.
+    /// Progress is dropped from now on; notices and cost are still received.
     #[must_use]
     pub fn unseen(&self) -> Self {
         Self {
+            notice: self.notice.clone(),
             spent: self.spent.clone(),
             ..Self::none()
         }
@@ -308,6 +320,13 @@ impl ProgressSink {
 
     pub fn report(&self, text: impl Into<String>) {
         (self.report)(text.into());
+    }
+
+    /// A warning that the person should see, whatever the model does with the result.
+    pub fn notice(&self, text: impl Into<String>) {
+        if let Some(notice) = &self.notice {
+            notice(text.into());
+        }
     }
 
     /// Counts a model call that the tool made.

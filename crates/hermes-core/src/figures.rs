@@ -42,13 +42,39 @@ pub fn took(time: Duration) -> Option<String> {
     })
 }
 
-/// `1 line`, `2 lines`.
+/// `1 line`, `2 lines`, `2 entries`, `2 matches`.
 pub fn count(number: usize, one: &str) -> String {
     if number == 1 {
         format!("1 {one}")
     } else {
-        format!("{number} {one}s")
+        format!("{number} {}", plural(one))
     }
+}
+
+/// `entry` → `entries`, `match` → `matches`, `line` → `lines`.
+pub fn plural(one: &str) -> String {
+    let ends = |all: &[&str]| all.iter().any(|end| one.ends_with(end));
+    let after_vowel = ends(&["ay", "ey", "oy", "uy"]);
+    match one.strip_suffix('y') {
+        Some(stem) if !after_vowel => format!("{stem}ies"),
+        _ if ends(&["ch", "sh", "s", "x"]) => format!("{one}es"),
+        _ => format!("{one}s"),
+    }
+}
+
+/// Bytes in decimal units: `512 B`, `1.5 KB`, `98 MB`, `5.2 GB`.
+pub fn size(bytes: u64) -> String {
+    let (unit, name) = match bytes {
+        0..1_000 => return format!("{bytes} B"),
+        1_000..999_500 => (1e3, "KB"),
+        999_500..999_500_000 => (1e6, "MB"),
+        _ => (1e9, "GB"),
+    };
+    let value = bytes as f64 / unit;
+    let decimals = usize::from(value < 9.95);
+    let text = format!("{value:.decimals$}");
+    let text = text.strip_suffix(".0").unwrap_or(&text);
+    format!("{text} {name}")
 }
 
 /// `21s`, `3m 05s`, `2h 10m`: whole seconds, for running operations.
@@ -99,6 +125,40 @@ mod tests {
             short,
             [
                 "0", "999", "1k", "18.4k", "99.9k", "131k", "999k", "1M", "2.1M"
+            ]
+        );
+        let counts = [
+            (1, "line"),
+            (2, "line"),
+            (0, "key"),
+            (2, "entry"),
+            (3, "match"),
+        ]
+        .map(|(number, one)| count(number, one));
+        assert_eq!(
+            counts,
+            ["1 line", "2 lines", "0 keys", "2 entries", "3 matches"]
+        );
+        let sizes = [
+            0,
+            999,
+            1_000,
+            1_449,
+            9_949,
+            98_362,
+            999_499,
+            999_500,
+            98_362_432,
+            999_500_000,
+            2_497_280_256,
+            41_000_000_000,
+        ]
+        .map(size);
+        assert_eq!(
+            sizes,
+            [
+                "0 B", "999 B", "1 KB", "1.4 KB", "9.9 KB", "98 KB", "999 KB", "1 MB", "98 MB",
+                "1 GB", "2.5 GB", "41 GB"
             ]
         );
         let times = [0, 21, 185, 7_800].map(|s| clock(Duration::from_secs(s)));

@@ -1,10 +1,12 @@
 //! Slash commands as data: one table drives parsing, help and completion of every front end. The
 //! effect of a command is implemented by its host.
 
+mod original;
 mod table;
 
 use std::fmt::Write as _;
 
+pub use original::instead_of;
 pub use table::{CHAT_COMMANDS, COMMANDS};
 
 /// A slash command.

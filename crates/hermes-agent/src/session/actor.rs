@@ -8,6 +8,7 @@ use hermes_core::ask::Asker;
 use hermes_core::event::{
     AgentCommand, AgentEvent, NoticeLevel, Setting, TurnExit, TurnSummary, UserInput,
 };
+use hermes_core::figures;
 use hermes_core::ids::{RowId, SessionId, TurnId};
 use hermes_core::message::{Message, WrittenBy};
 use hermes_core::model::{ErrorClass, ModelClient, RouteError};
@@ -351,8 +352,9 @@ impl Actor {
                     .await;
             }
             Err(error) => {
-                let text =
-                    format!("The configured model cannot be used ({error}); the last one goes on.");
+                let text = format!(
+                    "The configured model cannot be used ({error}); the previous one stays in use."
+                );
                 self.notice(NoticeLevel::Warning, text).await;
             }
         }
@@ -498,7 +500,10 @@ impl Actor {
                 self.undone.push(self.conv.log.split_off(at));
                 // What was read in them the model does not know any more.
                 self.deps.tools.compacted();
-                let text = format!("Undone: {rows} messages are hidden.");
+                let text = match rows {
+                    1 => "Undone: 1 message is hidden.".to_owned(),
+                    rows => format!("Undone: {rows} messages are hidden."),
+                };
                 self.notice(NoticeLevel::Info, text).await;
             }
             Err(error) => self.notice(NoticeLevel::Error, error.to_string()).await,
@@ -519,7 +524,7 @@ impl Actor {
                 for item in items {
                     self.conv.log.push(item);
                 }
-                let text = format!("Restored {count} messages.");
+                let text = format!("Restored {}.", figures::count(count, "message"));
                 self.notice(NoticeLevel::Info, text).await;
             }
             Err(error) => {

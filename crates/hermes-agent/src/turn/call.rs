@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_core::event::{AgentEvent, ProgressSink};
+use hermes_core::event::{AgentEvent, NoticeLevel, ProgressSink};
 use hermes_core::task;
 use hermes_core::tool::{Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome};
 use tokio::time::Instant;
@@ -84,6 +84,7 @@ impl CallStart<'_> {
 /// Where a tool reports progress.
 pub(super) fn progress(scope: &TurnScope, call_id: &str) -> ProgressSink {
     let events = scope.events.clone();
+    let notices = scope.events.clone();
     let spending = scope.spending.clone();
     let patterns = scope.deps.settings.tools.redact;
     let call_id = call_id.to_owned();
@@ -91,6 +92,11 @@ pub(super) fn progress(scope: &TurnScope, call_id: &str) -> ProgressSink {
         let call_id = call_id.clone();
         let text = outside::hidden(text, patterns);
         events.emit_or_drop(AgentEvent::ToolProgress { call_id, text });
+    })
+    .noticing(move |text| {
+        let text = outside::hidden(text, patterns);
+        let level = NoticeLevel::Warning;
+        notices.emit_or_drop(AgentEvent::Notice { level, text });
     })
     .counting(move |spent| spending.add(spent))
 }

@@ -96,6 +96,11 @@ async fn unknown_name(
 }
 
 fn unknown(typed: &str, close: Option<&str>) -> Failure {
+    if let Some(instead) = slash::instead_of(typed) {
+        return Failure::usage(format!(
+            "/{typed} of Hermes Agent is not available here; {instead}"
+        ));
+    }
     let hint = close
         .map(|name| format!("; did you mean /{name}?"))
         .unwrap_or_default();

@@ -4,6 +4,7 @@ use hermes_agent::session::ToolSource as _;
 use hermes_config::Env;
 use hermes_config::env::ProcessEnv;
 use hermes_core::clock::{Clock as _, SystemClock};
+use hermes_core::figures;
 use hermes_core::front_end::TextKind;
 use hermes_mcp::status::report;
 use hermes_store::memory::{MemoryFiles, MemoryTarget};
@@ -132,9 +133,9 @@ pub(super) async fn memory(
             .entries(target)
             .map_err(|error| Failure::failed(error.to_string()))?;
         lines.push(format!(
-            "{} ({} entries)",
+            "{} ({})",
             target.file_name(),
-            entries.len()
+            figures::count(entries.len(), "entry")
         ));
         lines.extend(entries.iter().map(|entry| format!("  - {entry}")));
     }

@@ -13,6 +13,7 @@ use hermes_core::approval::{ApproveAll, Approver, DenyAll};
 use hermes_core::ask::{Asker, Nobody};
 use hermes_core::clock::{Clock, Rng, SystemRng};
 use hermes_core::event::AgentCommand;
+use hermes_core::figures;
 use hermes_core::ids::SessionId;
 use hermes_core::model::{ModelInfo, Route, RouteError};
 use hermes_core::store::{SessionStore, SessionUpdate, StoredSession};
@@ -314,8 +315,9 @@ impl OpenSession {
             0
         };
         format!(
-            "hermes {} · {model} · {tools} tools · /help",
+            "hermes {} · {model} · {} · /help",
             env!("CARGO_PKG_VERSION"),
+            figures::count(tools, "tool"),
         )
     }
 }

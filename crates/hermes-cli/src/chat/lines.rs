@@ -193,7 +193,7 @@ impl TypedLines {
         }
         self.pasted.append(&mut burst);
         self.out.remark(format!(
-            "({} lines came at once: Enter sends them as one message, Ctrl+C discards them)",
+            "({} lines arrived at once: Enter sends them as one message, Ctrl+C discards them)",
             self.pasted.len()
         ));
         None

@@ -107,7 +107,7 @@ pub(crate) fn concerns(config: &Config) -> Vec<String> {
     for entry in &config.command_allowlist {
         match rules::meaning(entry) {
             Meaning::Category(_) => concerns.push(format!(
-                "command_allowlist: {entry:?} allows a whole category while you are there; `hermes approvals revoke {entry:?}` ends that"
+                "command_allowlist: {entry:?} allows a whole category while you are present; `hermes approvals revoke {entry:?}` ends that"
             )),
             Meaning::Ignored(why) => {
                 concerns.push(format!("command_allowlist: {entry:?} allows nothing: {why}"));
@@ -154,11 +154,12 @@ fn describe(entry: &str) -> (&'static str, String) {
     match rules::meaning(entry) {
         Meaning::Exact { argv: Some(_), .. } => ("command", "this command".to_owned()),
         Meaning::Exact { .. } => ("line", "exactly this line".to_owned()),
-        Meaning::Prefix(_) => ("prefix", "every command that begins so".to_owned()),
+        Meaning::Prefix(_) => ("prefix", "every command that begins like this".to_owned()),
         Meaning::Glob(_) => ("glob", "commands that match; written by hand".to_owned()),
         Meaning::Category(_) => (
             "category",
-            "a whole category, from an older version; counts only while you are there".to_owned(),
+            "a whole category, from an older version; applies only while you are present"
+                .to_owned(),
         ),
         Meaning::Ignored(why) => ("ignored", format!("allows nothing: {why}")),
     }
@@ -239,7 +240,7 @@ fn add(cx: &Context, command: &str, prefix: bool, as_json: bool) -> Outcome {
     }
     if prefix && is_anything(&rule) {
         cx.out
-            .remark("what it runs is looked at no more: such a rule allows nearly everything");
+            .remark("what it runs is no longer checked: such a rule allows nearly everything");
     }
     if !prefix && assessment.class < CommandClass::Ask {
         cx.out.remark("it would not have been asked about anyway");
@@ -251,7 +252,11 @@ fn add(cx: &Context, command: &str, prefix: bool, as_json: bool) -> Outcome {
     if as_json {
         return Ok(cx.out.json(&json!({"rule": rule.0, "added": added}))?);
     }
-    let what = if added { "added" } else { "was there already:" };
+    let what = if added {
+        "added"
+    } else {
+        "already in the list:"
+    };
     Ok(cx.out.foreign_line(&format!("{what} {}", rule.0))?)
 }
 

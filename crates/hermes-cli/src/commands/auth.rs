@@ -279,7 +279,7 @@ fn take_away_variable(desk: &AuthContext<'_>, pool: &str, name: &str) -> Outcome
     let cleared = writer::unset(&cx.home.env_path(), name)
         .map_err(|error| Failure::failed(error.to_string()))?;
     if cleared {
-        cx.out.remark(format!("{name} was taken out of .env"));
+        cx.out.remark(format!("{name} was removed from .env"));
     }
     desk.store
         .suppress(pool, &format!("env:{name}"), desk.now)
@@ -327,7 +327,7 @@ fn logout(provider: Option<&str>, cx: &Context) -> Outcome {
         .map_err(|error| store_failure(&error))?
     {
         return Err(Failure::not_found(format!(
-            "nothing is stored of {pool} in {}",
+            "no keys or logins of {pool} are stored in {}",
             cx.home.auth_path().display()
         )));
     }

@@ -12,13 +12,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Datelike as _, Local, Timelike as _, Utc};
+use hermes_core::figures::size;
 use hermes_store::db::copy as snapshot;
 use serde::Serialize;
 use serde_json::json;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-use super::sessions::size;
 use super::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
 use choose::BackupFiles;

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use hermes_app::checkpoints::{changed, failure, listed, open, restore_text};
 use hermes_core::clock::{Clock as _, SystemClock};
+use hermes_core::figures::size;
 use hermes_tools::files::Checkpoints;
 use hermes_tools::files::checkpoints::{CheckpointUsage, PruneBounds};
 
-use crate::commands::sessions::{ago, confirm, size};
+use crate::commands::sessions::{ago, confirm};
 use crate::commands::{Context, counted};
 use crate::exit::{Failure, Outcome};
 use crate::wiring;
@@ -180,7 +181,7 @@ async fn look_after(cx: &Context, checkpoints: &Checkpoints, action: StoreComman
                 return Ok(cx.out.json(&pruned)?);
             }
             Ok(cx.out.line(format!(
-                "{} looked at: {} gone, {} long untouched; {} freed",
+                "{} examined, {} of deleted and {} of unused projects removed, {} freed",
                 counted(pruned.scanned, "project"),
                 pruned.deleted_orphan,
                 pruned.deleted_stale,

@@ -108,7 +108,7 @@ fn report(args: &HomeImportArgs, cx: &Context, report: &HomeImportReport) -> Out
     ))?;
     if let Some(previous) = &report.previous {
         cx.out.line(format!(
-            "the home that was there is kept at {}; delete it when you do not need it any more",
+            "the previous home is kept at {}; delete it when you no longer need it",
             previous.display()
         ))?;
     }

@@ -127,9 +127,9 @@ fn list(args: &ListArgs, pairing: &Pairing, cx: &Context) -> Outcome {
             .line("waiting (hermes pairing approve PLATFORM CODE):")?;
     }
     for row in &waiting {
-        let minutes = row.age_seconds / 60;
+        let age = super::sessions::ago(row.age_seconds as f64, 0.0);
         let line = format!(
-            "  {:<12} {:<10} {:<20} {:<24} {minutes} min ago",
+            "  {:<12} {:<10} {:<20} {:<24} {age}",
             row.platform, row.handle, row.user.id, row.user.name
         );
         cx.out.foreign_line(line.trim_end())?;

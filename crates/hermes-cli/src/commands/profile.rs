@@ -169,7 +169,7 @@ fn use_profile(name: &str, cx: &Context) -> Outcome {
         home != cx.home.profiles_root()
     }) {
         cx.out
-            .remark("HERMES_HOME names a profile here and goes before it");
+            .remark("HERMES_HOME names a profile and takes precedence");
     }
     Ok(())
 }

@@ -10,18 +10,19 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use hermes_core::clock::SystemClock;
+use hermes_core::figures::size;
 use hermes_core::store::StoreError;
 use hermes_store::Store;
 use hermes_store::db::search::{SearchOptions, SearchOrder};
 use hermes_store::db::{ListFilter, RepairOptions, SessionSummary, repair};
 use serde_json::json;
 
-use super::Context;
+use super::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
 pub(crate) use bulk::remove_transcripts;
 use hermes_app::text::date;
-pub(crate) use show::{ago, fit, size};
+pub(crate) use show::{ago, fit};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SessionsArgs {
@@ -227,10 +228,9 @@ async fn list(args: ListArgs, cx: &Context) -> Outcome {
 
 fn table(sessions: &[SessionSummary], cx: &Context) -> Outcome {
     let now = show::now();
-    let header = format!(
-        "{:<36} {:<18} {:<12} ID",
-        "Title", "Workspace", "Last active"
-    );
+    let ids = sessions.iter().map(|session| session.id.len());
+    let widths = TableWidths::fitting(cx.out, ids.max().unwrap_or_default());
+    let header = widths.row("Title", "Workspace", "Last active", "ID");
     cx.out.line(cx.out.dim(&header))?;
     for session in sessions {
         let title = session.title.as_deref().unwrap_or(&session.preview);
@@ -238,15 +238,69 @@ fn table(sessions: &[SessionSummary], cx: &Context) -> Outcome {
         let place = show::workspace(session)
             .and_then(|path| path.trim_end_matches('/').rsplit('/').next())
             .unwrap_or("—");
-        cx.out.line(format!(
-            "{} {} {:<12} {}",
-            show::fit(title, 36),
-            show::fit(place, 18),
-            show::ago(now, session.last_active),
-            session.id
-        ))?;
+        let active = show::ago(now, session.last_active);
+        cx.out
+            .line(widths.row(title, place, &active, &session.id))?;
     }
     Ok(())
+}
+
+/// The columns of the list. In a narrow terminal the directory goes first, then the time: the id is what
+/// commands need, and a title tells which one it is.
+struct TableWidths {
+    title: usize,
+    place: usize,
+    active: usize,
+}
+
+impl TableWidths {
+    const TITLE: usize = 36;
+    const PLACE: usize = 18;
+    const ACTIVE: usize = 12;
+    /// Shorter titles cannot be told apart.
+    const SHORT_TITLE: usize = 20;
+
+    fn fitting(out: crate::output::Output, id: usize) -> Self {
+        if out.stdout_tty {
+            Self::within(out.width(), id)
+        } else {
+            Self::within(usize::MAX, id)
+        }
+    }
+
+    fn within(columns: usize, id: usize) -> Self {
+        let left = columns.saturating_sub(id + 1);
+        let beside = |others: usize| left.saturating_sub(others).min(Self::TITLE);
+        let all =
+            [(Self::PLACE, Self::ACTIVE), (0, Self::ACTIVE), (0, 0)].map(|(place, active)| {
+                let gaps = usize::from(place > 0) + usize::from(active > 0);
+                Self {
+                    title: beside(place + active + gaps),
+                    place,
+                    active,
+                }
+            });
+        let [full, timed, bare] = all;
+        match (full.title, timed.title) {
+            (title, _) if title >= Self::SHORT_TITLE => full,
+            (_, title) if title >= Self::SHORT_TITLE => timed,
+            _ => bare,
+        }
+    }
+
+    fn row(&self, title: &str, place: &str, active: &str, id: &str) -> String {
+        let columns = [
+            (title, self.title),
+            (place, self.place),
+            (active, self.active),
+        ];
+        let mut row = String::new();
+        for (text, width) in columns.into_iter().filter(|(_, width)| *width > 0) {
+            row.push_str(&show::fit(text, width));
+            row.push(' ');
+        }
+        row + id
+    }
 }
 
 async fn search(args: SearchArgs, cx: &Context) -> Outcome {
@@ -309,8 +363,9 @@ async fn delete(args: &DeleteArgs, cx: &Context) -> Outcome {
     let id = session.id().into();
     if !args.yes {
         let title = session.text("title").unwrap_or("untitled");
-        let count = session.number("message_count").unwrap_or(0.0);
-        confirm(cx, &format!("delete {id} ({title}, {count} messages)?"))?;
+        let messages = session.number("message_count").unwrap_or(0.0) as usize;
+        let messages = counted(messages, "message");
+        confirm(cx, &format!("delete {id} ({title}, {messages})?"))?;
     }
     let deleted = store.delete(&id).await?;
     store.close().await?;
@@ -347,8 +402,9 @@ async fn stats(args: JsonArgs, cx: &Context) -> Outcome {
         return Ok(());
     }
     cx.out.line(format!(
-        "{} sessions, {} messages",
-        stats.sessions, stats.messages
+        "{}, {}",
+        counted(stats.sessions as usize, "session"),
+        counted(stats.messages as usize, "message")
     ))?;
     for source in &stats.by_source {
         cx.out.line(format!(
@@ -358,7 +414,7 @@ async fn stats(args: JsonArgs, cx: &Context) -> Outcome {
     }
     cx.out.line(format!(
         "{} (schema {})",
-        show::size(stats.database_bytes),
+        size(stats.database_bytes),
         stats.schema_version
     ))?;
     Ok(())
@@ -374,8 +430,8 @@ async fn optimize(args: JsonArgs, cx: &Context) -> Outcome {
         cx.out.line(format!(
             "{} search indexes merged; {} before, {} after",
             report.indexes.len(),
-            show::size(report.before),
-            show::size(report.after)
+            size(report.before),
+            size(report.after)
         ))?;
     }
     Ok(())
@@ -435,5 +491,28 @@ pub(crate) fn confirm(cx: &Context, question: &str) -> Outcome {
         Ok(())
     } else {
         Err(Failure::failed("nothing was changed"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_fits_the_terminal_and_keeps_the_ids() {
+        let id = "20261118_021701_abcdef";
+        for columns in [30, 40, 60, 80, 100, 200] {
+            let widths = TableWidths::within(columns, id.len());
+            let row = widths.row(&"title ".repeat(20), "a-project", "5m ago", id);
+            assert!(row.chars().count() <= columns, "{columns}: {row}");
+            assert!(row.ends_with(id), "{row}");
+        }
+        let wide = TableWidths::within(usize::MAX, id.len()).row("t", "p", "5m ago", id);
+        assert_eq!(wide.find("p "), Some(37));
+        assert!(
+            TableWidths::within(60, id.len())
+                .row("t", "p", "5m ago", id)
+                .contains("5m ago")
+        );
     }
 }

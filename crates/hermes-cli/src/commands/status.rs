@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use hermes_app::home::toolsets;
 use hermes_config::{Config, redact};
+use hermes_core::figures::size;
 use hermes_core::model::{ModelRouter as _, Route};
 use hermes_exec::backend;
 use hermes_exec::local::Declared;
 use hermes_exec::sandbox::{Sandbox, SandboxSettings};
-use hermes_models::local::machine::size;
 use hermes_models::local::weights::stem;
 use hermes_models::local::{PROVIDER, server};
 use hermes_models::router::{Overrides, Router};

@@ -139,7 +139,7 @@ fn deletable(root: &Path, cx: &Context) -> Result<PathBuf, Failure> {
     let person = cx.home.expand_user("~");
     let person = std::fs::canonicalize(&person).unwrap_or(person);
     if person.starts_with(&root) || root.parent().is_none() {
-        return Err(refused("more than a home is in it"));
+        return Err(refused("it contains more than a home"));
     }
     let marks = [
         "config.yaml",

@@ -90,7 +90,7 @@ fn rollback(args: &UpdateArgs, installed: &InstalledProgram, cx: &Context) -> Ou
     let offered = install::version_of(&previous)?;
     let current = hermes_app::text::version_line();
     if !args.yes {
-        confirm(cx, &format!("go back from {current} to {offered}?"))?;
+        confirm(cx, &format!("downgrade from {current} to {offered}?"))?;
     }
     installed.exchange(&previous)?;
     told(
@@ -99,7 +99,7 @@ fn rollback(args: &UpdateArgs, installed: &InstalledProgram, cx: &Context) -> Ou
         &current,
         &offered,
         &previous,
-        "hermes update --rollback brings the newer one back",
+        "to return to the newer one: hermes update --rollback",
     )
 }
 
@@ -120,8 +120,7 @@ fn tell(
             "installed": false,
         }))?;
     } else if same {
-        cx.out
-            .line(format!("{current} is this very program already"))?;
+        cx.out.line(format!("{current} is already installed"))?;
     } else {
         cx.out.line(format!(
             "installed: {current}\noffered:   {offered} (sha256 {sha256})"

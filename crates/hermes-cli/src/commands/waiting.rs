@@ -28,7 +28,7 @@ pub(crate) fn find(cx: &Context, subsystem: Subsystem, id: &str) -> Result<Pendi
     writes
         .into_iter()
         .find(|write| write.id == id)
-        .ok_or_else(|| Failure::not_found(format!("nothing waits under the id {id}")))
+        .ok_or_else(|| Failure::not_found(format!("nothing with the id {id} is waiting")))
 }
 
 pub(crate) fn discard(cx: &Context, subsystem: Subsystem, write: &PendingWrite) -> Outcome {

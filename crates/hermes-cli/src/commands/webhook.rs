@@ -159,7 +159,7 @@ impl<'a> WebhookContext<'a> {
         let deliver = args.deliver.trim().to_lowercase();
         if args.deliver_only && matches!(deliver.as_str(), "" | "log") {
             return Err(Failure::usage(
-                "--deliver-only needs somewhere to deliver to: --deliver telegram, say",
+                "--deliver-only needs a destination, for example: --deliver telegram",
             ));
         }
         let words = |list: Vec<String>| -> Vec<String> {
@@ -241,7 +241,7 @@ impl<'a> WebhookContext<'a> {
         if routes.is_empty() {
             self.cx
                 .out
-                .line("no routes were made here; hermes webhook subscribe NAME makes one")?;
+                .line("no routes yet; create one: hermes webhook subscribe NAME")?;
         }
         for (name, route) in &routes {
             let off = if route.enabled == Some(false) {
@@ -276,9 +276,7 @@ impl<'a> WebhookContext<'a> {
             let why = if self.is_fixed(&name) {
                 format!("{name} is defined in config.yaml; remove it there")
             } else {
-                format!(
-                    "no route {name:?} was made here; hermes webhook list shows those that were"
-                )
+                format!("there is no route {name:?}; see: hermes webhook list")
             };
             return Err(Failure::new(Exit::NotFound, why));
         }
@@ -322,7 +320,7 @@ impl<'a> WebhookContext<'a> {
         let (status, said) = called.map_err(|error| {
             Failure::new(
                 Exit::Unreachable,
-                format!("{url}: {error}. Does the gateway run (hermes gateway status)?"),
+                format!("{url}: {error}. Is the gateway running? (hermes gateway status)"),
             )
         })?;
         if args.json {

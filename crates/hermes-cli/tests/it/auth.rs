@@ -131,7 +131,7 @@ fn a_variable_that_was_taken_away_is_not_used_until_a_key_is_added() {
     let home = TempHome::new();
     home.env_file("# keys\nOPENROUTER_API_KEY=sk-or-v1-fromenv\n");
     let run = auth(&home, ["remove", "openrouter", "OPENROUTER_API_KEY"]).ok();
-    assert!(run.stderr.contains("taken out of .env"), "{}", run.stderr);
+    assert!(run.stderr.contains("removed from .env"), "{}", run.stderr);
     assert_eq!(home.read(".env"), "# keys\n");
     let still = |home: &TempHome| {
         hermes(home)

@@ -439,7 +439,7 @@ fn a_paste_is_one_message() {
         return;
     };
     terminal.type_line("name\tsize\rboat\t12\rship\t90");
-    terminal.wait_for("3 lines came at once", 1);
+    terminal.wait_for("3 lines arrived at once", 1);
     terminal.press("\r");
     terminal.wait_for("a table", 1);
     terminal.type_line("/quit");

@@ -336,7 +336,7 @@ fn a_project_goes_back_after_its_diff_was_seen() {
     press(&mut terminal, "r");
     terminal.wait_for("y yes");
     press(&mut terminal, "y");
-    terminal.wait_for("is as in checkpoint");
+    terminal.wait_for("is restored to checkpoint");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "before\n");
     close(&mut terminal);
     assert_eq!(quit(terminal).0, 0);

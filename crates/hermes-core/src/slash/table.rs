@@ -286,6 +286,7 @@ pub const COMMANDS: &[CommandDef] = &[
         "[on|off]",
         "show or hide the line below the prompt",
     )
+    .or(&["sb"])
     .sub(&["on", "off"])
     .on(Surfaces::SCREEN),
     def(
@@ -295,6 +296,7 @@ pub const COMMANDS: &[CommandDef] = &[
         "[on|off]",
         "show or hide the time of each message",
     )
+    .or(&["ts"])
     .sub(&["on", "off"])
     .on(Surfaces::SCREEN),
     def(
@@ -475,7 +477,7 @@ pub const COMMANDS: &[CommandDef] = &[
         "print what a bug report needs, without secrets",
     )
     .on(Surfaces::LOCAL),
-    def(Info, Verb::Version, "version", "", "show the version"),
+    def(Info, Verb::Version, "version", "", "show the version").or(&["v"]),
 ];
 
 /// What only a chat has, after the commands above in its lists. `platform` is `platforms` with what a chat

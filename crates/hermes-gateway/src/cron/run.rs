@@ -388,7 +388,7 @@ fn opening(job: &Job, id: String) -> Result<OpeningRequest, String> {
     let wanted = given("workdir");
     let cwd = workdir(job);
     if let (Some(wanted), None) = (wanted, &cwd) {
-        return Err(format!("its workdir {wanted} is not there"));
+        return Err(format!("its workdir {wanted} does not exist"));
     }
     let toolsets = match job.fields().get("enabled_toolsets") {
         Some(Value::Array(sets)) if !sets.is_empty() => Some(

@@ -89,7 +89,7 @@ pub(super) async fn run(
                 failures = 0;
             }
             PlatformRunEnd::Broken(why) => {
-                tracing::error!("{name}: {why}; it is begun again");
+                tracing::error!("{name}: {why}; it is restarted");
                 health.is(PlatformState::Retrying, Some(why));
                 failures = if began.elapsed() > SETTLED {
                     1

@@ -8,14 +8,13 @@ use hermes_core::event::{TurnExit, TurnSummary};
 pub(super) const CUT: &str = "[The gateway stopped while you were working on the message above, and has started again. What is recorded above happened: results of tools that are there stand, and those calls must not be made again. A call without a result may or may not have happened: look before you repeat anything that changes something. An answer that was cut off was never delivered: give all of it. Go on from there and answer the message.]";
 pub(super) const GAVE_UP: &str = "⚠️ I was stopped several times while working on your message, so I stopped trying. What was done so far is in the conversation; say \"continue\" to resume.";
 pub(super) const STALE: &str = "⚠️ I was stopped while working on this, and that was a while ago. What was done so far is in the conversation; say \"continue\" to resume.";
-pub(super) const COMMAND_CUT: &str = "⚠️ The gateway stopped while it ran this command. It may or may not have taken effect; look before you give it again.";
-pub(super) const TOO_MUCH: &str =
-    "⚠️ Too much runs in the background already; give the command again when something has ended.";
-pub(super) const BROKE: &str = "⚠️ The conversation ended unexpectedly; logs/errors.log says more.";
+pub(super) const COMMAND_CUT: &str = "⚠️ The gateway stopped while it ran this command. It may or may not have taken effect; check before you repeat it.";
+pub(super) const TOO_MUCH: &str = "⚠️ Too much is running in the background already; repeat the command when something has ended.";
+pub(super) const BROKE: &str = "⚠️ The conversation ended unexpectedly; see logs/errors.log.";
 pub(super) const STOPPED: &str = "⏹ Stopped.";
 pub(super) const ABANDONED: &str =
     "⏹ Stopped. What was running did not end in time and was abandoned.";
-pub(super) const NOTHING_RUNS: &str = "Nothing runs here.";
+pub(super) const NOTHING_RUNS: &str = "Nothing is running here.";
 
 /// The text of a final answer. `None`: nothing to send.
 pub(super) fn outcome_text(summary: &TurnSummary, stopped: bool) -> Option<String> {

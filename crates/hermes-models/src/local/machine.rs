@@ -42,15 +42,6 @@ fn group_limit() -> Option<u64> {
     Some(limit.saturating_sub(used))
 }
 
-/// Bytes as people read them.
-pub fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000_000 => format!("{} kB", bytes / 1000),
-        1_000_000..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,7 +53,5 @@ mod tests {
         if cfg!(target_os = "linux") {
             assert!(free_memory().unwrap() > 0);
         }
-        assert_eq!(size(98_362_432), "98 MB");
-        assert_eq!(size(2_497_280_256), "2.5 GB");
     }
 }

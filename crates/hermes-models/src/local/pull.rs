@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hermes_config::fs::{FileLock, LockError, create_private_dir, sync_dir};
+use hermes_core::figures::size;
 use hermes_http::HttpSettings;
 use sha2::{Digest as _, Sha256};
 
-use super::machine::{self, size};
+use super::machine;
 use super::table::LocalModel;
 use super::{LocalModelSettings, WeightsHub};
 
@@ -42,7 +43,7 @@ pub type PullReporter<'a> = &'a (dyn Fn(PullProgress) + Sync);
 #[derive(Debug, thiserror::Error)]
 pub enum PullError {
     #[error(
-        "{} is full: {name} needs {} there, {} are free", .place.display(), size(*.needed), size(*.free)
+        "{} is full: {name} needs {}, but only {} is free", .place.display(), size(*.needed), size(*.free)
     )]
     Disk {
         name: &'static str,
@@ -51,7 +52,7 @@ pub enum PullError {
         free: u64,
     },
     #[error(
-        "{name} needs about {} of memory, {} are free; a smaller one: hermes model local list (--force \
+        "{name} needs about {} of memory, but only {} is free; a smaller one: hermes model local list (--force \
          uses it anyway)", size(*.needed), size(*.free)
     )]
     Memory {

@@ -54,7 +54,7 @@ pub enum StartError {
     #[error("the local model did not start: {0}")]
     Died(String),
     #[error(
-        "the local model's server (pid {pid}) is there and does not answer; end it: kill -9 {pid}"
+        "the local model's server (pid {pid}) is running but does not answer; end it: kill -9 {pid}"
     )]
     Silent { pid: i32 },
     #[error("{0}")]
@@ -126,7 +126,7 @@ impl LocalService {
         };
         hermes_config::fs::create_private_dir(&self.settings.run)
             .and_then(|()| hermes_config::fs::create_private_dir(&self.settings.cache))
-            .map_err(|error| StartError::Setting(format!("nothing can be kept: {error}")))?;
+            .map_err(|error| StartError::Setting(format!("nothing can be stored: {error}")))?;
         let start = ServerStart {
             program: &program,
             settings: &self.settings,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use hermes_core::figures::size;
 use hermes_core::store::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -56,7 +57,7 @@ impl DbError {
             },
             Self::Sql(error) if is_full(&error, path) => StoreError::DiskFull {
                 path: path.to_owned(),
-                free: format_bytes(free_bytes(path).unwrap_or(0)),
+                free: size(free_bytes(path).unwrap_or(0)),
             },
             Self::Sql(error) => StoreError::Database {
                 what: format!("{what} ({})", path.display()),
@@ -91,7 +92,7 @@ pub(crate) fn disk_full_error(path: &Path) -> Option<StoreError> {
     let free = free_bytes(path).filter(|free| *free < MIN_FREE_BYTES)?;
     Some(StoreError::DiskFull {
         path: path.to_owned(),
-        free: format_bytes(free),
+        free: size(free),
     })
 }
 
@@ -109,14 +110,6 @@ fn free_bytes(path: &Path) -> Option<u64> {
     } else {
         bytes
     })
-}
-
-fn format_bytes(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} bytes"),
-        1024..1_048_576 => format!("{} KB", bytes / 1024),
-        _ => format!("{} MB", bytes / 1_048_576),
-    }
 }
 
 fn is_corruption_error(error: &rusqlite::Error) -> bool {

@@ -74,7 +74,7 @@ pub enum JobClaimError {
     Running(String),
     #[error("the job {0:?} is paused; resume it first")]
     Paused(String),
-    #[error("the job {0:?} has run as often as it was to; give it a new time first")]
+    #[error("the job {0:?} has completed all its runs; give it a new schedule first")]
     Exhausted(String),
 }
 

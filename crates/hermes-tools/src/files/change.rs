@@ -80,9 +80,12 @@ impl FileToolsShared {
         for path in paths {
             let checkpoints = &self.deps.checkpoints;
             let reason = format!("before {tool}");
-            checkpoints
+            let taken = checkpoints
                 .before_change(&cx.session, cx.turn, path, &reason)
                 .await;
+            if let Err(error) = taken {
+                cx.progress.notice(error.as_notice());
+            }
         }
     }
 

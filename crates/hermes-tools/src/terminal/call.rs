@@ -149,9 +149,12 @@ impl TerminalTool {
         let command = redact::secrets(&call.command);
         let command: String = command.chars().take(60).collect();
         let reason = format!("before terminal: {command}");
-        checkpoints
+        let taken = checkpoints
             .before_change(&cx.session, cx.turn, cwd, &reason)
             .await;
+        if let Err(error) = taken {
+            cx.progress.notice(error.as_notice());
+        }
     }
 
     /// The working directory of the command. The session's directory may be gone.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use hermes_core::figures::{dollars, tokens, window};
+use hermes_core::figures::{count, dollars, tokens, window};
 use hermes_core::front_end::BusyInput;
 use ratatui_core::text::{Line, Span};
 
@@ -54,7 +54,7 @@ pub fn banner(version: &str, status: &SessionStatus, dot: &str) -> String {
     if let Some(profile) = &status.profile {
         parts.push(format!("profile {profile}"));
     }
-    let mut tools = format!("{} tools", status.tools);
+    let mut tools = count(status.tools, "tool");
     if let Some(mcp) = mcp(status) {
         tools = format!("{tools}, {}", mcp.text);
     }

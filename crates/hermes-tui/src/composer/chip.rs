@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hermes_core::figures::size;
 use hermes_core::image::{self, ImageError};
 use hermes_core::message::Part;
 
@@ -122,23 +123,11 @@ impl fmt::Display for Picture {
         if self.width > 0 {
             write!(f, "{}×{} ", self.width, self.height)?;
         }
-        write!(f, "{} {}", self.format, size(self.bytes))
+        write!(f, "{} {}", self.format, size(self.bytes as u64))
     }
 }
 
 /// Number of lines; a trailing line break does not begin a new one.
 pub(super) fn lines(text: &str) -> usize {
     text.lines().count().max(1)
-}
-
-fn size(bytes: usize) -> String {
-    match bytes {
-        0..1_024 => format!("{bytes} B"),
-        1_024..1_048_576 => format!("{} KB", bytes.div_ceil(1_024)),
-        _ => format!(
-            "{}.{} MB",
-            bytes / 1_048_576,
-            bytes % 1_048_576 * 10 / 1_048_576
-        ),
-    }
 }

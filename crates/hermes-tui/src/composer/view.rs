@@ -190,7 +190,7 @@ fn search_line(search: &HistorySearch, width: usize, theme: &Theme) -> Line<'sta
     let about = match (search.query().is_empty(), count) {
         (true, _) => format!("type to search {dot} Esc back"),
         (false, 0) => format!("nothing found {dot} Esc back"),
-        _ => format!("{at} of {count} {dot} ^R older {dot} Enter takes it {dot} Esc back"),
+        _ => format!("{at} of {count} {dot} ^R older {dot} Enter uses it {dot} Esc back"),
     };
     let line = Line::from(vec![
         Span::styled(SEARCH, theme.style(StyleRole::Accent)),

@@ -34,7 +34,7 @@ impl KeyGuard {
         let unseen = self.opens.is_none();
         self.typed(now);
         if !unseen && !self.writing {
-            let told = format!("{} came too soon and was ignored", key.shown());
+            let told = format!("{} was pressed too soon and ignored", key.shown());
             return (KeyResult::Redraw, Some(told));
         }
         // Enter and Esc do not edit a draft.

@@ -60,7 +60,7 @@ pub(super) fn run(cx: &Context) -> Outcome {
         if !again(cx)? {
             let kept = keep(draft)?;
             return Err(Failure::failed(format!(
-                "{} is as it was; your text is in {kept}",
+                "{} is unchanged; your text is in {kept}",
                 path.display()
             )));
         }

@@ -31,7 +31,7 @@ pub(super) fn run(cx: &Context, all: bool, as_json: bool) -> Outcome {
     let missing = if cx.home.config_path().exists() {
         ""
     } else {
-        " (not there: all defaults)"
+        " (does not exist: all defaults)"
     };
     cx.out.line(
         cx.out

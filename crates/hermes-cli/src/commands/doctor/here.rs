@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hermes_core::clock::{Clock as _, SystemClock};
+use hermes_core::figures::size;
 use hermes_models::credentials::KeyStatus;
 use hermes_models::credentials::store::AuthStore;
 use hermes_models::router::Overrides;
@@ -92,7 +93,7 @@ pub(super) fn disk(cx: &Context, report: &mut DoctorReport) {
     match rustix::fs::statvfs(place) {
         Ok(system) => {
             let free = system.f_bavail.saturating_mul(system.f_frsize);
-            let text = format!("{:.1} GB free at {}", free as f64 / 1e9, place.display());
+            let text = format!("{} free at {}", size(free), place.display());
             if free < TIGHT {
                 report.problem(text, "free some space: conversations may not be saved");
             } else if free < LOW {
@@ -231,15 +232,15 @@ pub(super) fn database(cx: &Context, report: &mut DoctorReport) {
         );
         return;
     }
-    let size = std::fs::metadata(&path).map_or(0, |meta| meta.len());
-    if size > READ_THROUGH {
+    let bytes = std::fs::metadata(&path).map_or(0, |meta| meta.len());
+    if bytes > READ_THROUGH {
         match quick_check(&path) {
             Err(error) => report.problem(error.to_string(), ""),
             Ok(Some(problem)) => report.problem(problem, "run: hermes sessions repair"),
             Ok(None) => report.ok(format!(
-                "{}, {:.0} MB: readable and writable; for a full check: hermes sessions repair --check-only",
+                "{}, {}: readable and writable; for a full check: hermes sessions repair --check-only",
                 path.display(),
-                size as f64 / 1e6
+                size(bytes)
             )),
         }
         return;
@@ -293,7 +294,7 @@ pub(super) fn approvals(cx: &Context, report: &mut DoctorReport) {
     if concerns.is_empty() {
         let rules = config.command_allowlist.len();
         let mode = config.approvals.mode.as_str();
-        report.ok(format!("mode {mode}, {rules} rules"));
+        report.ok(format!("mode {mode}, {}", counted(rules, "rule")));
     }
     for concern in concerns {
         report.warning(concern, "");

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use hermes_models::local::machine::{self, size};
+use hermes_core::figures::size;
+use hermes_models::local::machine;
 use hermes_models::local::program::{self, LocalProgram};
 use hermes_models::local::server::{self, LocalService};
 use hermes_models::local::weights::ModelWeights;
@@ -69,7 +70,11 @@ fn looked_at(cx: &Context, report: &mut DoctorReport) -> Option<(LocalModelConte
     let needed = table::memory(facts.parameters, facts.context.min(here.settings.context));
     if let Some(free) = machine::free_memory().filter(|free| *free < needed) {
         report.warning(
-            format!("it takes about {}, {} are free", size(needed), size(free)),
+            format!(
+                "it needs about {} of memory, but only {} is free",
+                size(needed),
+                size(free)
+            ),
             "a smaller one: hermes model local list",
         );
     }

@@ -179,11 +179,11 @@ fn lost(
         }
         Ok(Ok(Err(error))) => GatewayEnd::Lost(format!("another process delivers now: {error}")),
         Ok(Err(panicked)) => {
-            tracing::error!("the gateway broke: {panicked}");
+            tracing::error!("the gateway failed: {panicked}");
             GatewayEnd::Unexpected
         }
         Err(error) => {
-            tracing::error!("the gateway broke: {error}");
+            tracing::error!("the gateway failed: {error}");
             GatewayEnd::Unexpected
         }
     }
@@ -484,7 +484,7 @@ impl GatewayMonitor<'_> {
             count => format!("{count} platforms"),
         };
         self.notifier.ready(&platforms);
-        tracing::info!("the gateway runs, {platforms}");
+        tracing::info!("the gateway is running, {platforms}");
         self.cx.out.remark(format!(
             "hermes gateway {} · {platforms} · pid {} · Ctrl+C ends it",
             env!("CARGO_PKG_VERSION"),

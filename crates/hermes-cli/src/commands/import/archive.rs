@@ -45,7 +45,7 @@ pub(super) fn plan<R: Read + Seek>(zip: &mut ZipArchive<R>) -> Result<ImportPlan
         .has_overlapping_entries()
         .map_err(|error| error.to_string())?
     {
-        return Err("its entries overlap, as those of a trap do".to_owned());
+        return Err("its entries overlap, which no program writes".to_owned());
     }
     let mut files = Vec::new();
     let (mut bytes, mut packed) = (0_u64, 0_u64);

@@ -48,7 +48,7 @@ impl Staging {
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         if bytes > free {
             return Err(Failure::failed(format!(
-                "the backup needs {}, and {} are free next to {}; nothing was changed",
+                "the backup needs {}, but only {} is free next to {}; nothing was changed",
                 size(bytes),
                 size(free),
                 root.display()
@@ -79,7 +79,7 @@ impl Staging {
         };
         let previous = previous.map_err(|error| {
             Failure::failed(format!(
-                "cannot replace {}: {error}; the home that was there is still in place",
+                "cannot replace {}: {error}; the previous home is still in place",
                 root.display()
             ))
         })?;

@@ -26,8 +26,8 @@ pub(crate) fn text(report: &InsightsReport, width: usize) -> String {
         line(
             &mut out,
             &format!(
-                "{} messages of older sessions are in the totals only, not in roles, tools, skills and hours",
-                report.unread.messages
+                "{} of older sessions: in the totals only, not in roles, tools, skills and hours",
+                several(report.unread.messages, "message")
             ),
         );
     }
@@ -60,8 +60,8 @@ fn line(out: &mut String, text: &str) {
 fn heading(report: &InsightsReport) -> String {
     let mut heading = match (&report.session, report.days) {
         (Some(session), _) => format!("Session {session}"),
-        (None, Some(1)) => "Sessions begun in the last day".to_owned(),
-        (None, Some(days)) => format!("Sessions begun in the last {days} days"),
+        (None, Some(1)) => "Sessions started in the last day".to_owned(),
+        (None, Some(days)) => format!("Sessions started in the last {days} days"),
         (None, None) => "All sessions".to_owned(),
     };
     if let Some(source) = &report.source {
@@ -73,13 +73,13 @@ fn heading(report: &InsightsReport) -> String {
 fn totals(out: &mut String, report: &InsightsReport, width: usize) {
     let tokens = &report.tokens;
     let mut all = vec![
-        format!("{} sessions", short(report.sessions)),
+        several(report.sessions, "session"),
         format!(
-            "{} messages ({} from you)",
-            short(report.messages.total),
+            "{} ({} from you)",
+            several(report.messages.total, "message"),
             short(report.messages.user)
         ),
-        format!("{} tool calls", short(report.tool_calls)),
+        several(report.tool_calls, "tool call"),
     ];
     if report.session.is_some() {
         all.remove(0);
@@ -284,7 +284,7 @@ fn days(out: &mut String, days: &[DayUsage], width: usize) {
     let skipped = days.len().saturating_sub(SHOWN);
     let rows = &days[skipped..];
     let peak = rows.iter().map(|day| day.messages).max().unwrap_or(0);
-    line(out, "\nDays (messages; sessions begun, and their tokens)");
+    line(out, "\nDays (messages; sessions started, and their tokens)");
     if skipped > 0 {
         line(out, &format!("  … {skipped} earlier days with activity"));
     }
@@ -309,6 +309,14 @@ fn usd(amount: f64) -> String {
 }
 
 /// 999, 12.3k, 4.5M.
+/// `1 session`, `1.2k sessions`.
+fn several(count: i64, one: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        _ => format!("{} {}", short(count), hermes_core::figures::plural(one)),
+    }
+}
+
 fn short(count: i64) -> String {
     hermes_core::figures::tokens(count.max(0).cast_unsigned())
 }

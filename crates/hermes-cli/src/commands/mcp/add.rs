@@ -9,7 +9,7 @@ use hermes_mcp::tools::naming;
 use serde_json::{Map, Value, json};
 
 use super::{edit, probe};
-use crate::commands::Context;
+use crate::commands::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
 
 #[derive(Debug, clap::Args)]
@@ -119,7 +119,7 @@ pub(super) fn run(args: &AddArgs, cx: &Context) -> Outcome {
     }
     let tested = match (tools, needs_login) {
         (_, true) => format!("; log in with: hermes mcp login {}", args.name),
-        (Some(tools), false) => format!("; it works and offers {tools} tools"),
+        (Some(tools), false) => format!("; it works and offers {}", counted(tools, "tool")),
         (None, false) => String::new(),
     };
     Ok(cx.out.line(format!("added {}{tested}", args.name))?)

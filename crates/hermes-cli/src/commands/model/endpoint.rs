@@ -160,7 +160,7 @@ fn at_address(cx: &Context, router: &Router, url: &str) -> Result<Option<PickedM
             Ok(listing) => break listing,
             Err(ListingError::NeedsKey) => {
                 let wanted = if key.is_some() {
-                    "the server does not take this key; another"
+                    "the server does not accept this key; enter another"
                 } else {
                     "the server needs a key"
                 };

@@ -1,6 +1,7 @@
 //! `hermes model list`.
 
 use hermes_config::redact;
+use hermes_core::figures::size;
 use hermes_core::usage::Prices;
 use hermes_models::catalogue;
 use hermes_models::live::{LIST_TIMEOUT, ListedModel, LocalServerInfo};
@@ -233,7 +234,7 @@ fn line(row: &ModelRow) -> String {
         parts.push(format!("{:>6} ctx", tokens(count)));
     }
     if let Some(bytes) = row.size_bytes {
-        parts.push(format!("{:.1} GB", bytes as f64 / 1e9));
+        parts.push(size(bytes));
     }
     if row.images == Some(true) {
         parts.push("images".to_owned());

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
+use hermes_core::figures::size;
 use hermes_core::model::RouteError;
 use hermes_models::catalogue;
 use hermes_models::live::LocalServerInfo;
 use hermes_models::local::PROVIDER;
-use hermes_models::local::machine::size;
 use hermes_models::providers::{self, LocalServer};
 use hermes_models::router::{Overrides, Router};
 use hermes_tui::port::{Panel, PanelGroup, PanelRow};
@@ -293,7 +293,7 @@ fn rows(router: &Router, found: Vec<LocalServerInfo>) -> Vec<PickRow> {
             let mut note = String::new();
             if let Some(bytes) = model.size_bytes {
                 // Writing to a String cannot fail.
-                let _ = write!(note, "{:.1} GB  ", bytes as f64 / 1e9);
+                let _ = write!(note, "{}  ", size(bytes));
             }
             if let Some(window) = model.context_length {
                 let _ = write!(note, "{} ctx  ", tokens(window));
@@ -363,7 +363,11 @@ fn built_in(router: &Router) -> Vec<PickRow> {
         note: if row.there {
             format!("{} memory  here", size(row.memory))
         } else {
-            format!("{} memory  {} to fetch", size(row.memory), size(row.bytes))
+            format!(
+                "{} memory  {} to download",
+                size(row.memory),
+                size(row.bytes)
+            )
         },
         model: row.weights.name,
         base_url: None,

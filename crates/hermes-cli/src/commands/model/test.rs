@@ -88,7 +88,7 @@ pub(super) fn run(args: ModelTestArgs, cx: &Context) -> Outcome {
                 .line(format!("tool call  not made {}", figures(answer)))?,
             None => cx
                 .out
-                .line("tool call  not tried: the model is said to have none")?,
+                .line("tool call  not tested: the model is listed as having no tools")?,
         }
     }
     if matches!(called, Some((false, _))) {

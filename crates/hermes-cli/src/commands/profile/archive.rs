@@ -124,16 +124,16 @@ pub(super) fn export(args: &ProfileExportArgs, cx: &Context) -> Outcome {
             .remark(format!("{} left out", counted(links, "symbolic link")));
     }
     if args.with_secrets {
-        cx.out.remark("it holds keys: keep it to yourself");
+        cx.out.remark("it contains keys: do not share it");
     }
     if !packed.changed.is_empty() {
         let names = packed.changed.join(", ");
-        cx.out.remark(format!("keys were taken out of: {names}"));
+        cx.out.remark(format!("keys were removed from: {names}"));
     }
     if !packed.kept_back.is_empty() {
         let names = packed.kept_back.join(", ");
         cx.out
-            .remark(format!("left out, because of keys in them: {names}"));
+            .remark(format!("left out because they contain keys: {names}"));
     }
     Ok(())
 }
@@ -344,7 +344,7 @@ pub(super) fn import(args: &ProfileImportArgs, cx: &Context) -> Outcome {
         .line(format!("made profile {id} in {}", path.display()))?;
     if !path.join(".env").is_file() && !path.join("auth.json").is_file() {
         cx.out
-            .remark(format!("it came without keys: hermes -p {id} setup model"));
+            .remark(format!("it has no keys: hermes -p {id} setup model"));
     }
     Ok(())
 }
@@ -353,7 +353,7 @@ pub(super) fn import(args: &ProfileImportArgs, cx: &Context) -> Outcome {
 /// stay inside are accepted.
 fn unpack(archive: &Path, to: &Path) -> Result<String, Failure> {
     let broken = |what: String| Failure::failed(format!("{}: {what}", archive.display()));
-    let unreadable = |error: io::Error| broken(format!("no readable .tar.gz ({error})"));
+    let unreadable = |error: io::Error| broken(format!("not a readable .tar.gz ({error})"));
     let file = File::open(archive).map_err(unreadable)?;
     let mut tar = tar::Archive::new(GzDecoder::new(file));
     let mut root: Option<String> = None;

@@ -66,14 +66,6 @@ pub(crate) fn ago(now: f64, then: f64) -> String {
     }
 }
 
-pub(crate) fn size(bytes: u64) -> String {
-    if bytes < 1024 * 1024 {
-        format!("{:.1} KB", bytes as f64 / 1024.0)
-    } else {
-        format!("{:.1} MB", bytes as f64 / (1024.0 * 1024.0))
-    }
-}
-
 /// Cut or filled to `width` columns of a terminal, on one line.
 pub(crate) fn fit(text: &str, width: usize) -> String {
     let clean: String = text

@@ -231,8 +231,8 @@ pub(super) async fn import(args: &SessionImportArgs, cx: &Context) -> Outcome {
         ImportReport::Done(done) => {
             if !args.json {
                 cx.out.line(format!(
-                    "{} sessions imported, {} were there already{}",
-                    done.imported_ids.len(),
+                    "{} imported, {} existed already{}",
+                    counted(done.imported_ids.len(), "session"),
                     done.skipped_ids.len(),
                     match done.detached {
                         0 => String::new(),

@@ -42,7 +42,7 @@ impl UpdateSource {
             "file" => url
                 .to_file_path()
                 .map(Self::File)
-                .map_err(|()| Failure::usage(format!("--from {text}: no path of this machine"))),
+                .map_err(|()| Failure::usage(format!("--from {text}: not a path on this machine"))),
             _ => Err(Failure::usage(format!(
                 "--from {text}: programs are fetched over https only"
             ))),
@@ -168,7 +168,7 @@ async fn download(
         None => published_sum(&client, url).await?,
     };
     let mut response = get(&client, url).await?;
-    cx.out.remark(format!("fetching {url} …"));
+    cx.out.remark(format!("downloading {url} …"));
     let mut hasher = Sha256::new();
     let mut length = 0_u64;
     while let Some(chunk) = response

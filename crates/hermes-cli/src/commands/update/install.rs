@@ -105,7 +105,7 @@ impl InstalledProgram {
             Ok(previous)
         } else {
             Err(Failure::not_found(format!(
-                "there is nothing to go back to: no {}",
+                "there is no version to roll back to: {} does not exist",
                 previous.display()
             )))
         }

@@ -207,7 +207,7 @@ fn the_default_model_comes_from_the_hub_and_answers() {
         .ok();
     assert!(done.stdout.contains("Paris"), "{done:?}");
     assert_eq!(done.stdout.trim().lines().count(), 1, "{done:?}");
-    assert!(done.stderr.contains("fetching smollm2-135m"), "{done:?}");
+    assert!(done.stderr.contains("downloading smollm2-135m"), "{done:?}");
     let place_of_weights = place.home.join("cache/local").join(FILE);
     assert!(place_of_weights.is_file());
 

@@ -148,7 +148,7 @@ fn a_person_who_waits_can_approve() {
     terminal.wait_for("Approve?");
     // A key that comes too soon is named, and does not stay in the draft.
     terminal.press("y");
-    terminal.wait_for("y came too soon and was ignored");
+    terminal.wait_for("y was pressed too soon and ignored");
     terminal.wait_until("the keys to open", |rows| {
         !rows.iter().any(|row| row.contains("keys open in"))
     });

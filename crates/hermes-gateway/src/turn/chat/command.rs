@@ -162,7 +162,7 @@ impl ChatTask {
         let mut text = format!("🔊 Voice is {}.", mode.label());
         let speaks = self.hub.speaker.as_ref().is_some_and(|one| one.can_speak());
         if mode != VoiceMode::Off && !speaks {
-            text.push_str(" Nothing is set up to speak yet; docs/voice.md says how.");
+            text.push_str(" No speech service is configured yet; see docs/voice.md.");
         }
         text
     }
@@ -175,7 +175,7 @@ impl ChatTask {
             }
             Parsed::Unknown {
                 typed, close: None, ..
-            } if typed.len() >= 4 => {
+            } if typed.len() >= 4 && slash::instead_of(typed).is_none() => {
                 let near = |own: &&CommandDef| slash::distance(own.name, typed) <= 2;
                 match CHAT_COMMANDS.iter().find(near) {
                     Some(own) => format!("I do not know /{typed}. Did you mean /{}?", own.name),

@@ -68,6 +68,13 @@ pub enum CheckpointError {
     Unsuitable { dir: PathBuf, why: &'static str },
 }
 
+impl CheckpointError {
+    /// For the person whose project is about to be changed.
+    pub(crate) fn as_notice(&self) -> String {
+        format!("No checkpoint was taken, so /rollback cannot undo what changes now: {self}.")
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct CheckpointLimits {
     snapshots: usize,
@@ -91,10 +98,21 @@ struct CheckpointsInner {
     user_dir: PathBuf,
     caps: CheckpointLimits,
     clock: Arc<dyn Clock>,
-    /// Directories that have a snapshot of the current turn.
-    done: Mutex<HashMap<SessionId, (TurnId, HashSet<PathBuf>)>>,
+    sessions: Mutex<HashMap<SessionId, SessionCheckpoints>>,
     /// One snapshot at a time: they share the object store.
     turn: tokio::sync::Mutex<()>,
+}
+
+/// What is known about the projects that a session changes.
+#[derive(Default)]
+struct SessionCheckpoints {
+    /// The latest turn, and the projects that have a snapshot of it.
+    turn: Option<TurnId>,
+    done: HashSet<PathBuf>,
+    /// Projects that cannot have snapshots.
+    unsuitable: HashSet<PathBuf>,
+    /// Projects of which a failure was reported.
+    reported: HashSet<PathBuf>,
 }
 
 impl Checkpoints {
@@ -116,7 +134,7 @@ impl Checkpoints {
                     min_interval_hours: settings.min_interval_hours,
                 },
                 clock,
-                done: Mutex::default(),
+                sessions: Mutex::default(),
                 turn: tokio::sync::Mutex::new(()),
             }),
         }
@@ -128,57 +146,91 @@ impl Checkpoints {
     }
 
     /// Takes a snapshot of the project around `path` (a directory, or a file about to change) unless this turn
-    /// has one already. A failure is only logged. Returns whether a snapshot was taken.
+    /// has one already. Returns whether a snapshot was taken. A failure is returned once per session and project,
+    /// later ones are only logged; a project that cannot have snapshots is not examined again.
     pub async fn before_change(
         &self,
         session: &SessionId,
         turn: TurnId,
         path: &Path,
         reason: &str,
-    ) -> bool {
+    ) -> Result<bool, CheckpointError> {
         if !self.inner.enabled {
-            return false;
+            return Ok(false);
         }
-        let Some(dir) = project::root(path, &self.inner.user_dir) else {
-            return false;
+        let dir = match self.project(path) {
+            Ok(dir) => dir,
+            // Reported once for all files of the directory.
+            Err(error) => return self.failed(session, directory_of(path), error),
         };
-        if !self.first_in_turn(session, turn, &dir) {
-            return false;
+        if !self.is_due(session, turn, &dir) {
+            return Ok(false);
         }
         match self.take(&dir, reason).await {
-            Ok(taken) => taken,
-            Err(error) => {
-                tracing::warn!(dir = %dir.display(), %error, "no checkpoint was taken");
-                false
+            Ok(taken) => Ok(taken),
+            Err(error) => self.failed(session, &dir, error),
+        }
+    }
+
+    fn failed(
+        &self,
+        session: &SessionId,
+        dir: &Path,
+        error: CheckpointError,
+    ) -> Result<bool, CheckpointError> {
+        tracing::warn!(dir = %dir.display(), %error, "no checkpoint was taken");
+        let is_new = self.with_session(session, |known| {
+            if matches!(error, CheckpointError::Unsuitable { .. }) {
+                known.unsuitable.insert(dir.to_owned());
             }
+            known.reported.insert(dir.to_owned())
+        });
+        // A missing git is reported when the conversation opens.
+        if is_new && !matches!(error, CheckpointError::NoGit) {
+            Err(error)
+        } else {
+            Ok(false)
         }
     }
 
     /// The project of `path`, if it has checkpoints.
     pub fn project(&self, path: &Path) -> Result<PathBuf, CheckpointError> {
         project::root(path, &self.inner.user_dir).ok_or_else(|| CheckpointError::Unsuitable {
-            dir: path.to_owned(),
+            dir: directory_of(path).to_owned(),
             why: "the directory is too broad",
         })
     }
 
-    fn first_in_turn(&self, session: &SessionId, turn: TurnId, dir: &Path) -> bool {
-        let mut done = self
-            .inner
-            .done
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if done.len() >= MAX_SESSIONS && !done.contains_key(session) {
-            // Forgetting costs at most one more snapshot per session.
-            done.clear();
+    /// Whether this is the first change of the project in this turn.
+    fn is_due(&self, session: &SessionId, turn: TurnId, dir: &Path) -> bool {
+        self.with_session(session, |known| {
+            if known.turn != Some(turn) {
+                known.turn = Some(turn);
+                known.done.clear();
+            }
+            !known.unsuitable.contains(dir) && known.done.insert(dir.to_owned())
+        })
+    }
+
+    fn with_session<T>(
+        &self,
+        session: &SessionId,
+        with: impl FnOnce(&mut SessionCheckpoints) -> T,
+    ) -> T {
+        let sessions = self.inner.sessions.lock();
+        let mut sessions = sessions.unwrap_or_else(PoisonError::into_inner);
+        if sessions.len() >= MAX_SESSIONS && !sessions.contains_key(session) {
+            // Forgetting costs at most one more snapshot and one more notice per session.
+            sessions.clear();
         }
-        let (current, dirs) = done
-            .entry(session.clone())
-            .or_insert_with(|| (turn, HashSet::new()));
-        if *current != turn {
-            *current = turn;
-            dirs.clear();
-        }
-        dirs.insert(dir.to_owned())
+        with(sessions.entry(session.clone()).or_default())
+    }
+}
+
+/// The directory itself, or that of a file.
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !path.is_dir() => parent,
+        _ => path,
     }
 }

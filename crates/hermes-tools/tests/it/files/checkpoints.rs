@@ -1,10 +1,11 @@
 use hermes_testkit::place::beyond_temporary;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use hermes_config::Config;
 use hermes_core::clock::SystemClock;
+use hermes_core::event::ProgressSink;
 use hermes_core::ids::TurnId;
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
@@ -233,8 +234,40 @@ async fn nothing_is_kept_when_it_is_off_or_the_directory_too_broad() {
         let taken = checkpoints
             .before_change(&"s".into(), TurnId(1), Path::new(dir), "test")
             .await;
-        assert!(!taken, "{dir}");
+        let error = taken.unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!("{dir} has no checkpoints: the directory is too broad")
+        );
     }
+}
+
+/// Whoever relies on /rollback must know when it cannot help: said once, not at every turn.
+#[tokio::test]
+async fn a_project_without_checkpoints_is_reported_once() {
+    let mut harness = harness();
+    let many = harness.path("many");
+    std::fs::create_dir(&many).unwrap();
+    for number in 0..50_001 {
+        std::fs::File::create(many.join(number.to_string())).unwrap();
+    }
+    let notices = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&notices);
+    harness.cx.progress =
+        ProgressSink::none().noticing(move |text| seen.lock().unwrap().push(text));
+    for turn in 1..=3 {
+        harness.turn(turn);
+        harness.write("a.txt", "one\n").await;
+    }
+    let project = harness.path("").canonicalize().unwrap();
+    assert_eq!(
+        *notices.lock().unwrap(),
+        [format!(
+            "No checkpoint was taken, so /rollback cannot undo what changes now: {} has no checkpoints: it has more \
+             than 50000 files.",
+            project.display()
+        )]
+    );
 }
 
 #[tokio::test]
@@ -252,10 +285,10 @@ async fn the_original_sees_our_snapshots_and_we_see_its() {
         &config(),
         Arc::new(SystemClock),
     );
-    assert!(
-        ours.before_change(&"s".into(), TurnId(1), &dir, "ours")
-            .await
-    );
+    let taken = ours
+        .before_change(&"s".into(), TurnId(1), &dir, "ours")
+        .await;
+    assert!(taken.unwrap());
     std::fs::write(dir.join("a.txt"), "two\n").unwrap();
     let program = "
 import json, sys

@@ -107,7 +107,7 @@ fn a_key_that_is_not_taken_is_said_to_be_so() {
         bench.pass(300);
         bench.press(key);
         let frame = bench.frame();
-        let told = format!("{named} came too soon and was ignored");
+        let told = format!("{named} was pressed too soon and ignored");
         assert!(frame.contains(&told), "{frame}");
         assert_eq!(verdicts(&mut bench), []);
         bench.pass(1_100);

@@ -7,10 +7,10 @@ use hermes_app::slash_commands;
 use hermes_config::Env;
 use hermes_config::edit::ConfigDoc;
 use hermes_config::env::ProcessEnv;
+use hermes_core::figures::size;
 use hermes_core::model::{ModelRouter as _, Route};
 use hermes_models::catalogue;
 use hermes_models::live::{LIST_TIMEOUT, ListError, LocalServerInfo};
-use hermes_models::local::machine::size;
 use hermes_models::local::{LocalModelSettings, PROVIDER as BUILT_IN};
 use hermes_models::providers;
 use hermes_models::router::{LiveError, Overrides, ProviderStatus, Router};
@@ -19,6 +19,7 @@ use secrecy::SecretString;
 
 use super::{PanelKeyResult, key, own, row, text, unknown};
 use crate::chat::host::ScreenConversation;
+use crate::commands::counted;
 use crate::commands::model::endpoint;
 use crate::commands::model::{self, SetArgs, provider_of, tokens};
 use crate::commands::setup::keys::{self, PastedKey};
@@ -189,7 +190,7 @@ fn shown(
                 also: provider.name.clone(),
                 enter: Some(Box::new(PanelKey {
                     text: Some(format!(
-                        "key of {} (kept in .env, never shown)",
+                        "key for {} (stored in .env, never shown)",
                         provider.name
                     )),
                     secret: true,
@@ -231,7 +232,7 @@ fn keys_of_panel() -> Vec<PanelKey> {
         key("ctrl+s", "set default", "default"),
         key("ctrl+t", "test call", "test"),
         PanelKey {
-            text: Some("key (kept in .env, never shown)".to_owned()),
+            text: Some("key (stored in .env, never shown)".to_owned()),
             secret: true,
             ..key("ctrl+k", "add key", "key")
         },
@@ -256,7 +257,7 @@ fn built_in(settings: &LocalModelSettings, route: &Route) -> PanelGroup {
         let state = if row.there {
             "here".to_owned()
         } else {
-            format!("{} to fetch", size(row.bytes))
+            format!("{} to download", size(row.bytes))
         };
         PanelRow {
             id: choice.id(),
@@ -282,14 +283,14 @@ fn built_in(settings: &LocalModelSettings, route: &Route) -> PanelGroup {
 /// Fetches a built-in model beside the panel.
 fn fetch(conversation: &ScreenConversation, name: String) -> PanelKeyResult {
     let cx = conversation.context();
-    let label = format!("fetching {name}");
+    let label = format!("downloading {name}");
     conversation.panels.start("fetch-model", label, async move {
         let fetched = {
             let name = name.clone();
             tokio::task::spawn_blocking(move || model::local::ready(&cx, Some(&name))).await
         };
         match fetched {
-            Ok(Ok(_)) => Ok(Some(format!("{name} is here: Enter uses it"))),
+            Ok(Ok(_)) => Ok(Some(format!("{name} is downloaded: Enter uses it"))),
             Ok(Err(failure)) => Err(failure.message),
             Err(error) => Err(error.to_string()),
         }
@@ -324,9 +325,7 @@ fn in_use(route: &Route, served: &[String]) -> PanelGroup {
 fn here(server: &LocalServerInfo, route: &Route) -> PanelGroup {
     let (provider, base_url) = provider_of(server.server, &server.base_url);
     let rows = server.models.iter().map(|model| {
-        let size = model
-            .size_bytes
-            .map_or_else(String::new, |bytes| format!("{:.1} GB", bytes as f64 / 1e9));
+        let size = model.size_bytes.map_or_else(String::new, size);
         let choice = ModelPanelChoice::Model {
             provider: provider.to_owned(),
             model: model.id.clone(),
@@ -597,13 +596,17 @@ async fn add_key(
         .models_with_key(provider.id, None, secret.clone(), LIST_TIMEOUT)
         .await;
     let remark = match asked {
-        Ok(models) => format!("{} accepts it ({} models)", provider.name, models.len()),
+        Ok(models) => format!(
+            "{} accepts it ({})",
+            provider.name,
+            counted(models.len(), "model")
+        ),
         Err(LiveError::List(ListError::Refused {
             status: status @ (401 | 403),
             ..
         })) => {
             return Err(Failure::failed(format!(
-                "{} refuses this key ({status}); it was not kept\ncheck that it was copied completely",
+                "{} refuses this key ({status}); it was not stored\ncheck that it was copied completely",
                 provider.name
             )));
         }
@@ -667,7 +670,7 @@ mod tests {
         let settings = LocalModelSettings::new(&home, &hermes_config::Config::default());
         let group = built_in(&settings, &route("", ""));
         let row = &group.rows[0];
-        assert!(row.cells[2].ends_with("to fetch"), "{row:?}");
+        assert!(row.cells[2].ends_with("to download"), "{row:?}");
         let choice = ModelPanelChoice::read(&row.id).unwrap();
         assert!(
             matches!(&choice, ModelPanelChoice::Model { provider, .. } if provider == BUILT_IN),

@@ -10,6 +10,7 @@ use secrecy::SecretString;
 use super::model::{ModelPanelChoice, keep, mark, router};
 use super::{PanelKeyResult, text};
 use crate::chat::host::ScreenConversation;
+use crate::commands::counted;
 use crate::commands::model::endpoint::{self, ListingError};
 use crate::commands::setup::keys;
 use crate::exit::Failure;
@@ -38,7 +39,7 @@ pub(super) fn groups(known: Option<&OwnEndpoint>, route: &Route) -> Vec<PanelGro
                 ..PanelRow::default()
             })
             .collect();
-        let question = format!("key of {} (kept in .env, never shown)", known.url);
+        let question = format!("key for {} (stored in .env, never shown)", known.url);
         let mut takes_key = endpoint::typed_row("endpoint-key", "type its key", &question);
         if let Some(enter) = &mut takes_key.enter {
             enter.secret = true;
@@ -78,9 +79,9 @@ async fn look_at(
     let (note, known) = match endpoint::list(&router, &url, key.as_ref()).await {
         Ok(listing) => (
             format!(
-                "{} has {} models: choose one",
+                "{} has {}: choose one",
                 listing.url,
-                listing.models.len()
+                counted(listing.models.len(), "model")
             ),
             OwnEndpoint {
                 url: listing.url,

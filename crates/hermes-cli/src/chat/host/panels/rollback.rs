@@ -65,7 +65,7 @@ fn shown(all: &[Checkpoint], enabled: bool) -> Panel {
         keys: vec![
             key("enter", "what changed since", "diff"),
             PanelKey {
-                confirm: Some("Put the whole project back to checkpoint {}?".to_owned()),
+                confirm: Some("Restore the whole project to checkpoint {}?".to_owned()),
                 ..key("r", "restore", "restore")
             },
             PanelKey {

@@ -46,7 +46,7 @@ fn listed(current: &str) -> Panel {
         }],
         keys: vec![key("enter", "keep it", "keep")],
         previews: true,
-        footer: vec!["the row under the cursor is shown at once; Esc goes back".to_owned()],
+        footer: vec!["the selected theme is previewed; Esc restores the previous one".to_owned()],
         ..Panel::default()
     }
 }

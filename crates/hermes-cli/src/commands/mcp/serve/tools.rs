@@ -150,7 +150,7 @@ pub(super) fn listing() -> Vec<Value> {
         ),
         tool(
             "conversation_get",
-            "Tells about one conversation: platform, names, times, tokens.",
+            "Describes one conversation: platform, names, times, tokens.",
             &json!({"session_key": key}),
             &["session_key"],
         ),
@@ -168,13 +168,13 @@ pub(super) fn listing() -> Vec<Value> {
         ),
         tool(
             "events_poll",
-            "Gives what was said since a cursor, in any conversation or one.",
+            "Returns the messages since a cursor, from all conversations or one.",
             &json!({"after_cursor": number("Where the last poll ended; 0 at first", 0), "session_key": key, "limit": number("How many at most", 20)}),
             &[],
         ),
         tool(
             "events_wait",
-            "Waits until something is said, and gives it.",
+            "Waits for the next message and returns it.",
             &json!({"after_cursor": number("Where the last poll ended; 0 at first", 0), "session_key": key, "timeout_ms": number("How long to wait", 30_000)}),
             &[],
         ),

@@ -1,7 +1,7 @@
 //! `hermes model local use` and `remove`.
 
 use hermes_config::edit::{ConfigDoc, KeyPath};
-use hermes_models::local::machine::size;
+use hermes_core::figures::size;
 use hermes_models::local::weights::ModelWeights;
 use hermes_models::local::{PROVIDER, pull, server};
 
@@ -63,7 +63,10 @@ pub(super) fn remove(name: &str, cx: &Context) -> Outcome {
         )));
     };
     if !weights.is_there() {
-        return Err(Failure::not_found(format!("{} is not here", model.id)));
+        return Err(Failure::not_found(format!(
+            "{} is not downloaded",
+            model.id
+        )));
     }
     let running = wiring::runtime()?.block_on(server::running(&here.settings));
     for server in running.iter().filter(|server| server.file == weights.path) {

@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use hermes_core::figures::size;
 use hermes_models::local::WeightsHub;
-use hermes_models::local::machine::size;
 use hermes_models::local::probe::PROMPTS;
 use hermes_models::local::program::{self, LocalProgram};
 use hermes_models::local::pull::{Pull, PullError, PullProgress};
@@ -44,11 +44,11 @@ pub(crate) fn ready(cx: &Context, name: Option<&str>) -> Result<ModelWeights, Fa
         bar.end();
         match tried {
             Ok(verdict) if verdict.tools => cx.out.remark(format!(
-                "it can: {} of {} calls were right",
+                "it can: {} of {} calls were correct",
                 verdict.right, verdict.asked
             )),
             Ok(verdict) => cx.out.remark(format!(
-                "it chats only: {} of {} calls were right",
+                "it chats only: {} of {} calls were correct",
                 verdict.right, verdict.asked
             )),
             Err(error) => cx.out.remark(format!("{error}; it chats only")),
@@ -165,7 +165,7 @@ impl<'a> DownloadBar<'a> {
             PullProgress::From(place) => {
                 self.end();
                 self.out
-                    .remark(format!("fetching {} from {place} …", self.name));
+                    .remark(format!("downloading {} from {place} …", self.name));
             }
             PullProgress::Failed(why) => {
                 self.end();
@@ -173,7 +173,7 @@ impl<'a> DownloadBar<'a> {
             }
             PullProgress::Waiting => self
                 .out
-                .remark("another process fetches it; waiting for that …"),
+                .remark("another process is downloading it; waiting …"),
             PullProgress::Bytes { done, total } => self.bytes(done, total),
         }
     }

@@ -1,6 +1,7 @@
 //! `hermes model local list`.
 
-use hermes_models::local::machine::{self, size};
+use hermes_core::figures::size;
+use hermes_models::local::machine;
 use hermes_models::local::table::{self, MODELS};
 use hermes_models::local::weights::ModelWeights;
 use hermes_models::local::{LocalModelSettings, PROVIDER};
