@@ -9,8 +9,10 @@ mod cache;
     reason = "instructions of the processor and threads that share a product; see there"
 )]
 mod compute;
+mod dequantise;
 mod error;
 mod facts;
+mod gguf;
 mod model;
 mod rope;
 mod sample;

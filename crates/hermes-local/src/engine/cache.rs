@@ -61,7 +61,7 @@ fn identity(source: &GgufSource) -> io::Result<[u8; 32]> {
     hash.update(facts.size().to_le_bytes());
     hash.update(facts.mtime().to_le_bytes());
     hash.update(facts.mtime_nsec().to_le_bytes());
-    let start = source.content().tensor_data_offset.min(source.size());
+    let start = source.data_offset().min(source.size());
     let mut header = vec![0; start as usize];
     source.file().read_exact_at(&mut header, 0)?;
     hash.update(&header);

@@ -1,53 +1,20 @@
 //! Reading a GGUF file: its metadata, its tensors, the shape of the model.
 
 use std::fs::File;
-use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use candle_core::Device;
-use candle_core::quantized::gguf_file::{Content, Value};
-use candle_core::quantized::{GgmlDType, QStorage, QTensor};
-
+use super::dequantise::WeightFormat;
 use super::error::OpenError;
+use super::gguf::{GgufError, GgufHeader, MAGIC, MetadataValue, TensorInfo};
 
 /// An open GGUF file.
 pub(super) struct GgufSource {
     path: PathBuf,
     file: File,
     size: u64,
-    content: Content,
-}
-
-/// Tracks its position without a system call: it is queried for every string, and there are a hundred thousand.
-struct PositionedReader {
-    inner: BufReader<File>,
-    position: u64,
-    size: u64,
-}
-
-impl Read for PositionedReader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(buffer)?;
-        self.position += count as u64;
-        Ok(count)
-    }
-}
-
-impl Seek for PositionedReader {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let position = match to {
-            SeekFrom::Start(position) => position,
-            SeekFrom::End(by) => self.size.saturating_add_signed(by),
-            SeekFrom::Current(by) => self.position.saturating_add_signed(by),
-        };
-        let by = position.cast_signed() - self.position.cast_signed();
-        if by != 0 {
-            self.inner.seek_relative(by)?;
-        }
-        self.position = position;
-        Ok(position)
-    }
+    header: GgufHeader,
 }
 
 impl GgufSource {
@@ -63,23 +30,19 @@ impl GgufSource {
         let size = file.metadata().map_err(read)?.len();
         let mut start = [0; 4];
         let got = file.read_at(&mut start, 0).map_err(read)?;
-        if start != *b"GGUF" {
+        if start != MAGIC {
             return Err(OpenError::NotGguf {
                 file: path.to_owned(),
                 start: start[..got].escape_ascii().to_string(),
             });
         }
-        let mut reader = PositionedReader {
-            inner: BufReader::with_capacity(1 << 18, file.try_clone().map_err(read)?),
-            position: 0,
-            size,
-        };
-        let content = Content::read(&mut reader).map_err(|error| refused(path, &error))?;
+        let reader = BufReader::with_capacity(1 << 18, file.try_clone().map_err(read)?);
+        let header = GgufHeader::read(reader, size).map_err(|error| refused(path, error))?;
         let source = Self {
             path: path.to_owned(),
             file,
             size,
-            content,
+            header,
         };
         source.check_size()?;
         Ok(source)
@@ -97,8 +60,13 @@ impl GgufSource {
         self.size
     }
 
-    pub(super) fn content(&self) -> &Content {
-        &self.content
+    /// Where the data of the tensors starts.
+    pub(super) fn data_offset(&self) -> u64 {
+        self.header.data_offset
+    }
+
+    pub(super) fn metadata(&self, key: &str) -> Option<&MetadataValue> {
+        self.header.metadata.get(key)
     }
 
     pub(super) fn damaged(&self, what: impl Into<String>) -> OpenError {
@@ -117,11 +85,10 @@ impl GgufSource {
 
     /// Checks that every tensor is complete.
     fn check_size(&self) -> Result<(), OpenError> {
-        let start = self.content.tensor_data_offset;
+        let start = self.header.data_offset;
         let mut end = start;
-        for info in self.content.tensor_infos.values() {
-            let bytes = info.shape.elem_count() / info.ggml_dtype.block_size()
-                * info.ggml_dtype.type_size();
+        for info in self.header.tensors.values() {
+            let bytes = info.count / info.format.block_len() * info.format.block_bytes();
             end = end.max(
                 start
                     .saturating_add(info.offset)
@@ -135,41 +102,36 @@ impl GgufSource {
     }
 
     pub(super) fn text(&self, key: &str) -> Option<&str> {
-        self.content
-            .metadata
-            .get(key)?
-            .to_string()
-            .ok()
-            .map(String::as_str)
+        self.metadata(key)?.as_text()
     }
 
     pub(super) fn flag(&self, key: &str) -> Option<bool> {
-        self.content.metadata.get(key)?.to_bool().ok()
-    }
-
-    pub(super) fn number(&self, key: &str) -> Option<usize> {
-        whole(self.content.metadata.get(key)?)
-    }
-
-    pub(super) fn float(&self, key: &str) -> Option<f32> {
-        match self.content.metadata.get(key)? {
-            Value::F32(value) => Some(*value),
-            Value::F64(value) => Some(*value as f32),
+        match self.metadata(key)? {
+            MetadataValue::Bool(flag) => Some(*flag),
             _ => None,
         }
     }
 
+    pub(super) fn number(&self, key: &str) -> Option<usize> {
+        self.metadata(key)?.to_usize()
+    }
+
+    pub(super) fn float(&self, key: &str) -> Option<f32> {
+        self.metadata(key)?.to_f32()
+    }
+
     pub(super) fn has(&self, tensor: &str) -> bool {
-        self.content.tensor_infos.contains_key(tensor)
+        self.header.tensors.contains_key(tensor)
+    }
+
+    fn tensor(&self, tensor: &str) -> Result<&TensorInfo, OpenError> {
+        let found = self.header.tensors.get(tensor);
+        found.ok_or_else(|| self.damaged(format!("the tensor {tensor} is missing")))
     }
 
     /// The dimensions of a tensor, rows first.
     pub(super) fn dims(&self, tensor: &str) -> Result<&[usize], OpenError> {
-        self.content
-            .tensor_infos
-            .get(tensor)
-            .map(|info| info.shape.dims())
-            .ok_or_else(|| self.damaged(format!("the tensor {tensor} is missing")))
+        Ok(&self.tensor(tensor)?.dims)
     }
 
     /// `rows` rows of a tensor from `first` on, dequantised.
@@ -179,19 +141,17 @@ impl GgufSource {
         first: usize,
         rows: usize,
     ) -> Result<Vec<f32>, OpenError> {
-        let cols = self.dims(tensor)?.last().copied().unwrap_or(1);
-        let Some(info) = self.content.tensor_infos.get(tensor) else {
-            return Err(self.damaged(format!("the tensor {tensor} is missing")));
-        };
-        let kind = info.ggml_dtype;
-        if !cols.is_multiple_of(kind.block_size()) {
+        let info = self.tensor(tensor)?;
+        let cols = info.dims.last().copied().unwrap_or(1);
+        let format = info.format;
+        if !cols.is_multiple_of(format.block_len()) {
             return Err(self.damaged(format!(
                 "rows of {tensor} have {cols} numbers, not a multiple of {}",
-                kind.block_size()
+                format.block_len()
             )));
         }
-        let row = cols / kind.block_size() * kind.type_size();
-        let at = self.content.tensor_data_offset + info.offset + (first * row) as u64;
+        let row = cols / format.block_len() * format.block_bytes();
+        let at = self.header.data_offset + info.offset + (first * row) as u64;
         let mut bytes = vec![0; rows * row];
         self.file
             .read_exact_at(&mut bytes, at)
@@ -199,80 +159,47 @@ impl GgufSource {
                 file: self.path.clone(),
                 error,
             })?;
-        plain(kind, bytes, rows * cols).map_err(|error| self.damaged(format!("{tensor}: {error}")))
+        Ok(format.dequantise(&bytes))
     }
 
     /// The storage format of most weights.
     pub(super) fn quantisation(&self) -> String {
-        let mut kinds: Vec<(GgmlDType, usize)> = Vec::new();
-        for info in self.content.tensor_infos.values() {
-            let count = info.shape.elem_count();
-            match kinds.iter_mut().find(|(kind, _)| *kind == info.ggml_dtype) {
-                Some((_, sum)) => *sum += count,
-                None => kinds.push((info.ggml_dtype, count)),
+        let mut formats: Vec<(WeightFormat, usize)> = Vec::new();
+        for info in self.header.tensors.values() {
+            match formats
+                .iter_mut()
+                .find(|(format, _)| *format == info.format)
+            {
+                Some((_, sum)) => *sum += info.count,
+                None => formats.push((info.format, info.count)),
             }
         }
-        let most = kinds.iter().max_by_key(|(_, count)| *count);
-        most.map_or_else(String::new, |(kind, _)| kind_name(*kind))
+        let most = formats.iter().max_by_key(|(_, count)| *count);
+        most.map_or_else(String::new, |(format, _)| format.name().to_owned())
     }
 
     pub(super) fn parameters(&self) -> u64 {
-        self.content
-            .tensor_infos
-            .values()
-            .map(|info| info.shape.elem_count() as u64)
-            .sum()
-    }
-}
-
-fn kind_name(kind: GgmlDType) -> String {
-    let name = format!("{kind:?}");
-    // Q4K is written Q4_K everywhere else.
-    match name.strip_suffix('K') {
-        Some(start) if name.starts_with('Q') => format!("{start}_K"),
-        _ => name,
-    }
-}
-
-fn plain(kind: GgmlDType, bytes: Vec<u8>, count: usize) -> candle_core::Result<Vec<f32>> {
-    let storage = QStorage::from_data(bytes.into(), &Device::Cpu, kind)?;
-    QTensor::new(storage, count)?
-        .dequantize(&Device::Cpu)?
-        .to_vec1()
-}
-
-/// An integer of any width; an array only if all its numbers are equal.
-fn whole(value: &Value) -> Option<usize> {
-    match value {
-        Value::I8(value) => usize::try_from(*value).ok(),
-        Value::I16(value) => usize::try_from(*value).ok(),
-        Value::I32(value) => usize::try_from(*value).ok(),
-        Value::I64(value) => usize::try_from(*value).ok(),
-        Value::Array(values) => {
-            let first = whole(values.first()?)?;
-            values
-                .iter()
-                .all(|value| whole(value) == Some(first))
-                .then_some(first)
-        }
-        other => usize::try_from(other.to_u64().ok()?).ok(),
+        let counts = self.header.tensors.values().map(|info| info.count as u64);
+        counts.sum()
     }
 }
 
 /// Why the file could not be parsed.
-fn refused(path: &Path, error: &candle_core::Error) -> OpenError {
-    let text = error.to_string();
-    let what = text.lines().next().unwrap_or_default().to_owned();
-    if text.contains("unknown dtype") {
-        return OpenError::Unsupported {
-            file: path.to_owned(),
-            what: format!(
-                "it has weights in a format that is not known here ({what}); choose one like Q4_K_M or Q8_0"
-            ),
-        };
-    }
-    OpenError::Damaged {
-        file: path.to_owned(),
-        what,
+fn refused(path: &Path, error: GgufError) -> OpenError {
+    let file = path.to_owned();
+    match error {
+        GgufError::Read(error) => OpenError::Read { file, error },
+        GgufError::UnknownFormat { .. } => OpenError::Unsupported {
+            file,
+            what: format!("{error}, which is not known here; choose one like Q4_K_M or Q8_0"),
+        },
+        GgufError::Version(_) => OpenError::Unsupported {
+            file,
+            what: error.to_string(),
+        },
+        GgufError::Truncated | GgufError::Invalid(_) => OpenError::Damaged {
+            file,
+            what: error.to_string(),
+        },
     }
 }

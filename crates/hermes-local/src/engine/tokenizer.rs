@@ -3,9 +3,8 @@
 mod bytes;
 mod pieces;
 
-use candle_core::quantized::gguf_file::Value;
-
 use super::error::OpenError;
+use super::gguf::MetadataValue;
 use super::source::GgufSource;
 use bytes::Bytes;
 use pieces::Pieces;
@@ -151,27 +150,27 @@ impl Tokenizer {
 }
 
 fn strings(source: &GgufSource, key: &str) -> Option<Vec<String>> {
-    let values = source.content().metadata.get(key)?.to_vec().ok()?;
+    let values = source.metadata(key)?.as_array()?;
     values
         .iter()
-        .map(|value| value.to_string().ok().cloned())
+        .map(|value| value.as_text().map(str::to_owned))
         .collect()
 }
 
 fn kinds(source: &GgufSource, count: usize) -> Vec<TokenKind> {
-    let mut kinds: Vec<TokenKind> = match source.content().metadata.get("tokenizer.ggml.token_type")
-    {
-        Some(Value::Array(values)) => values
-            .iter()
-            .map(|value| match value {
-                Value::I32(2 | 3) | Value::U32(2 | 3) => TokenKind::Control,
-                Value::I32(4) | Value::U32(4) => TokenKind::Whole,
-                Value::I32(6) | Value::U32(6) => TokenKind::Byte,
-                _ => TokenKind::Text,
-            })
-            .collect(),
-        _ => Vec::new(),
-    };
+    let values = source
+        .metadata("tokenizer.ggml.token_type")
+        .and_then(MetadataValue::as_array);
+    let mut kinds: Vec<TokenKind> = values
+        .unwrap_or_default()
+        .iter()
+        .map(|value| match value.to_usize() {
+            Some(2 | 3) => TokenKind::Control,
+            Some(4) => TokenKind::Whole,
+            Some(6) => TokenKind::Byte,
+            _ => TokenKind::Text,
+        })
+        .collect();
     kinds.resize(count, TokenKind::Text);
     kinds
 }

@@ -4,10 +4,9 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
-use candle_core::quantized::gguf_file::Value;
-
 use super::TokenKind;
 use crate::engine::error::OpenError;
+use crate::engine::gguf::MetadataValue;
 use crate::engine::source::GgufSource;
 
 /// Represents a space in the file.
@@ -63,13 +62,14 @@ impl Pieces {
         texts: &[String],
         kinds: &[TokenKind],
     ) -> Result<Self, OpenError> {
-        let scores = match source.content().metadata.get("tokenizer.ggml.scores") {
-            Some(Value::Array(values)) => values
-                .iter()
-                .map(|value| value.to_f32().unwrap_or_default())
-                .collect(),
-            _ => Vec::new(),
-        };
+        let scores = source
+            .metadata("tokenizer.ggml.scores")
+            .and_then(MetadataValue::as_array);
+        let scores: Vec<f32> = scores
+            .unwrap_or_default()
+            .iter()
+            .map(|value| value.to_f32().unwrap_or_default())
+            .collect();
         if scores.len() != texts.len() {
             return Err(source.damaged("its tokens have no scores"));
         }
