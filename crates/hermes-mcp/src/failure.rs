@@ -123,12 +123,6 @@ impl McpFailure {
             }
     }
 
-    /// Whether MCP itself answered with an error to this very request.
-    pub(crate) fn is_rpc_error(&self) -> bool {
-        let class = matches!(self.class, FailureClass::Rpc | FailureClass::SessionLost);
-        class && self.http_status.is_none()
-    }
-
     /// Whether both are the same refusal, in every respect that can be seen but for numbers: many servers
     /// put the time, or the number of the request, into what they say.
     pub(crate) fn is_same_refusal(&self, other: &Self) -> bool {

@@ -290,23 +290,24 @@ impl Actor {
 
     fn on_report(&mut self, live: &mut Live, report: Report) {
         let mut doubt = report.doubt;
-        if doubt.connects_at_once() && live.current.is_unhelped(&report.operation) {
+        let failed = FailedOperation {
+            name: report.operation,
+            failure: report.failure,
+        };
+        if doubt.connects_at_once() && live.current.is_unhelped(&failed) {
             // It fails like this on every session: a matter of its own.
             doubt = Doubt::Answered;
         }
+        let failure = &failed.failure;
         if doubt > Doubt::Answered {
-            live.degrade(&self.shared, &report.failure.text);
+            live.degrade(&self.shared, &failure.text);
         }
-        let failed = FailedOperation {
-            name: report.operation,
-            answered: report.failure.is_rpc_error(),
-        };
         let reason = Reason {
             doubt,
             misrouted: report.misrouted,
-            silent: report.doubt == Doubt::Silent || report.failure.class == FailureClass::TimedOut,
-            cause: report.failure.class.name(),
-            why: report.failure.text,
+            silent: report.doubt == Doubt::Silent || failure.class == FailureClass::TimedOut,
+            cause: failure.class.name(),
+            why: failure.text.clone(),
             operation: Some(failed),
         };
         live.suspect(reason, Duration::ZERO);

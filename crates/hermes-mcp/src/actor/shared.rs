@@ -89,7 +89,7 @@ pub(super) enum SessionVerdict {
 }
 
 /// What is known about an operation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Operation {
     /// It worked when it was last asked for.
     Works,
@@ -97,21 +97,24 @@ enum Operation {
     Unhelped(Unhelped),
 }
 
-/// An operation that failed.
+/// An operation that failed, and how.
 #[derive(Clone, Debug)]
 pub(super) struct FailedOperation {
     pub(super) name: String,
-    /// By an error of MCP, which the tool itself may have reported.
-    pub(super) answered: bool,
+    pub(super) failure: McpFailure,
 }
 
 /// A new session may not have helped an operation, or may have been lost again before it worked:
 /// that cannot be told apart, so the next one is made later, and not never. A few are made at once where
-/// the operation worked before, or what came back was no answer of MCP.
-#[derive(Clone, Copy, Debug)]
+/// the operation worked before, or now fails in another way.
+#[derive(Clone, Debug)]
 struct Unhelped {
     /// New sessions that are still made at once.
     at_once: u32,
+    /// It worked once.
+    worked: bool,
+    /// For which the last one was made.
+    failure: McpFailure,
     until: Instant,
     pause: Duration,
     /// Failures that may still be blamed on the operation, however fast they come.
@@ -128,22 +131,33 @@ impl Unhelped {
     const FAILURES: u32 = 8;
 
     /// A new session was made, maybe not for the first time.
-    fn again(before: Option<&Operation>, answered: bool) -> Self {
-        let (at_once, pause) = match before {
-            None if answered => (0, Self::FIRST),
-            None | Some(Operation::Works) => (Self::AT_ONCE - 1, Self::FIRST),
-            Some(Operation::Unhelped(before)) => match before.at_once.checked_sub(1) {
-                Some(left) => (left, Self::FIRST),
-                None => (0, (before.pause * 2).min(Self::LONGEST)),
-            },
+    fn again(before: Option<&Operation>, failure: &McpFailure) -> Self {
+        let (at_once, pause, worked) = match before {
+            None => (Self::AT_ONCE - 1, Self::FIRST, false),
+            Some(Operation::Works) => (Self::AT_ONCE - 1, Self::FIRST, true),
+            Some(Operation::Unhelped(before)) if before.at_once(failure) => {
+                (before.at_once - 1, Self::FIRST, before.worked)
+            }
+            Some(Operation::Unhelped(before)) => {
+                let pause = (before.pause * 2).min(Self::LONGEST);
+                (before.at_once, pause, before.worked)
+            }
         };
         Self {
             at_once,
+            worked,
+            failure: failure.clone(),
             until: Instant::now() + pause,
             pause,
             left: Self::FAILURES,
             others_work: false,
         }
+    }
+
+    /// Whether a session is made at once after this failure. What fails in the same way for the second
+    /// time and never worked most probably always does.
+    fn at_once(&self, failure: &McpFailure) -> bool {
+        self.at_once > 0 && (self.worked || !self.failure.is_same_refusal(failure))
     }
 }
 
@@ -203,17 +217,17 @@ impl LiveLink {
     /// A new session was tried for this operation.
     pub(super) fn set_unhelped(&self, failed: &FailedOperation) {
         let mut operations = lock(&self.operations);
-        let next = Unhelped::again(operations.get(&failed.name), failed.answered);
+        let next = Unhelped::again(operations.get(&failed.name), &failed.failure);
         operations.insert(failed.name.clone(), Operation::Unhelped(next));
     }
 
     /// Whether new sessions were made for this operation a moment ago, in vain. Counts the failure.
-    pub(super) fn is_unhelped(&self, operation: &str) -> bool {
+    pub(super) fn is_unhelped(&self, failed: &FailedOperation) -> bool {
         let mut operations = lock(&self.operations);
-        let Some(Operation::Unhelped(known)) = operations.get_mut(operation) else {
+        let Some(Operation::Unhelped(known)) = operations.get_mut(&failed.name) else {
             return false;
         };
-        if known.at_once > 0 {
+        if known.at_once(&failed.failure) {
             return false;
         }
         if std::mem::take(&mut known.others_work) {

@@ -67,7 +67,7 @@ impl Attempt<'_> {
             return Err(self.give_up(cancelled(failure.certainty), safe));
         }
         let may_have_run = failure.certainty == Certainty::MaybeExecuted;
-        let reported_by_tool = failure.is_rpc_error() && may_have_run;
+        let reported_by_tool = is_rpc_error(&failure) && may_have_run;
         let late = failure.class == FailureClass::TimedOut;
         if !repeats || reported_by_tool || late || doubt.is_none() {
             let by_status = failure.http_status.is_some();
@@ -261,6 +261,12 @@ impl Attempt<'_> {
             self.shared.metrics.joined();
         }
     }
+}
+
+/// Whether MCP itself answered with an error to this very request.
+fn is_rpc_error(failure: &McpFailure) -> bool {
+    let class = matches!(failure.class, FailureClass::Rpc | FailureClass::SessionLost);
+    class && failure.http_status.is_none()
 }
 
 /// Whether the old session refused questions just as it refused the call, so that the call did not
