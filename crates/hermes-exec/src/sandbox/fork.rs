@@ -65,6 +65,9 @@ pub(super) fn fork_sibling(own_namespaces: bool) -> io::Result<ForkResult> {
     reason = "the standard library closes only what it opened, and cannot wait for orphans"
 )]
 pub(super) fn exit_like(command: u32) -> ! {
+    // A command that traces init reads what is left of the helper in its memory, and can stop it for good. An
+    // error means that the kernel has no such setting.
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     // Streams and descriptors belong to the command; here they would stay open.
     // SAFETY: Nothing in this process uses a descriptor from here on: it only waits and ends.
     unsafe { libc::close_range(0, libc::c_uint::MAX, 0) };
