@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 mod names;
 mod stores;
 
-pub use names::{is_read_by_all, is_registry_settings, is_secret_name, looks_secret};
+pub use names::{is_private_to_project, is_read_by_all, is_secret_name, looks_secret};
 pub use stores::{PERSONAL, SYSTEM};
 
 /// Variables of this program that name a file or directory with secrets in it, wherever it lies.
@@ -146,6 +146,9 @@ pub const RUN_LATER_IN_GIT: &[&str] = &[
     "commondir",
     "gitdir",
     "info/attributes",
+    // Older forms of remotes: a push runs the hooks of a repository that they name.
+    "remotes",
+    "branches",
 ];
 
 /// Below the person's cache directory: what shells, editors and git run from there. The rest of it is read by

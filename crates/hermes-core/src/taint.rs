@@ -19,6 +19,12 @@ pub fn says_from_outside(result: &str) -> bool {
     result.contains("\"from_outside\":true")
 }
 
+/// Whether the results of a tool, by its name in a stored conversation, come from outside: the tool itself may no longer
+/// be there. Short results are not fenced.
+pub fn brings_outside(tool: &str) -> bool {
+    tool.starts_with("mcp_") || ["web_search", "web_extract", "vision_analyze"].contains(&tool)
+}
+
 const MARKED: u8 = 1;
 const WAIVED: u8 = 2;
 

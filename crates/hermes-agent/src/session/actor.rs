@@ -26,7 +26,6 @@ use super::naming::TitleTask;
 use crate::compress::{CompactionCause, Compactor, ContextWindow};
 use crate::context_files::DirectoryHints;
 use crate::events::EventSink;
-use crate::fence;
 use crate::lean::PromptSize;
 use crate::log::{Log, LogItem, Origin};
 use crate::prompt;
@@ -290,14 +289,18 @@ impl Actor {
         let mended = mend(&self.conv.log, &self.conv.id, &*store).await?;
         let now = self.deps.clock.epoch_seconds();
         for result in mended.results {
-            if fence::is_fenced(&result.content.text()) {
+            if outside::is_from_outside(&result.content.text()) {
                 self.conv.taint.mark();
             }
             let item = LogItem::new(Message::Tool(result), Origin::Tool, now);
             self.conv.commit(&*store, item, None, None).await?;
         }
         if !mended.reports.is_empty() {
-            if mended.reports.iter().any(|report| fence::is_fenced(report)) {
+            if mended
+                .reports
+                .iter()
+                .any(|report| outside::is_from_outside(report))
+            {
                 self.conv.taint.mark();
             }
             let known = input.context.take().into_iter().chain(mended.reports);

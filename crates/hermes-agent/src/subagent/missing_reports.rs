@@ -4,6 +4,7 @@
 use hermes_core::ids::SessionId;
 use hermes_core::message::{Content, Message, ToolMessage};
 use hermes_core::store::{SessionStore, StoreError, StoredSession};
+use hermes_core::taint::FROM_OUTSIDE;
 use serde_json::{Value, json};
 
 use super::tool::message;
@@ -148,20 +149,25 @@ fn reports(children: &[StoredSession]) -> Vec<Value> {
                 }
                 _ => None,
             };
+            let is_outside = read_before(&child.items);
             let said = said.map(|text| {
-                if read_before(&child.items) {
+                if is_outside {
                     fence(NAME, &text)
                 } else {
                     text
                 }
             });
-            json!({
+            let mut report = json!({
                 "task_index": index,
                 "session_id": child.id,
                 "status": if said.is_some() { "completed" } else { "interrupted" },
                 "summary": said,
                 "error": said.is_none().then_some("it was cut off; its session holds what it had done"),
-            })
+            });
+            if is_outside {
+                report[FROM_OUTSIDE] = json!(true);
+            }
+            report
         })
         .collect()
 }

@@ -6,6 +6,7 @@ use hermes_core::event::{TurnExit, TurnSummary};
 use hermes_core::ids::SessionId;
 use hermes_core::message::{Message, ToolCall};
 use hermes_core::store::StoredItem;
+use hermes_core::taint::FROM_OUTSIDE;
 use serde_json::{Map, Value, json};
 
 use crate::fence;
@@ -120,6 +121,10 @@ impl ChildReport {
                 text => json!(text),
             },
         );
+        if limits.fenced {
+            // A short summary has no fence; a resumed conversation must know it all the same.
+            put(FROM_OUTSIDE, json!(true));
+        }
         if let Some(file) = file {
             put("summary_truncated", json!(true));
             put("summary_full_path", json!(file));

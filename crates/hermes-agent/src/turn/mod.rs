@@ -38,6 +38,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use exit::{cause, explain};
+pub use outside::read_before;
 
 pub(crate) use compaction::TurnCompaction;
 pub(crate) use conversation::{RouteFixes, TurnConversation};

@@ -7,7 +7,7 @@ use hermes_core::event::Spent;
 use hermes_core::message::{Content, Message, Part};
 use hermes_core::redact;
 use hermes_core::store::{SessionUpdate, StoredItem};
-use hermes_core::taint::says_from_outside;
+use hermes_core::taint::{brings_outside, says_from_outside};
 use hermes_core::threat_scan::{self, ScanScope};
 use hermes_core::tool::{ToolOutcome, ToolSpec};
 
@@ -39,18 +39,22 @@ pub(super) fn suspicious(spec: Option<&ToolSpec>, text: &str) -> Vec<String> {
         .collect()
 }
 
+/// Whether a text says that it, or a part of it, comes from outside.
+pub(crate) fn is_from_outside(text: &str) -> bool {
+    fence::is_fenced(text) || says_from_outside(text)
+}
+
 /// Whether a stored conversation has read from outside.
-pub(crate) fn read_before(items: &[StoredItem]) -> bool {
+pub fn read_before(items: &[StoredItem]) -> bool {
     items.iter().any(|item| match &item.message {
         Message::Tool(result) => {
-            let text = result.content.text();
-            fence::is_fenced(&text) || says_from_outside(&text)
+            brings_outside(&result.name) || is_from_outside(&result.content.text())
         }
         Message::User(user) => {
             let text = user.content.text();
             // What a message referred to goes over the wire beside it.
-            let beside = user.wire_text.as_deref().is_some_and(fence::is_fenced);
-            beside || fence::is_fenced(&text) || text.contains(READ_OUTSIDE)
+            let beside = user.wire_text.as_deref().is_some_and(is_from_outside);
+            beside || is_from_outside(&text) || text.contains(READ_OUTSIDE)
         }
         Message::Assistant(answer) => answer.text.contains(READ_OUTSIDE),
     })
@@ -118,5 +122,48 @@ impl Turn<'_> {
             self.report_usage().await;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermes_core::ids::RowId;
+    use hermes_core::message::ToolMessage;
+    use serde_json::json;
+
+    use super::*;
+
+    fn has_read(name: &str, text: &str) -> bool {
+        let message = Message::Tool(ToolMessage {
+            call_id: "c".to_owned(),
+            name: name.to_owned(),
+            content: Content::Text(text.to_owned()),
+            disposition: None,
+        });
+        let item = StoredItem {
+            id: RowId(1),
+            message,
+            at: 0.0,
+        };
+        read_before(&[item])
+    }
+
+    /// However short it is: what is short has no fence.
+    #[test]
+    fn a_stored_conversation_says_what_it_has_read() {
+        assert!(has_read("mcp__mail__read", "hi"));
+        assert!(has_read("web_search", "none"));
+        assert!(has_read(
+            "terminal",
+            &json!({ "from_outside": true }).to_string()
+        ));
+        let report = json!({ "results": [{ "summary": "hi", "from_outside": true }] });
+        assert!(has_read("delegate_task", &report.to_string()));
+        assert!(has_read("x", &fence::fence("x", &"word ".repeat(20))));
+        assert!(!has_read(
+            "terminal",
+            &json!({ "output": "hi" }).to_string()
+        ));
+        assert!(!has_read("read_file", "hi"));
     }
 }

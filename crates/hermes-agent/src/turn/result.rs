@@ -1,10 +1,11 @@
 //! Turns what a tool said into what the model reads.
 
 use hermes_core::message::{Content, Part, ToolCall, ToolMessage};
+use hermes_core::taint::FROM_OUTSIDE;
 use hermes_core::tool::{Effects, ToolErrorKind, ToolOutcome, ToolSpec};
+use serde_json::json;
 
 use super::{Turn, outside};
-use crate::fence;
 use crate::session::steer;
 use crate::spill::{ResultLimits, SizedResult, file_name};
 
@@ -187,7 +188,8 @@ impl Turn<'_> {
         let text = steer::defang(text);
         let suspicious = outside::suspicious(spec, &text);
         let untrusted = spec.is_some_and(|spec| spec.untrusted);
-        if untrusted || !suspicious.is_empty() || fence::is_fenced(&text) {
+        let is_outside = outside::is_from_outside(&text);
+        if untrusted || !suspicious.is_empty() || is_outside {
             self.conv.taint.mark();
         }
         let result = SizedResult {
@@ -200,7 +202,7 @@ impl Turn<'_> {
         let limit = spec
             .and_then(|spec| spec.result_limit)
             .unwrap_or(room.limits.result);
-        let shown = if result.exceeds(limit, room.left) {
+        let mut shown = if result.exceeds(limit, room.left) {
             let settings = &self.scope.deps.settings.tools;
             let dir = settings
                 .spill_dir
@@ -210,6 +212,11 @@ impl Turn<'_> {
         } else {
             result.whole()
         };
+        // What was cut off may have said so.
+        if is_outside && !outside::is_from_outside(&shown) {
+            shown.push_str("\n\n");
+            shown.push_str(&json!({ FROM_OUTSIDE: true }).to_string());
+        }
         room.left = room.left.saturating_sub(shown.chars().count());
         shown
     }

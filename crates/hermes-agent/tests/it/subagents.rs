@@ -627,4 +627,6 @@ async fn what_a_child_reads_from_outside_taints_its_parent() {
             .starts_with("<untrusted_tool_result"),
         "{summary}"
     );
+    // A summary that is too short for a fence says it here.
+    assert_eq!(bench.result(1).await["results"][0]["from_outside"], true);
 }

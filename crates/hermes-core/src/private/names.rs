@@ -2,9 +2,14 @@
 
 use super::is_env_file;
 
-/// A file that holds a secret by its name, wherever it lies.
+/// A file that holds a secret by its name, wherever it lies; also a copy of one that an editor or a person made
+/// next to it.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
+    originals(&name).any(is_secret_original)
+}
+
+fn is_secret_original(name: &str) -> bool {
     let known = [
         "credentials",
         "credentials.json",
@@ -18,7 +23,6 @@ pub fn is_secret_name(name: &str) -> bool {
         "secrets.toml",
         "secrets.yaml",
         "secrets.yml",
-        "master.key",
         ".credentials",
         ".netrc",
         "_netrc",
@@ -36,27 +40,182 @@ pub fn is_secret_name(name: &str) -> bool {
     let is_key = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_xmss"]
         .iter()
         .any(|key| name.starts_with(key) || name.ends_with(key));
-    (is_env_file(&name) || is_key || known.contains(&&*name) || holds_keys(&name))
-        && !is_public(&name)
+    let is_named_key = ["_rsa", "_dsa", "_ecdsa", "_ed25519"]
+        .iter()
+        .any(|end| name.ends_with(end));
+    let is_host_key = name.starts_with("ssh_host_") && name.ends_with("_key");
+    (is_env_file(name)
+        || is_key
+        || is_named_key
+        || is_host_key
+        || known.contains(&name)
+        || holds_keys(name))
+        && !is_public(name)
 }
 
-/// A file of a project that may hold a password for where its packages and images come from. Whoever works on the
-/// project needs it; nobody else does.
-pub fn is_registry_settings(name: &str) -> bool {
-    let names = [
-        ".npmrc",
-        ".yarnrc",
-        ".yarnrc.yml",
-        ".dockercfg",
-        ".dockerconfigjson",
-        "auth.json",
-        "kubeconfig",
-        "kubeconfig.yaml",
-        "kubeconfig.yml",
-        "nuget.config",
-        "pip.conf",
+/// What editors, package managers and people add to the name of a copy, at its end.
+const COPY_ENDS: &[&str] = &[
+    "~",
+    "#",
+    ".bak",
+    ".backup",
+    ".old",
+    ".orig",
+    ".save",
+    ".saved",
+    ".prev",
+    ".copy",
+    ".tmp",
+    ".rej",
+    ".un",
+    ".kate-swp",
+    ".dpkg-old",
+    ".dpkg-new",
+    ".rpmsave",
+    ".rpmnew",
+    "-backup",
+    "_backup",
+    "-old",
+    "_old",
+    "-copy",
+    "_copy",
+    " copy",
+    " (copy)",
+    "-bak",
+    "_bak",
+    ".gz",
+    ".bz2",
+    ".xz",
+    ".zst",
+    ".zip",
+    ".tar",
+    ".tgz",
+    ".7z",
+];
+/// The same at its beginning.
+const COPY_STARTS: &[&str] = &[".#", "#", "copy of ", "backup-", "backup_", "old-", "old_"];
+
+/// The name, and the names of the files that it may be a copy of: `.id_rsa.swp`, `#.env#`, `server.pem.bak.1`.
+fn originals(name: &str) -> impl Iterator<Item = &str> {
+    const MAX_STEPS: usize = 4;
+    let mut all = vec![name];
+    let mut from = 0;
+    for _ in 0..MAX_STEPS {
+        let step = all[from..].to_vec();
+        from = all.len();
+        for name in step {
+            let is_swap = |end: &&str| end.len() == 3 && end.starts_with("sw");
+            let is_number = |end: &&str| !end.is_empty() && end.bytes().all(|c| c.is_ascii_digit());
+            let by_end = COPY_ENDS.iter().filter_map(|end| name.strip_suffix(end));
+            let by_start = COPY_STARTS
+                .iter()
+                .filter_map(|start| name.strip_prefix(start));
+            let dotted = name.rsplit_once('.');
+            let swapped = dotted.filter(|(_, end)| is_swap(end)).map(|(name, _)| name);
+            let numbered = [dotted, name.rsplit_once('-')].into_iter().flatten();
+            let numbered = numbered.filter(|(_, end)| is_number(end));
+            let numbered = numbered.map(|(name, _)| name);
+            // Vim puts a dot before the name of a swap or undo file.
+            let is_hidden_copy = swapped.is_some() || name.ends_with(".un~");
+            let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+            let hidden = is_hidden_copy.then(|| stem.strip_prefix('.')).flatten();
+            let found = by_end.chain(by_start).chain(swapped).chain(numbered);
+            all.extend(found.chain(hidden).filter(|name| !name.is_empty()));
+        }
+    }
+    all.into_iter()
+}
+
+/// A file of a project that may hold a password: for where its packages and images come from, for its database, for
+/// whoever deploys it. Whoever works on the project needs it; nobody else does.
+pub fn is_private_to_project(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    originals(&name).any(|name| {
+        (PRIVATE_TO_PROJECT.contains(&name) || is_telling_data(name) || is_variables(name))
+            && !is_public(name)
+    })
+}
+
+const PRIVATE_TO_PROJECT: &[&str] = &[
+    ".npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".dockercfg",
+    ".dockerconfigjson",
+    "auth.json",
+    "kubeconfig",
+    "kubeconfig.yaml",
+    "kubeconfig.yml",
+    "nuget.config",
+    "pip.conf",
+    ".dev.vars",
+    ".flaskenv",
+    ".secret",
+    ".secrets",
+    ".my.cnf",
+    ".s3cfg",
+    ".terraformrc",
+    "rclone.conf",
+    "token.json",
+    "token.pickle",
+    "local.settings.json",
+    "local_settings.py",
+    "wp-config.php",
+    "database.yml",
+];
+
+/// `prod.env`: variables with their values.
+fn is_variables(name: &str) -> bool {
+    let examples = [
+        "example", "sample", "template", "dist", "default", "defaults",
     ];
-    names.contains(&&*name.to_ascii_lowercase())
+    name.strip_suffix(".env")
+        .is_some_and(|stem| !stem.is_empty() && !examples.iter().any(|word| stem.ends_with(word)))
+}
+
+/// A file of data, not of a program, whose name says that it holds something secret.
+fn is_telling_data(name: &str) -> bool {
+    const DATA: [&str; 16] = [
+        "",
+        "json",
+        "csv",
+        "txt",
+        "yaml",
+        "yml",
+        "toml",
+        "ini",
+        "cfg",
+        "conf",
+        "properties",
+        "xml",
+        "env",
+        "pickle",
+        "xlsx",
+        "kubeconfig",
+    ];
+    const WORDS: [&str; 19] = [
+        "credential",
+        "secret",
+        "password",
+        "passwd",
+        "passphrase",
+        "apikey",
+        "api_key",
+        "api-key",
+        "accesskey",
+        "access_key",
+        "access-key",
+        "private_key",
+        "private-key",
+        "service-account",
+        "service_account",
+        "serviceaccount",
+        "adminsdk",
+        "rootkey",
+        "kubeconfig",
+    ];
+    let end = name.rsplit_once('.').map_or("", |(_, end)| end);
+    DATA.contains(&end) && WORDS.iter().any(|word| name.contains(word))
 }
 
 /// Whether a hidden file at the top of the person's directory is one that shells and common tools read for every
@@ -83,6 +242,8 @@ pub fn is_read_by_all(name: &str) -> bool {
 fn holds_keys(name: &str) -> bool {
     let ends = [
         ".pem",
+        ".key",
+        ".p8",
         ".p12",
         ".pfx",
         ".kdbx",
@@ -90,14 +251,19 @@ fn holds_keys(name: &str) -> bool {
         ".ppk",
         ".jks",
         ".keystore",
+        ".jceks",
+        ".keytab",
+        ".keychain",
+        ".keychain-db",
         ".agekey",
         ".ovpn",
         ".tfstate",
         ".tfvars",
     ];
     let certificates = ["cert", "ca-bundle", "cacert", "chain", "roots", "public"];
-    let is_certificate =
-        |end: &str| end == ".pem" && certificates.iter().any(|word| name.contains(word));
+    let is_certificate = |end: &str| {
+        matches!(end, ".pem" | ".key") && certificates.iter().any(|word| name.contains(word))
+    };
     ends.iter()
         .any(|end| name.ends_with(end) && !is_certificate(end))
 }
@@ -157,6 +323,22 @@ mod tests {
             "a.KDBX",
             "secrets.yml",
             "wallet.dat",
+            "tls.key",
+            "deploy_rsa",
+            "ssh_host_ed25519_key",
+            ".env~",
+            "#.env#",
+            ".#.env",
+            ".env.swp",
+            ".id_rsa.swp",
+            ".id_rsa.un~",
+            "server.pem.bak",
+            "server.pem.bak.1",
+            "credentials.json~",
+            ".netrc.swo",
+            ".pgpass-20240101",
+            "Copy of credentials.json",
+            "secrets.yml.tar.gz",
         ] {
             assert!(is_secret_name(name), "{name}");
         }
@@ -170,8 +352,35 @@ mod tests {
             "keys.rs",
             "token.py",
             "author.txt",
+            "main.rs~",
+            "notes.bak",
+            "public.key",
+            "monkey",
+            "x.swp",
         ] {
             assert!(!is_secret_name(name), "{name}");
+        }
+        for name in [
+            ".npmrc",
+            "prod.env",
+            "client_secret_123.apps.googleusercontent.com.json",
+            "x-firebase-adminsdk-1.json",
+            "db_password",
+            "new_user_credentials.csv",
+            ".npmrc.bak",
+            "prod.env~",
+        ] {
+            assert!(is_private_to_project(name), "{name}");
+        }
+        for name in [
+            "secrets.rs",
+            "password.py",
+            "credentials.md",
+            "example.env",
+            "tokenizer.json",
+            "package.json",
+        ] {
+            assert!(!is_private_to_project(name), "{name}");
         }
         for name in [
             "auth.json",

@@ -15,7 +15,7 @@ use rustix::process::{ioctl_tiocsctty, setsid};
 
 use super::CONFINE_FAILED;
 #[cfg(target_os = "linux")]
-use super::fork::{Streams, exit_like};
+use super::fork::exit_like;
 use super::spec::HelperSpec;
 
 /// Precedes the spec: commands follow over standard input.
@@ -30,7 +30,7 @@ pub(super) enum NextStep {
     /// Spawns the command and stays as init of its PID namespace, because the kernel treats init differently.
     #[cfg(target_os = "linux")]
     Spawn(Command),
-    /// Stays as init for a command that already runs. It opens our streams by itself.
+    /// Stays as init for a command that already runs.
     #[cfg(target_os = "linux")]
     Supervise(Pid),
 }
@@ -44,11 +44,11 @@ pub(super) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         }
         #[cfg(target_os = "linux")]
         Ok(NextStep::Spawn(mut command)) => match command.spawn() {
-            Ok(child) => exit_like(Pid::from_child(&child), Streams::Close),
+            Ok(child) => exit_like(Pid::from_child(&child)),
             Err(error) => start_error(&command, &error),
         },
         #[cfg(target_os = "linux")]
-        Ok(NextStep::Supervise(command)) => exit_like(command, Streams::Keep),
+        Ok(NextStep::Supervise(command)) => exit_like(command),
         Err(why) => (
             CONFINE_FAILED,
             format!("the sandbox cannot be set up: {why}"),

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use super::protect::work_dirs;
 use super::repositories::{
-    Repositories, RepositoryTrust, git_dirs, missing_git_control_files, offending,
-    offending_additions, path_exists, repositories_at_top,
+    REBASE_STEPS, Repositories, RepositoryTrust, git_dirs, missing_git_control_files, offending,
+    offending_additions, path_exists, repositories_at_top, steps_that_run,
 };
 use super::spec::OsBytes;
 use super::start_files::StartFilePaths;
@@ -45,6 +45,8 @@ pub(crate) struct ForbiddenPaths {
     /// Existing repositories, and their git directories.
     repositories: BTreeSet<PathBuf>,
     git_dirs: BTreeSet<PathBuf>,
+    /// Steps of interrupted rebases that run programs.
+    steps: BTreeSet<String>,
     /// Existing files in projects that are executed automatically. `None`: unknown.
     run_later: Option<BTreeMap<PathBuf, Identity>>,
     tops: Vec<TopLevelDir>,
@@ -142,7 +144,10 @@ impl ForbiddenPaths {
                 let absent = absent.iter().filter_map(below);
                 let absent = absent.filter(|(base, below)| is_absent(base, below));
                 forbidden.in_git.extend(absent);
-                forbidden.git_dirs.extend(git_dirs(&entry));
+                let dirs = git_dirs(&entry);
+                let steps = dirs.iter().flat_map(|dir| steps_that_run(dir));
+                forbidden.steps.extend(steps);
+                forbidden.git_dirs.extend(dirs);
                 forbidden.repositories.insert(entry);
             }
             let names = RUN_LATER_IN_PROJECT.iter().map(PathBuf::from);
@@ -203,6 +208,9 @@ impl ForbiddenPaths {
         for base in &self.work_dirs {
             let mut added = Vec::new();
             for entry in self.known.below(base, self.home.as_deref()) {
+                let dirs = git_dirs(&entry).into_iter();
+                let has_new = |dir: &PathBuf| !steps_that_run(dir).is_subset(&self.steps);
+                added.extend(dirs.filter(has_new).map(|dir| dir.join(REBASE_STEPS)));
                 added.extend(if self.repositories.contains(&entry) {
                     offending_additions(&entry, &trust)
                 } else {
@@ -330,6 +338,8 @@ struct ForbiddenPathsWire {
     #[serde(default)]
     git_dirs: Vec<OsBytes>,
     #[serde(default)]
+    steps: BTreeSet<String>,
+    #[serde(default)]
     run_later: Option<Vec<(OsBytes, Identity)>>,
     tops: Vec<(OsBytes, bool, Vec<OsBytes>)>,
 }
@@ -357,6 +367,7 @@ impl Serialize for ForbiddenPaths {
             in_git: both(&self.in_git),
             repositories: self.repositories.iter().map(bytes).collect(),
             git_dirs: self.git_dirs.iter().map(bytes).collect(),
+            steps: self.steps.clone(),
             run_later: self.run_later.as_ref().map(|paths| {
                 let each = paths.iter();
                 each.map(|(path, identity)| (bytes(path), *identity))
@@ -391,6 +402,7 @@ impl<'de> Deserialize<'de> for ForbiddenPaths {
             in_git: both(&wire.in_git),
             repositories: wire.repositories.iter().map(path).collect(),
             git_dirs: wire.git_dirs.iter().map(path).collect(),
+            steps: wire.steps,
             run_later: wire.run_later.map(|paths| {
                 let each = paths.iter();
                 each.map(|(file, identity)| (path(file), *identity))

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use rustix::process::{Pid, setsid};
+use rustix::process::{DumpableBehavior, Pid, set_dumpable_behavior, setsid};
 
 /// Which of the two processes we are.
 #[derive(Debug)]
@@ -81,13 +81,10 @@ pub(super) fn spawn_in_session(program: &mut Command) -> io::Result<Pid> {
     Pid::from_raw(pid).ok_or_else(io::Error::last_os_error)
 }
 
-/// What the init process does with its standard streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Streams {
-    /// The command has inherited them; here they would stay open.
-    Close,
-    /// The command opens them through this process.
-    Keep,
+/// A command that traces init would read what is left of the helper in its memory, and could stop it for good.
+pub(super) fn hide_memory() {
+    // An error means that the kernel has no such setting.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// Waits as init of the PID namespace until the command exits, and exits with the same status.
@@ -95,13 +92,11 @@ pub(super) enum Streams {
     unsafe_code,
     reason = "the standard library closes only what it opened, and cannot wait for orphans"
 )]
-pub(super) fn exit_like(command: Pid, streams: Streams) -> ! {
-    let first = match streams {
-        Streams::Close => 0,
-        Streams::Keep => 3,
-    };
+pub(super) fn exit_like(command: Pid) -> ! {
+    hide_memory();
+    // Streams and descriptors belong to the command; here they would stay open.
     // SAFETY: Nothing in this process uses a descriptor from here on: it only waits and ends.
-    unsafe { libc::close_range(first, libc::c_uint::MAX, 0) };
+    unsafe { libc::close_range(0, libc::c_uint::MAX, 0) };
     loop {
         let mut status = 0;
         // SAFETY: It writes to `status` alone.

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::paths::canonical;
+use super::repositories::normalize;
 use super::tracked_fs;
 
 /// Larger files are not parsed.
@@ -88,15 +90,58 @@ struct Setting {
 }
 
 /// Whether all settings of a file are known to execute nothing. Unusual syntax counts as unknown.
-pub(super) fn are_harmless(file: &Path) -> bool {
+/// `may_receive`: whether a push to a directory runs nothing.
+pub(super) fn are_harmless(file: &Path, may_receive: &dyn Fn(&Path) -> bool) -> bool {
     let Ok(data) = tracked_fs::lstat(file) else {
         return true;
     };
+    let dir = file.parent().unwrap_or(file);
     data.is_file()
         && read(file).is_some_and(|text| {
             let (settings, is_plain) = parse(&text);
-            is_plain && settings.iter().all(|setting| is_harmless(&setting.key))
+            is_plain
+                && settings.iter().all(|setting| {
+                    is_harmless(&setting.key)
+                        && (!names_repository(&setting.key)
+                            || is_harmless_address(&setting.value, dir, may_receive))
+                })
         })
+}
+
+/// Keys with the address of another repository. A push to a directory runs the hooks in it.
+fn names_repository(key: &str) -> bool {
+    ["remote.", "branch.", "submodule."]
+        .iter()
+        .any(|section| key.starts_with(section))
+        && [".url", ".pushurl", ".remote", ".pushremote"]
+            .iter()
+            .any(|name| key.ends_with(name))
+}
+
+/// Another machine, the name of a remote, or a directory in which a push runs nothing.
+fn is_harmless_address(value: &str, git_dir: &Path, may_receive: &dyn Fn(&Path) -> bool) -> bool {
+    // Git reads another value than the one that is written, or runs a helper that it names.
+    if value.contains(['"', '\\', '#', ';']) || value.contains("::") {
+        return false;
+    }
+    let (scheme, rest) = value.split_once("://").unwrap_or(("", value));
+    let is_name = !value.contains(['/', ':']);
+    let is_remote = match scheme {
+        "" => value
+            .split('/')
+            .next()
+            .is_some_and(|host| host.contains(':')),
+        "file" => false,
+        _ => true,
+    };
+    // Relative to the work tree, or to a directory without one.
+    let starts = [Some(git_dir), git_dir.parent()];
+    is_name
+        || is_remote
+        || starts
+            .into_iter()
+            .flatten()
+            .all(|start| may_receive(&canonical(&normalize(&start.join(rest)))))
 }
 
 /// Files and directories named by the settings, relative to `work_tree`, the config's directory or the user's
@@ -280,7 +325,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("config");
         std::fs::write(&file, text).unwrap();
-        are_harmless(&file)
+        are_harmless(&file, &|path| path.starts_with("/protected"))
     }
 
     #[test]
@@ -290,6 +335,30 @@ mod tests {
              fetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"a.b\"]\n\tmerge = refs/heads/main\n# note\n"
         ));
         assert!(judged("[branch \"a]b\"]\n\tmerge = refs/heads/main\n"));
+        for address in [
+            "/protected/x",
+            "git@host:a/b.git",
+            "ssh://h/x",
+            "origin",
+            ".",
+        ] {
+            let text = format!(
+                "[remote \"a\"]\n\turl = {address}\n[branch \"b\"]\n\tremote = {address}\n"
+            );
+            assert!(judged(&text), "{address}");
+        }
+        for address in [
+            "/tmp/x",
+            "file:///tmp/x",
+            "../x",
+            "x/y",
+            "/protected/../tmp/x",
+            "ext::sh -c x",
+            "\"/tmp\"/x",
+        ] {
+            let text = format!("[remote \"a\"]\n\tpushurl = {address}\n");
+            assert!(!judged(&text), "{address}");
+        }
         for text in [
             "[core]\n\tfsmonitor = ./evil\n",
             "[CORE]\n\tFsMonitor = ./evil\n",
@@ -365,7 +434,7 @@ mod tests {
             let keys = String::from_utf8_lossy(&listed.stdout);
             // What it cannot read it does not obey.
             if listed.status.success() && !keys.split_terminator('\0').all(is_harmless) {
-                proptest::prop_assert!(!are_harmless(&file));
+                proptest::prop_assert!(!are_harmless(&file, &|_| true));
             }
         }
     }

@@ -21,6 +21,7 @@ mod forbidden_paths;
 mod fork;
 mod fs_dependencies;
 mod git_index;
+mod git_layout;
 mod git_settings;
 #[cfg(target_os = "linux")]
 mod helper_loop;
@@ -51,11 +52,13 @@ mod spare_process;
 mod spec;
 mod start_files;
 mod survey;
+mod system_files;
 mod tracked_fs;
 mod tree;
 #[cfg(target_os = "linux")]
 mod view;
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -234,6 +237,7 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 /// Cached results: confinements by sandbox and directory, file access by limits.
 static CONFINEMENTS: Memo<(u64, PathBuf), Confinement> = Memo::new();
 static ACCESSES: Memo<AccessKey, FileAccess> = Memo::new();
+static PRIVATE_FILES: Memo<(u64, PathBuf), Arc<BTreeSet<PathBuf>>> = Memo::new();
 
 /// The sandbox of this machine.
 #[derive(Clone, Debug)]
@@ -386,6 +390,16 @@ impl Sandbox {
             }
         };
         known || repositories::is_in_repository(path)
+    }
+
+    /// Files and directories that commands in `cwd` cannot read, besides those that are private by their place in
+    /// a home. Tools that read files themselves ask here. Independent of what is enforced on this machine.
+    pub fn private_files(&self, cwd: &Path) -> Arc<BTreeSet<PathBuf>> {
+        let found = PRIVATE_FILES.get_or_compute((self.id, cwd.to_owned()), || {
+            let writable = paths::writable_dirs(cwd, &self.settings, &self.pinned);
+            Arc::new(self.protection.unreadable_files(&self.settings, &writable))
+        });
+        Arc::clone(&found.value)
     }
 
     /// Cached file access of commands with these limits.

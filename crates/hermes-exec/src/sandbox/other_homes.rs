@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::SandboxSettings;
 use super::paths::{canonical, is_temporary};
+use super::system_files::other_top_directories;
 use super::tracked_fs;
 
 /// Maximum number of other users' homes.
@@ -62,7 +63,8 @@ pub(super) fn other_homes(settings: &SandboxSettings) -> Vec<PathBuf> {
     homes.into_iter().take(MAX_HOMES).collect()
 }
 
-/// Directories that may contain other projects: around the work directories, and where servers keep theirs.
+/// Directories that may contain other projects: around the work directories, where servers keep theirs, and at the
+/// top of the file system.
 pub(super) fn neighbouring_projects(own: &[&PathBuf], homes: &[PathBuf]) -> BTreeSet<PathBuf> {
     let is_wide = |dir: &Path| {
         SHARED_DIRECTORIES.iter().any(|wide| dir == Path::new(wide)) || is_temporary(dir)
@@ -77,6 +79,7 @@ pub(super) fn neighbouring_projects(own: &[&PathBuf], homes: &[PathBuf]) -> BTre
     let shared = SHARED_PROJECTS.iter().map(PathBuf::from);
     around
         .chain(shared.filter(|dir| tracked_fs::is_dir(dir)))
+        .chain(other_top_directories())
         .filter(|dir| !homes.iter().any(|home| dir.starts_with(home)))
         .collect()
 }

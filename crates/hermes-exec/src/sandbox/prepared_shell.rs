@@ -3,7 +3,7 @@
 //! environment gets a new shell.
 
 use std::fs::File;
-use std::io::{PipeWriter, Write as _};
+use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-use super::fork::spawn_in_session;
+use super::fork::{hide_memory, spawn_in_session};
 use super::helper_protocol::HelperRequest;
 use super::spec::OsBytes;
 use crate::shell::{MARK, quote};
@@ -32,8 +32,10 @@ pub(super) struct PreparedShell {
     template: HelperRequest,
     process: Pid,
     text: File,
-    /// A byte starts the command.
+    /// A byte lets it read the text and open our streams, a second one run the text.
     trigger: PipeWriter,
+    /// A byte says that it has opened them.
+    ready: PipeReader,
 }
 
 impl PreparedShell {
@@ -51,12 +53,15 @@ impl PreparedShell {
         {
             return None;
         }
-        // The shell inherits both under these numbers.
-        let (reader, trigger) = std::io::pipe().ok()?;
-        let reader = OwnedFd::from(reader);
-        fcntl_setfd(&reader, FdFlags::empty()).ok()?;
+        let (its_trigger, trigger) = std::io::pipe().ok()?;
+        let (ready, its_ready) = std::io::pipe().ok()?;
         let text = memfd_create("command", MemfdFlags::empty()).ok()?;
-        let program = waiting_program(reader.as_raw_fd(), text.as_raw_fd());
+        // The shell inherits them under their numbers; our copies of its ends of the pipes are closed below.
+        let (its_trigger, its_ready) = (OwnedFd::from(its_trigger), OwnedFd::from(its_ready));
+        for inherited in [&its_trigger, &its_ready] {
+            fcntl_setfd(inherited, FdFlags::empty()).ok()?;
+        }
+        let program = waiting_program([&its_trigger, &its_ready, &text].map(OwnedFd::as_raw_fd));
         let mut bash = Command::new(&template.program);
         bash.args(["-c", &program])
             .env_clear()
@@ -72,12 +77,13 @@ impl PreparedShell {
             process,
             text: text.into(),
             trigger,
+            ready,
         })
     }
 
-    /// Runs the command in this shell and returns its process id. Our streams must be those of the command and stay
-    /// open until it ends. `None`: this shell does not fit and is gone; nothing was run.
-    pub(super) fn run(self, request: &HelperRequest) -> Option<Pid> {
+    /// Runs the command in this shell, with our streams, and returns its process id. `None`: this shell does not fit
+    /// and is gone; nothing was run.
+    pub(super) fn run(mut self, request: &HelperRequest) -> Option<Pid> {
         let done = self.fits(request) && self.send(request).is_some();
         if !done {
             // An error means that it has exited.
@@ -96,7 +102,7 @@ impl PreparedShell {
             && matches!(waitpid(Some(self.process), WaitOptions::NOHANG), Ok(None))
     }
 
-    fn send(&self, request: &HelperRequest) -> Option<()> {
+    fn send(&mut self, request: &HelperRequest) -> Option<()> {
         let text = script_text(request).filter(|text| text.len() <= MAX_TEXT)?;
         let OsBytes::Text(cwd) = &request.cwd else {
             return None;
@@ -108,24 +114,29 @@ impl PreparedShell {
         };
         // All in the first line: the lines of the command keep their numbers. `:` sets `$_` as at the start.
         let whole = format!(
-            "unset {TEXT}; exec <{INIT}0 >{INIT}1 2>{INIT}2 || exit 125; cd -- {} || exit 126; {old_cwd}; \
-             export {MARK}={}; SECONDS=0; : bash; {text}\0",
+            "unset {TEXT}; cd -- {} || exit 126; {old_cwd}; export {MARK}={}; SECONDS=0; : bash; {text}\0",
             quote(cwd),
             quote(text_of(request, MARK)?),
         );
         self.text.write_all_at(whole.as_bytes(), 0).ok()?;
-        (&self.trigger).write_all(b"\n").ok()
+        self.trigger.write_all(b"\n").ok()?;
+        self.ready.read_exact(&mut [0]).ok()?;
+        // It has opened our streams through this process; the command must not look into it.
+        hide_memory();
+        self.trigger.write_all(b"\n").ok()
     }
 }
 
 /// The streams of the init process, which started the shell.
 const INIT: &str = "/proc/1/fd/";
 
-/// Waits for the trigger, then runs the text. Exits at once where it could not open the streams later.
-fn waiting_program(trigger: i32, text: i32) -> String {
+/// Waits for the trigger, opens the streams, and runs the text. Exits at once where it could not open them later.
+fn waiting_program([trigger, ready, text]: [i32; 3]) -> String {
     format!(
-        "{{ : >{INIT}1; }} || exit 125; read -r -N 1 -u {trigger} {TEXT} || exit 125; IFS= read -r -d '' -u {text} {TEXT}; \
-         exec {trigger}<&- {text}<&-; eval \"${TEXT}\""
+        "{{ : >{INIT}1; }} || exit 125; read -r -N 1 -u {trigger} {TEXT} || exit 125; \
+         IFS= read -r -d '' -u {text} {TEXT}; exec <{INIT}0 >{INIT}1 2>{INIT}2 || exit 125; \
+         echo >&{ready}; read -r -N 1 -u {trigger} _ || exit 125; \
+         exec {trigger}<&- {ready}>&- {text}<&-; eval \"${TEXT}\""
     )
 }
 

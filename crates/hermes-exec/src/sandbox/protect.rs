@@ -18,6 +18,7 @@ use super::repositories::{Repositories, git_control_files, path_exists, reposito
 use super::sockets;
 use super::start_files::{StartFilePaths, links_along, read_start_files};
 use super::survey::{SurveyArea, Surveys};
+use super::system_files::closed_system_files;
 use super::tracked_fs;
 
 /// Further paths of one kind are left to the rules for whole directories.
@@ -82,7 +83,11 @@ impl Protection {
             for named in variables {
                 paths.extend(std::env::split_paths(&named).filter(|path| path.is_absolute()));
             }
-            let above: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
+            let closed = closed_system_files();
+            paths.extend(closed.closed);
+            let above = paths.iter().filter_map(|path| path.parent());
+            let above: BTreeSet<&Path> =
+                (above.chain(closed.listed.iter().map(PathBuf::as_path))).collect();
             let there = above.into_iter().filter(|dir| tracked_fs::is_dir(dir));
             CachedLookup {
                 states: there.map(PathState::of_content).collect(),
@@ -127,7 +132,12 @@ impl Protection {
                 .filter(|path| is_below(path) && is_non_link(path))
                 .cloned(),
         );
-        protected.hidden.extend(self.system(settings));
+        // A workspace may lie in a directory of the system that is closed to others.
+        let system = self.system(settings).into_iter();
+        let is_around = |path: &PathBuf| writable.iter().any(|base| base.starts_with(path));
+        protected
+            .hidden
+            .extend(system.filter(|path| !is_around(path)));
         protected
             .hidden
             .extend(sockets::foreign_sockets(settings, writable, bound));
@@ -224,6 +234,23 @@ impl Protection {
             );
         }
         found.retain(|path| !own.iter().any(|base| path.starts_with(base)));
+        found
+    }
+
+    /// Secrets of the machine, of other users and of other projects, for tools that read files themselves.
+    pub(super) fn unreadable_files(
+        &self,
+        settings: &SandboxSettings,
+        writable: &[PathBuf],
+    ) -> BTreeSet<PathBuf> {
+        let mut found: BTreeSet<PathBuf> =
+            self.private_files(settings, writable).into_iter().collect();
+        found.extend(self.system(settings));
+        found.extend(settings.unreadable.iter().map(|path| canonical(path)));
+        found.retain(|path| {
+            !settings.readable.iter().any(|open| path.starts_with(open))
+                && !writable.iter().any(|base| base.starts_with(path))
+        });
         found
     }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hermes_core::private::RUN_LATER_IN_GIT;
 
 use super::git_index::linked_repositories;
+use super::git_layout::GitLayout;
 use super::git_settings::{GLOBAL_SETTINGS, are_harmless, files_named_by, hooks_named_by_user};
 use super::path_state::PathState;
 use super::paths::{CACHES, canonical};
@@ -119,10 +120,7 @@ pub(super) fn repositories_at_top(base: &Path) -> Vec<PathBuf> {
     if path_exists(&inner) {
         found.push(inner);
     }
-    if ["HEAD", "objects", "refs"]
-        .iter()
-        .all(|name| path_exists(&base.join(name)))
-    {
+    if GitLayout::of(base).is_repository() {
         found.push(base.to_owned());
     }
     found
@@ -131,9 +129,11 @@ pub(super) fn repositories_at_top(base: &Path) -> Vec<PathBuf> {
 /// Whether an ancestor of `path` would be a repository for git once `path` exists.
 pub(super) fn is_in_repository(path: &Path) -> bool {
     let is_one = |(dir, below): (&Path, &Path)| {
-        let first = below.iter().next();
-        let mut parts = ["HEAD", "objects", "refs"].into_iter();
-        parts.all(|part| first.is_some_and(|first| first == part) || path_exists(&dir.join(part)))
+        let mut layout = GitLayout::of(dir);
+        if let Some(first) = below.iter().next() {
+            layout.add(&first.to_string_lossy());
+        }
+        layout.is_repository()
     };
     let around = path.ancestors().skip(1);
     around
@@ -198,7 +198,7 @@ fn files_named_in(
 }
 
 /// A path without `.` and `..`; a missing path has no links to follow.
-fn normalize(path: &Path) -> PathBuf {
+pub(super) fn normalize(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
@@ -263,15 +263,23 @@ fn is_trusted(dir: &Path, trust: &RepositoryTrust<'_>) -> bool {
 
 fn offending_in(dir: &Path, trust: &RepositoryTrust<'_>) -> Vec<PathBuf> {
     let mut found = Vec::new();
+    let may_receive = |path: &Path| (trust.is_protected)(path) || !receives_with_hooks(path);
     for name in ["config", "config.worktree"] {
         let file = dir.join(name);
-        if !are_harmless(&file) {
+        if !are_harmless(&file, &may_receive) {
             found.push(file);
         }
     }
     let hooks = dir.join("hooks");
     if path_exists(&hooks) && has_hooks(&hooks) {
         found.push(hooks);
+    }
+    for name in ["remotes", "branches"] {
+        let remotes = dir.join(name);
+        let is_dir = tracked_fs::is_dir(&remotes) && !tracked_fs::is_link(&remotes);
+        if path_exists(&remotes) && (!is_dir || tracked_fs::list(&remotes).next().is_some()) {
+            found.push(remotes);
+        }
     }
     let common = dir.join("commondir");
     if path_exists(&common) {
@@ -284,6 +292,41 @@ fn offending_in(dir: &Path, trust: &RepositoryTrust<'_>) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// Whether a push to a repository at `path` would run something there.
+fn receives_with_hooks(path: &Path) -> bool {
+    [path.to_owned(), path.join(".git")].iter().any(|dir| {
+        let hooks = dir.join("hooks");
+        let settings = tracked_fs::read_text(&dir.join("config")).unwrap_or_default();
+        let settings = settings.to_ascii_lowercase();
+        (path_exists(&hooks) && has_hooks(&hooks))
+            || settings.contains("hookspath")
+            || settings.contains("include")
+    })
+}
+
+/// The steps of a rebase that was interrupted.
+pub(super) const REBASE_STEPS: &str = "rebase-merge/git-rebase-todo";
+/// Longer lists are not read.
+const MAX_STEPS: u64 = 1 << 20;
+
+/// The steps of an interrupted rebase that run a program when it is continued.
+pub(super) fn steps_that_run(git_dir: &Path) -> BTreeSet<String> {
+    let file = git_dir.join(REBASE_STEPS);
+    let Ok(data) = tracked_fs::stat(&file) else {
+        return BTreeSet::new();
+    };
+    if !data.is_file() || data.len() > MAX_STEPS {
+        return BTreeSet::from(["more than is read".to_owned()]);
+    }
+    let text = tracked_fs::read_bytes(&file).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let is_run = |line: &&str| {
+        let word = line.split_whitespace().next();
+        matches!(word, Some("exec" | "x"))
+    };
+    text.lines().filter(is_run).map(str::to_owned).collect()
 }
 
 /// Whether it contains more than the samples of a new repository.

@@ -5,17 +5,18 @@
 //! then older ones.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{DirEntry, FileType};
+use std::fs::DirEntry;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use hermes_core::private::{
-    PRIVATE_DIRECTORIES, TOOLS_IN_HOME, is_read_by_all, is_registry_settings, is_secret_name,
+    PRIVATE_DIRECTORIES, TOOLS_IN_HOME, is_private_to_project, is_read_by_all, is_secret_name,
     looks_secret,
 };
 
+use super::git_layout::GitLayout;
 use super::path_state::PathState;
 use super::tracked_fs;
 
@@ -40,10 +41,44 @@ pub(super) const SKIPPED: &[&str] = &[
     "snap",
 ];
 
+/// Large hidden directories that tools create in a project.
+const TOOLS_IN_PROJECT: &[&str] = &[
+    ".git",
+    ".hg",
+    ".svn",
+    ".jj",
+    ".venv",
+    ".tox",
+    ".nox",
+    ".cache",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".next",
+    ".nuxt",
+    ".svelte-kit",
+    ".angular",
+    ".parcel-cache",
+    ".turbo",
+    ".yarn",
+    ".pnpm-store",
+    ".gradle",
+    ".dart_tool",
+    ".stack-work",
+    ".eggs",
+    ".ipynb_checkpoints",
+    ".direnv",
+    ".devenv",
+    ".cargo",
+    ".rustup",
+    ".npm",
+    ".nvm",
+];
+
 /// What a survey looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum SurveyArea {
-    /// Projects: hidden directories are not entered.
+    /// Projects: at the top level, hidden directories are not entered.
     Projects,
     /// Settings of programs in a user's home: at the top level, only hidden directories are entered.
     Settings,
@@ -60,7 +95,9 @@ impl SurveyArea {
     fn enters(self, name: &str, is_top: bool) -> bool {
         let is_hidden = name.starts_with('.');
         match self {
-            Self::Projects => !is_hidden && !SKIPPED.contains(&name),
+            // At the top they belong to programs of the user, or to the project itself.
+            Self::Projects if is_hidden => !is_top && !TOOLS_IN_PROJECT.contains(&name),
+            Self::Projects => !SKIPPED.contains(&name),
             Self::Settings => (is_hidden || !is_top) && !TOOLS_IN_HOME.contains(&name),
         }
     }
@@ -68,7 +105,7 @@ impl SurveyArea {
     /// Whether a file is meant for its owner only.
     fn is_private(self, entry: &DirEntry, name: &str, is_top: bool) -> bool {
         match self {
-            Self::Projects => is_secret_name(name) || (!is_top && is_registry_settings(name)),
+            Self::Projects => is_secret_name(name) || (!is_top && is_private_to_project(name)),
             Self::Settings if is_top && !name.starts_with('.') => false,
             Self::Settings => {
                 looks_secret(name)
@@ -242,14 +279,14 @@ fn list_dir(dir: &Path, area: SurveyArea, is_top: bool) -> DirListing {
         repositories: Vec::new(),
         private_files: Vec::new(),
     };
-    let mut of_git = 0;
+    let mut layout = GitLayout::default();
     let entries = tracked_fs::list(dir);
     for entry in entries {
         let (Ok(kind), name) = (entry.file_type(), entry.file_name()) else {
             continue;
         };
         let name = name.to_string_lossy();
-        of_git += usize::from(is_part_of_git(&name, kind));
+        layout.add(&name);
         if name == ".git" {
             listing.repositories.push(entry.path());
         } else if kind.is_dir() && !is_top && PRIVATE_DIRECTORIES.contains(&&*name) {
@@ -264,19 +301,10 @@ fn list_dir(dir: &Path, area: SurveyArea, is_top: bool) -> DirListing {
             listing.directories.push((made, entry.path()));
         }
     }
-    if of_git == 3 {
+    if layout.is_repository() {
         listing.repositories.push(dir.to_owned());
     }
     listing
-}
-
-/// With all three of these entries git treats a directory as a repository, whatever its name.
-pub(super) fn is_part_of_git(name: &str, kind: FileType) -> bool {
-    match name {
-        "HEAD" => !kind.is_dir(),
-        "objects" | "refs" => !kind.is_file(),
-        _ => false,
-    }
 }
 
 #[cfg(test)]
@@ -303,6 +331,9 @@ mod tests {
         std::fs::create_dir_all(at("code/three/.git")).unwrap();
         write(at("code/three/id_rsa"));
         write(at("code/three/.npmrc"));
+        write(at("code/three/.streamlit/secrets.toml"));
+        write(at("code/three/.venv/secrets.toml"));
+        write(at("code/three/deploy/prod.env"));
         write(at("backup/.ssh/config"));
         for name in ["HEAD", "objects/x", "refs/x"] {
             write(at("code/four").join(name));
@@ -316,6 +347,8 @@ mod tests {
                 at("backup/.ssh"),
                 at("code/one/.env"),
                 at("code/three/.npmrc"),
+                at("code/three/.streamlit/secrets.toml"),
+                at("code/three/deploy/prod.env"),
                 at("code/three/id_rsa")
             ]
         );

@@ -15,9 +15,10 @@ use hermes_core::private::{is_part_of_run_later, run_later_name};
 use rustix::fs::inotify::{ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
+use super::git_layout::{GIT_ENTRIES, GitLayout};
 use super::inotify::{self, DrainOutcome, InotifyQueue};
 use super::path_state::PathState;
-use super::survey::{SKIPPED, is_part_of_git};
+use super::survey::SKIPPED;
 
 /// Maximum number of directories in the first scan.
 const MAX_FIRST: usize = 4096;
@@ -189,8 +190,8 @@ impl WatchedTree {
             else {
                 return ControlFlow::Continue(());
             };
-            let of_git = [".git", "HEAD", "objects", "refs"];
-            if of_git.iter().any(|part| name == *part) || is_part_of_run_later(name) {
+            let is_of_git = name == ".git" || GIT_ENTRIES.iter().any(|part| name == *part);
+            if is_of_git || is_part_of_run_later(name) {
                 changes.touched.insert(dir.clone());
             }
             if event.flags.contains(ReadFlags::ISDIR) && name != ".git" {
@@ -298,12 +299,12 @@ impl WatchedTree {
     /// Records the findings directly in a directory and returns its subdirectories, without those of git.
     fn list(&mut self, dir: &Path) -> Vec<PathBuf> {
         let mut below = Vec::new();
-        let mut of_git = 0;
+        let mut layout = GitLayout::default();
         for entry in dir.read_dir().into_iter().flatten().flatten() {
             let (Ok(kind), name) = (entry.file_type(), entry.file_name()) else {
                 continue;
             };
-            of_git += usize::from(is_part_of_git(&name.to_string_lossy(), kind));
+            layout.add(&name.to_string_lossy());
             if name == ".git" {
                 self.found.repositories.insert(entry.path());
                 continue;
@@ -315,9 +316,9 @@ impl WatchedTree {
                 below.push(entry.path());
             }
         }
-        if of_git == 3 {
+        // What is below is listed all the same: anything can be put into a directory that looks like one of git's.
+        if layout.is_repository() {
             self.found.repositories.insert(dir.to_owned());
-            return Vec::new();
         }
         below
     }
@@ -399,6 +400,21 @@ mod tests {
             }
         }
         assert_eq!(now(), ["bare", "z/b/.git", "z/c/.git"]);
+        // What git needs may lie elsewhere.
+        make(at("split"));
+        std::fs::write(at("split/HEAD"), "ref: refs/heads/main").unwrap();
+        assert_eq!(now(), ["bare", "z/b/.git", "z/c/.git"]);
+        std::fs::write(at("split/commondir"), "../elsewhere").unwrap();
+        assert_eq!(now(), ["bare", "split", "z/b/.git", "z/c/.git"]);
+        make(at("split/.x/deep/.git"));
+        make(at("bare/node_modules/deep/.git"));
+        let nested = [
+            "bare",
+            "bare/node_modules/deep/.git",
+            "split",
+            "split/.x/deep/.git",
+        ];
+        assert_eq!(now()[..4], nested);
     }
 
     #[test]

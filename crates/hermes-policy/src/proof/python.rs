@@ -9,14 +9,22 @@ const MODULES: &str = "json re math cmath itertools collections functools dateti
     fractions hashlib csv operator bisect heapq copy enum dataclasses typing pprint difflib unicodedata base64 binascii struct uuid hermes_tools";
 /// Names that give access to any module or program.
 const REACHES: &str = r"(?x)
-    __ | \b(?:exec|eval|compile|getattr|setattr|globals|locals|vars|breakpoint|help|modules|builtins|import_module|open|input|codecs|io)\b
+    \b_\w | __ | \b(?:bltns|types|contextlib|copyreg|marshal|pickle|linecache|tokenize|weakref|stdlib_re|encodings)\b
+    | CodeType|FunctionType|LambdaType|MethodType|ModuleType|new_class
+    | \.\s*(?:abc|ast|code|decoder|dis|encoder|gc|keyword|locale|numbers|platform|reprlib|scanner|stat|st|tempfile|warnings)\b
+    | \b(?:exec|eval|compile|getattr|setattr|globals|locals|vars|breakpoint|help|modules|builtins|import_module|open|input|codecs|io)\b
     | \b(?:gi|cr|ag|tb|f)_(?:frame|code|back|globals|locals|builtins|next)\b
     | attrgetter|methodcaller|get_type_hints|ForwardRef|forward_ref|singledispatch|Formatter|get_field
     | \b_*(?:os|sys|posix|nt|path|shutil|signal|threading|runpy|pty|ctypes|pkgutil|inspect)\b
     | (?i:socket|subprocess|urllib|http|ssl|ftp|smtp|asyncio|importlib|requests|aiohttp|multiprocessing)";
 
-static IMPORT: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"(?m)\b(?:from\s+([\w.]+)\s+import|import\s+([^\n;#]+))").ok());
+/// Modules that the modules above contain. They are words of every day, unless they are imported.
+const INNER_MODULES: &str = "abc ast code decoder dis encoder gc keyword locale numbers platform reprlib scanner stat st tempfile warnings";
+
+static IMPORT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?m)\b(?:from\s+([\w.]+)\s+import\s*(\([^)]*\)|[^\n;#]*)|import\s+([^\n;#]+))")
+        .ok()
+});
 static REACH: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(REACHES).ok());
 
 /// Whether `text` only imports local modules and names nothing that gives access to others.
@@ -25,14 +33,21 @@ pub(crate) fn is_offline_python(text: &str) -> bool {
         return false;
     };
     let known = |module: &str| MODULES.split_whitespace().any(|known| known == module);
-    // Characters that Python normalizes could hide a name.
-    if !text.is_ascii() || text.contains('\\') && text.contains("import \\") || reach.is_match(text)
-    {
+    let is_inner = |word: &str| INNER_MODULES.split_whitespace().any(|inner| inner == word);
+    // For Python this ends a line too.
+    let text = text.replace('\r', "\n");
+    // Characters that Python normalizes, and lines that continue, could hide a name.
+    if !text.is_ascii() || text.contains("\\\n") || reach.is_match(&text) {
         return false;
     }
-    imports.captures_iter(text).all(|found| {
+    imports.captures_iter(&text).all(|found| {
         let from = found.get(1).map(|module| module.as_str());
-        let list = found.get(2).map_or("", |list| list.as_str());
+        let taken = found.get(2).map_or("", |list| list.as_str());
+        let list = found.get(3).map_or("", |list| list.as_str());
+        let mut words = taken.split(|c: char| !(c.is_alphanumeric() || "_*".contains(c)));
+        if words.any(|word| word == "*" || is_inner(word)) {
+            return false;
+        }
         let listed = list
             .split(',')
             .map(|item| item.split_whitespace().next().unwrap_or_default());
@@ -71,9 +86,23 @@ mod tests {
             "import string\nstring.Formatter().get_field('0.a', [1], {})",
             "import typing\ndef f(a: 'x'): pass\ntyping.get_type_hints(f)",
             "from functools import singledispatch",
+            "import dataclasses\ndataclasses._create_fn('f', [], ['imp' + 'ort soc' + 'ket'])",
+            "import uuid\nuuid._get_command_stdout('curl', 'ht' + 'tp:x')",
+            "import enum\nenum.bltns",
+            "import typing\ntyping.types.CodeType",
+            "from typing import types",
+            "from typing import (\n    Any,\n    types,\n)",
+            "from dataclasses import keyword, abc",
+            "import uuid\nuuid.platform",
+            "from re import *",
+            "from random import _os as o",
             "(x for x in []).gi_frame.f_builtins",
             "help('some_module')",
             "import\\\n os",
+            "import\\\ntelnetlib",
+            "import json\rimport telnetlib",
+            "from json import dumps\rimport nntplib",
+            "import json, \\\n imaplib",
             "ｅxec('x')",
         ] {
             assert!(!is_offline_python(text), "{text}");

@@ -3,8 +3,10 @@
 
 mod secrets;
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use hermes_config::home::Home;
 use hermes_core::private::{
@@ -28,6 +30,8 @@ pub(super) struct FileGuard {
     safe_roots: Vec<PathBuf>,
     /// Private files that the user opened (`terminal.sandbox_readable`).
     readable: Vec<PathBuf>,
+    /// What commands of the session cannot read.
+    private: Arc<BTreeSet<PathBuf>>,
 }
 
 impl FileGuard {
@@ -46,6 +50,15 @@ impl FileGuard {
             user_dir: real(&home.expand_user("~")),
             safe_roots: safe_roots.iter().map(|root| real(root)).collect(),
             readable: readable.iter().map(|path| real(path)).collect(),
+            private: Arc::default(),
+        }
+    }
+
+    /// The same rules with further files and directories that are not read.
+    pub(super) fn with_private(&self, private: Arc<BTreeSet<PathBuf>>) -> Self {
+        Self {
+            private,
+            ..self.clone()
         }
     }
 
@@ -114,7 +127,8 @@ impl FileGuard {
             .iter()
             .filter_map(std::env::var_os)
             .any(|named| std::env::split_paths(&named).any(|file| is_file_at(&file, path)));
-        (below_user || below_another || is_named).then_some(
+        let is_listed = path.ancestors().any(|path| self.private.contains(path));
+        (below_user || below_another || is_named || is_listed).then_some(
             "it is private (keys, credentials, sessions or what was typed); the person can open it with \
              terminal.sandbox_readable",
         )

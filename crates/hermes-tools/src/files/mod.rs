@@ -28,6 +28,7 @@ mod text;
 mod whole;
 mod write;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
@@ -58,6 +59,10 @@ pub type Confining = Arc<dyn Fn(&Path) -> Confinement + Send + Sync>;
 /// by settings and start files, besides those known by their name.
 pub type RunsLater = Arc<dyn Fn(&Path, &Path) -> bool + Send + Sync>;
 
+/// Files and directories that commands of a session in a directory cannot read, besides those known by their place
+/// in a home.
+pub type PrivateFiles = Arc<dyn Fn(&Path) -> Arc<BTreeSet<PathBuf>> + Send + Sync>;
+
 /// Dependencies of the file tools.
 #[derive(Clone)]
 pub struct FileDeps {
@@ -75,6 +80,7 @@ pub struct FileDeps {
     pub gate: Gate,
     pub confining: Confining,
     pub runs_later: RunsLater,
+    pub private_files: PrivateFiles,
     /// Whether the model accepts images.
     pub images: bool,
     /// If not empty, only paths below these may be written (`HERMES_WRITE_SAFE_ROOT`).
@@ -89,7 +95,7 @@ pub struct FileDeps {
 
 impl FileDeps {
     /// As configured by `config`, on `environment`. The caller sets the rest: the sandbox's `confining` and
-    /// `runs_later`, `images` for a vision model, and the `ledger` of the process.
+    /// `runs_later` and `private_files`, `images` for a vision model, and the `ledger` of the process.
     pub fn from_config(
         home: &Home,
         config: &Config,
@@ -109,6 +115,7 @@ impl FileDeps {
             gate,
             confining: Arc::new(|_| Confinement::Off),
             runs_later: Arc::new(|_, _| false),
+            private_files: Arc::new(|_| Arc::default()),
             images: false,
             safe_roots: Vec::new(),
             readable: (config.terminal.sandbox_readable.iter())
@@ -155,6 +162,15 @@ impl FileToolsShared {
 
     fn is_local(&self) -> bool {
         matches!(self.disk, SessionFiles::Local)
+    }
+
+    /// What may not be read in this session: the rules of the home, and what its commands cannot read.
+    fn guard_in(&self, cx: &ToolContext) -> Arc<FileGuard> {
+        if !self.is_local() {
+            return Arc::clone(&self.guard);
+        }
+        let private = (self.deps.private_files)(&cx.cwd);
+        Arc::new(self.guard.with_private(private))
     }
 
     /// The session's working directory, as for commands.

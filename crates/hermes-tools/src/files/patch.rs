@@ -109,7 +109,7 @@ impl Patch {
         self.shared
             .may_write(NAME, &[&path], cross_profile, cx)
             .await?;
-        self.readable(given, &path)?;
+        self.readable(given, &path, cx)?;
         let _lock = change::lock(&[&path]).await;
         let loaded = target
             .load()
@@ -185,7 +185,7 @@ impl Patch {
             .may_write(NAME, &paths, cross_profile, cx)
             .await?;
         for (given, target) in &targets {
-            self.readable(given, &target.path)?;
+            self.readable(given, &target.path, cx)?;
         }
         let _lock = change::lock(&paths).await;
         let plan = plan::plan(&operations, &targets)
@@ -233,8 +233,8 @@ impl Patch {
     }
 
     /// A diff could show what may not be read.
-    fn readable(&self, given: &str, path: &Path) -> Result<(), ToolOutcome> {
-        match self.shared.guard.unreadable(path) {
+    fn readable(&self, given: &str, path: &Path, cx: &ToolContext) -> Result<(), ToolOutcome> {
+        match self.shared.guard_in(cx).unreadable(path) {
             Some(why) => Err(failed(
                 ToolErrorKind::Denied,
                 format!("{NAME}: {given} is not patched: {why}"),

@@ -21,7 +21,7 @@ use hermes_core::tool::{
 use hermes_exec::{Environment, FileKind};
 use serde_json::{Value, json};
 
-use super::guard::normal;
+use super::guard::{FileGuard, normal};
 use super::ledger::FileVersion;
 use super::open;
 use super::place::{self, FileError, PathProbe, SessionFiles};
@@ -160,7 +160,8 @@ impl ReadFile {
         };
         let located = self.shared.located(given, cx).await;
         let path = located.map_err(|error| fail(given, &error.into()))?;
-        if let Some(why) = self.shared.guard.unreadable_as_named(&path) {
+        let guard = self.shared.guard_in(cx);
+        if let Some(why) = guard.unreadable_as_named(&path) {
             return Err(refused(why));
         }
         let spilled = is_spilled(&self.shared, &path);
@@ -170,7 +171,7 @@ impl ReadFile {
                 let shared = Arc::clone(&self.shared);
                 let looked_at = path.clone();
                 // In one step: switching threads takes longer than reading most files.
-                let found = place::blocking(move || Ok(look(&shared, &looked_at))).await;
+                let found = place::blocking(move || Ok(look(&shared, &guard, &looked_at))).await;
                 return match found.map_err(|error| fail(given, &error))? {
                     FoundFile::File(source) => {
                         self.as_open(source).await.map_err(|e| fail(given, &e))
@@ -309,7 +310,7 @@ enum FoundFile {
 }
 
 /// Checks and opens; a small file is read at once.
-fn look(shared: &FileToolsShared, path: &Path) -> FoundFile {
+fn look(shared: &FileToolsShared, guard: &FileGuard, path: &Path) -> FoundFile {
     let found = match place::probe(path) {
         Ok(PathProbe::File(found)) => found,
         Ok(PathProbe::Directory(dir)) => return FoundFile::Directory(names_in(&dir)),
@@ -317,7 +318,7 @@ fn look(shared: &FileToolsShared, path: &Path) -> FoundFile {
         Ok(PathProbe::Other) => return FoundFile::Refused("it is not a regular file"),
         Err(error) => return FoundFile::Missing(error),
     };
-    if let Some(why) = shared.guard.unreadable(&found.path) {
+    if let Some(why) = guard.unreadable(&found.path) {
         return FoundFile::Refused(why);
     }
     if !shared.is_local() && !is_spilled(shared, &found.path) {

@@ -149,7 +149,7 @@ impl SearchFiles {
         let located = self.shared.located(given, cx).await;
         let path =
             located.map_err(|error| failed(ToolErrorKind::Failed, format!("{NAME}: {error}")))?;
-        let guard = &self.shared.guard;
+        let guard = self.shared.guard_in(cx);
         let refused = |why: &str| {
             let text = format!("{NAME}: {given} is not searched: {why}");
             failed(ToolErrorKind::Denied, text)
@@ -182,7 +182,7 @@ impl SearchFiles {
         root: SearchRoot,
         cx: &ToolContext,
     ) -> Result<SearchResults, SearchError> {
-        let guard = Arc::clone(&self.shared.guard);
+        let guard = self.shared.guard_in(cx);
         let cancel = cx.cancel.clone();
         let work = move || {
             let watch = tree::SearchDeadline::new(cancel);

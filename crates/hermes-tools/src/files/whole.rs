@@ -24,14 +24,15 @@ impl WholeFileReader {
         let too_large = || format!("{given} is larger than {} MB", limit >> 20);
         let located = self.0.located(given, cx).await;
         let path = located.map_err(|error| format!("{given}: {error}"))?;
-        if let Some(why) = self.0.guard.unreadable_as_named(&path) {
+        let guard = self.0.guard_in(cx);
+        if let Some(why) = guard.unreadable_as_named(&path) {
             return Err(refused(why));
         }
         if let SessionFiles::Remote(environment) = &self.0.disk {
             let files = environment.files();
             let path = files.resolve(&path, Path::new("/")).await;
             let path = path.map_err(|error| format!("{given}: {error}"))?;
-            if let Some(why) = self.0.guard.unreadable(&path) {
+            if let Some(why) = guard.unreadable(&path) {
                 return Err(refused(why));
             }
             let bytes = files.read(&path, 0, limit + 1).await;
@@ -42,7 +43,6 @@ impl WholeFileReader {
                 Ok(bytes.to_vec())
             };
         }
-        let guard = Arc::clone(&self.0.guard);
         let given = given.to_owned();
         let found = place::blocking(move || Ok(place::probe(&path))).await;
         let found = match found.map_err(|error| format!("{given}: {error}"))? {

@@ -1,10 +1,14 @@
 //! The `session_search` tool.
 
+use std::collections::BTreeSet;
+
+use hermes_agent::turn::read_before;
 use hermes_config::home::{Home, is_profile_id};
 use hermes_core::BoxFuture;
 use hermes_core::ids::SessionId;
 use hermes_core::schema;
-use hermes_core::store::StoreError;
+use hermes_core::store::{SessionStore as _, StoreError};
+use hermes_core::taint::FROM_OUTSIDE;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
@@ -99,7 +103,13 @@ impl SessionSearch {
         // Another profile knows nothing of the running conversation.
         let current = other.is_none().then(|| cx.session.clone());
         let request = parse(&args, session, current.clone())?;
-        answer(other.as_ref().unwrap_or(&self.store), request, current).await
+        let store = other.as_ref().unwrap_or(&self.store);
+        let mut value = answer(store, request, current).await?;
+        if has_read_outside(store, &value).await {
+            cx.taint.mark();
+            value[FROM_OUTSIDE] = json!(true);
+        }
+        Ok(value)
     }
 
     /// The store of another profile; `None` when it is the one in use.
@@ -124,6 +134,37 @@ impl SessionSearch {
             let text = format!("{NAME}: profile {profile:?} has no readable history: {error}");
             ToolOutcome::error(ToolErrorKind::Failed, text)
         })
+    }
+}
+
+/// Whether one of the conversations shown has read from outside: then what was said in it may come from there. One
+/// that cannot be read may have.
+async fn has_read_outside(store: &Store, value: &Value) -> bool {
+    let mut shown = BTreeSet::new();
+    add_session_ids(value, &mut shown);
+    for id in shown {
+        match store.load(&SessionId::new(id)).await {
+            Ok(Some(session)) if !read_before(&session.items) => {}
+            Ok(None) => {}
+            _ => return true,
+        }
+    }
+    false
+}
+
+fn add_session_ids(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            let id = fields.get("session_id").and_then(Value::as_str);
+            found.extend(id.map(str::to_owned));
+            fields
+                .values()
+                .for_each(|value| add_session_ids(value, found));
+        }
+        Value::Array(values) => values
+            .iter()
+            .for_each(|value| add_session_ids(value, found)),
+        _ => {}
     }
 }
 

@@ -42,6 +42,11 @@ pub(super) fn deps(
         let sandbox = sandbox.as_ref();
         sandbox.is_some_and(|sandbox| sandbox.runs_later(dir, path))
     });
+    let sandbox = commands.sandbox.clone();
+    files.private_files = Arc::new(move |dir| {
+        let sandbox = sandbox.as_ref();
+        sandbox.map_or_else(Arc::default, |sandbox| sandbox.private_files(dir))
+    });
     if let Some(roots) = cx.env.get("HERMES_WRITE_SAFE_ROOT") {
         files.safe_roots = std::env::split_paths(roots).collect();
     }

@@ -44,6 +44,68 @@ const READ_ALL: &str = "grep -rsh top-secret ~ ; cat ~/.netrc ~/dotfiles/key ~/c
     find ~ -type f -exec cat {} + 2>/dev/null; ln ~/.ssh/* . ; ln -s ~/.aws there; cat there/* ./id* ; \
     mv ~/.ssh gone; cat gone/*; cp -r ~/.gnupg copied; cat copied/*; tar -cf - -C ~ .aws .kube .mozilla";
 
+/// What editors and people leave next to a secret of another project, and where else projects keep theirs.
+const COPIES: &[&str] = &[
+    ".env~",
+    "#.env#",
+    ".#.env",
+    ".env.swp",
+    ".id_rsa.swp",
+    ".id_rsa.un~",
+    "server.pem.bak",
+    "credentials.json.bak.1",
+    ".npmrc.orig",
+    "secrets.yml.gz",
+    "Copy of credentials.json",
+    "tls.key",
+    "deploy_ed25519",
+    "ssh_host_rsa_key",
+    ".streamlit/secrets.toml",
+    ".kamal/.secrets",
+    ".config/app/prod.env",
+    "deploy/prod.env",
+    "client_secret_1.apps.example.json",
+    "secrets/db_password",
+    "new_user_credentials.csv",
+];
+
+#[test]
+fn copies_of_secrets_in_other_projects_cannot_be_read() {
+    let name = "copies_of_secrets_in_other_projects_cannot_be_read";
+    let Some(prison) = Prison::new(name, |_| {}) else {
+        return;
+    };
+    let other = prison.path("home/code/other");
+    for name in COPIES {
+        write(&other.join(name), &format!("{SECRET} {name}\n"));
+    }
+    write(&other.join("src/main.rs~"), "an example\n");
+    let thrown_away = prison.path("home/.local/share/Trash/files/notes");
+    write(&thrown_away, SECRET);
+    let script = "find ~ -type f -exec cat {} + 2>/dev/null; grep -rsh top-secret ~";
+    for said in [prison.run(script), prison.run_at_once(script)] {
+        assert!(!said.text.contains(SECRET), "{}", said.text);
+        assert!(said.text.contains("an example"), "{}", said.text);
+    }
+    // Tools that read files themselves have the same rule.
+    let private = prison.sandbox.private_files(&prison.path("work"));
+    for name in COPIES {
+        let path = other.join(name);
+        let is_listed = path.ancestors().any(|path| private.contains(path));
+        assert!(is_listed, "{name}");
+    }
+}
+
+#[test]
+fn the_init_of_a_command_is_not_open_to_it() {
+    let Some(prison) = Prison::new("the_init_of_a_command_is_not_open_to_it", |_| {}) else {
+        return;
+    };
+    let said = prison.run("test \"$(readlink /proc/self/ns/pid)\" && cat /proc/1/maps; echo over");
+    assert!(!said.text.contains("r-xp"), "{}", said.text);
+    assert!(said.text.contains("over"), "{}", said.text);
+}
+
 #[test]
 fn private_files_of_the_person_cannot_be_read() {
     let Some(prison) = Prison::new("private_files_of_the_person_cannot_be_read", |_| {}) else {

@@ -180,6 +180,82 @@ const PLANTS: &[Plant] = &[
         act: "git -c protocol.file.allow=always submodule -q update --init; git status",
     },
     Plant {
+        name: "a directory whose git data lies elsewhere",
+        before: "true",
+        scripts: &[
+            "mkdir -p store/objects store/refs part; printf '[core]\\nrepositoryformatversion=1\\n[extensions]\\nworktreeConfig=true\\n' > store/config; \
+             echo 'ref: refs/heads/main' > part/HEAD; echo ../store > part/commondir; \
+             printf '[core]\\nbare=false\\nworktree=..\\nfsmonitor=%s\\n' $E > part/config.worktree",
+        ],
+        dir: "part",
+        act: "git status",
+    },
+    Plant {
+        name: "the same, with its data in a temporary directory",
+        before: "true",
+        scripts: &[
+            "G=$(mktemp -d); mkdir $G/objects $G/refs part; printf '[core]\\nrepositoryformatversion=0\\nbare=true\\n[remote \"origin\"]\\nurl=.\\nuploadpack=%s\\n' $E > $G/config; \
+             echo 'ref: refs/heads/main' > part/HEAD; echo $G > part/commondir",
+        ],
+        dir: "part",
+        act: "git fetch",
+    },
+    Plant {
+        name: "a repository below what looks like one",
+        before: "true",
+        scripts: &[
+            "mkdir -p fake/objects fake/refs fake/.x; echo x > fake/HEAD; git init -q fake/.x/new; git -C fake/.x/new config core.fsmonitor $E",
+        ],
+        dir: "fake/.x/new",
+        act: STATUS,
+    },
+    Plant {
+        name: "steps of a rebase that was never begun",
+        before: "git commit -q --allow-empty -m x",
+        scripts: &[
+            "H=$(git rev-parse HEAD); mkdir .git/rebase-merge; cd .git/rebase-merge; echo \"exec $E\" > git-rebase-todo; git symbolic-ref HEAD > head-name; \
+             echo $H > onto; echo $H > orig-head; touch interactive",
+        ],
+        dir: ".",
+        act: "git rebase --continue",
+    },
+    Plant {
+        name: "steps added to a rebase",
+        before: "for i in 1 2 3; do echo $i > f; git add f; git commit -qm $i; done; GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -q -i HEAD~2",
+        scripts: &["echo \"x $E\" >> .git/rebase-merge/git-rebase-todo"],
+        dir: ".",
+        act: "git rebase --continue",
+    },
+    Plant {
+        name: "a new repository whose pushes go to one with hooks",
+        before: "true",
+        scripts: &[
+            "G=$(mktemp -d); git init -q --bare $G; cp $E $G/hooks/post-receive; git init -q new; cd new; git commit -q --allow-empty -m x; \
+             git remote add origin $G; git config push.default current",
+        ],
+        dir: "new",
+        act: "git push origin HEAD:main",
+    },
+    Plant {
+        name: "a remote in its old form",
+        before: "git commit -q --allow-empty -m x",
+        scripts: &[
+            "G=$(mktemp -d); git init -q --bare $G; cp $E $G/hooks/post-receive; mkdir -p .git/remotes; printf 'URL: %s\\nPush: HEAD:refs/heads/x\\n' $G > .git/remotes/origin",
+        ],
+        dir: ".",
+        act: "git push",
+    },
+    Plant {
+        name: "a branch whose remote is a directory",
+        before: "true",
+        scripts: &[
+            "G=$(mktemp -d); git init -q --bare $G; cp $E $G/hooks/post-receive; git init -q new; cd new; git commit -q --allow-empty -m x; \
+             git config branch.$(git branch --show-current).pushRemote $G; git config push.default current",
+        ],
+        dir: "new",
+        act: "git push",
+    },
+    Plant {
         name: "a section that ends before its line does",
         before: "true",
         scripts: &["git init -q new; printf '[core]fsmonitor=%s #]\\n' $E >> new/.git/config"],

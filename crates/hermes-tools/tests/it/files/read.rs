@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use hermes_core::message::{Content, Part};
 use hermes_core::tool::{ToolErrorKind, ToolOutcome};
 use hermes_tools::files::ReadLimits;
@@ -214,4 +216,42 @@ async fn keys_in_settings_and_logs_are_hidden_and_nowhere_else() {
         let shown = page["content"].as_str().unwrap().contains(key);
         assert_eq!(shown, path == "config.yaml", "{path}");
     }
+}
+
+/// What commands of the session cannot read, no file tool reads: by its name, through a link, in a search, in a patch.
+#[tokio::test]
+async fn what_commands_cannot_read_is_not_read() {
+    let harness = FilesHarness::with(|deps| {
+        deps.private_files = Arc::new(|cwd| {
+            let other = cwd.parent().unwrap().join("other");
+            Arc::new([other.join("tls.key"), other.join("keys")].into())
+        });
+    });
+    let root = harness.root();
+    std::fs::create_dir_all(root.join("other/keys")).unwrap();
+    for name in ["tls.key", "keys/one", "notes"] {
+        std::fs::write(root.join("other").join(name), "needle\n").unwrap();
+    }
+    std::os::unix::fs::symlink(root.join("other/tls.key"), harness.path("link")).unwrap();
+    for path in ["../other/tls.key", "../other/keys/one", "link"] {
+        let (kind, value) = harness.err("read_file", json!({ "path": path })).await;
+        assert_eq!(kind, ToolErrorKind::Denied, "{path}: {value}");
+        let patch = json!({ "path": path, "old_string": "needle", "new_string": "x" });
+        let (kind, value) = harness.err("patch", patch).await;
+        assert_eq!(kind, ToolErrorKind::Denied, "{path}: {value}");
+    }
+    let found = harness
+        .ok(
+            "search_files",
+            json!({ "pattern": "needle", "path": "../other" }),
+        )
+        .await;
+    assert_eq!(found["total_count"], 1, "{found}");
+    let (kind, _) = harness
+        .err(
+            "search_files",
+            json!({ "pattern": "needle", "path": "../other/keys" }),
+        )
+        .await;
+    assert_eq!(kind, ToolErrorKind::Denied);
 }

@@ -1,6 +1,6 @@
 use hermes_core::clock::Clock;
 use hermes_core::ids::SessionId;
-use hermes_core::message::Message;
+use hermes_core::message::{Content, Message, ToolMessage};
 use hermes_core::store::{NewItem, NewSession, SessionStore};
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -38,6 +38,34 @@ async fn bench() -> Bench {
     fill(&store, "s1", &["the copper kettle again"]).await;
     bench.deps.store = Some(store);
     bench
+}
+
+/// What was said in a conversation that has read from outside comes from outside.
+#[tokio::test]
+async fn what_is_found_keeps_where_it_comes_from() {
+    let bench = bench().await;
+    let store = bench.deps.store.clone().unwrap();
+    fill(&store, "tainted", &["the tin kettle"]).await;
+    let page = Message::Tool(ToolMessage {
+        call_id: "c".to_owned(),
+        name: "mcp__mail__read".to_owned(),
+        content: Content::Text("hi".to_owned()),
+        disposition: None,
+    });
+    let item = NewItem {
+        message: page,
+        at: 1_800_000_000.0,
+        token_count: None,
+        platform_message_id: None,
+    };
+    let id = SessionId::new("tainted");
+    store.append(&id, vec![item]).await.unwrap();
+    let tools = bench.tools();
+    for (query, is_outside) in [("copper", false), ("tin", true)] {
+        let found = tools.ok("session_search", json!({ "query": query })).await;
+        assert_eq!(found["from_outside"] == true, is_outside, "{found}");
+        assert_eq!(tools.cx.taint.is_marked(), is_outside, "{query}");
+    }
 }
 
 #[tokio::test]
