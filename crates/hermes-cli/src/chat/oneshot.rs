@@ -72,7 +72,7 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: OneshotQuestion
     footprint::give_back();
     let (chat, mut events) = match begin(input, options, (chat, events), cx).await? {
         Begun::Turn(opened) => *opened,
-        Begun::Done => return Ok(()),
+        Begun::Done(shown) => return Ok(renderer.command_output(&shown)?),
     };
     let (summary, terminated) = follow(&chat, &mut events, &mut renderer, signals, cx).await?;
     // Even if output fails, the session is ended and closed first.
@@ -109,8 +109,8 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: OneshotQuestion
 enum Begun {
     /// A turn runs.
     Turn(Box<(OpenSession, EventReceiver)>),
-    /// The line was a command of this home; its output was shown.
-    Done,
+    /// The line was a command of this home, with this output.
+    Done(String),
 }
 
 /// Starts the turn. A line may begin with the name of a quick command, a skill or a prompt, as in
@@ -148,14 +148,15 @@ async fn begin(
     };
     drop(events);
     chat.close().await;
-    for effect in result?.effects {
-        match effect {
-            Effect::Say(said) => cx.out.foreign_line(&said.text)?,
-            Effect::Page(page) => cx.out.foreign_line(&page.text)?,
-            _ => {}
-        }
-    }
-    Ok(Begun::Done)
+    let shown = result?
+        .effects
+        .into_iter()
+        .filter_map(|effect| match effect {
+            Effect::Say(said) => Some(said.text),
+            Effect::Page(page) => Some(page.text),
+            _ => None,
+        });
+    Ok(Begun::Done(shown.collect::<Vec<_>>().join("\n")))
 }
 
 fn report(

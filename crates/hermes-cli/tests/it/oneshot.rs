@@ -35,6 +35,9 @@ fn quick_commands_and_skills_work_in_one_shots() {
         "---\nname: tone\ndescription: how to speak\n---\nSpeak like a SAILOR.\n",
     );
     setup.server.push_default(Reply::text("aye"));
+    let result = setup.run(["-z", "/hello", "--json"]).ok().json();
+    assert_eq!(result["text"], "hello from the shell");
+    assert_eq!((&result["ok"], &result["calls"]), (&json!(true), &json!(0)));
     for args in [vec!["-z"], vec!["chat", "-q"]] {
         let run = |text: &str| setup.run(args.iter().copied().chain([text])).ok().stdout;
         setup.server.forget_requests();
