@@ -12,6 +12,7 @@ mod prompt;
 mod question;
 mod server;
 mod session;
+mod terminals;
 mod texts;
 mod updates;
 mod wire;

@@ -21,6 +21,7 @@ use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, Client, Error, ErrorCode, JsonRpcResponse};
 use futures_util::future::join_all;
 use hermes_app::host::{ConversationHost, ListQuery, OpeningRequest, OwnServer, ServerAddress};
+use hermes_core::command_host::CommandHost;
 use hermes_core::event::NoticeLevel;
 use hermes_core::front_end::TranscriptEntry;
 use hermes_core::task;
@@ -36,6 +37,7 @@ use crate::session::{
     self, EditorRequest, EditorSession, ORDERS, PendingPrompt, PromptResponder, SessionParts,
     SetModelRequest, SetModelResponse, UpdateSink,
 };
+use crate::terminals::EditorTerminals;
 use crate::texts::EditorTexts;
 use crate::updates;
 use crate::wire::{self, OutputBacklog};
@@ -373,6 +375,10 @@ impl AcpState {
             edits.share(Arc::clone(texts));
         }
         opening.open_texts = edits.open_texts();
+        let terminals = EditorTerminals::new(connection.clone(), &client);
+        opening.command_host = terminals
+            .clone()
+            .map(|terminals| -> Arc<dyn CommandHost> { terminals });
         let guarding = edits.clone();
         opening.guard = Some(Arc::new(move |tool, local| guarding.guard(tool, local)));
         let asked_for = opening.resume.clone();
@@ -393,12 +399,16 @@ impl AcpState {
             client,
             newer: self.newer.load(Ordering::Relaxed),
         };
+        if let Some(terminals) = &terminals {
+            terminals.opened(outlet.clone());
+        }
         let (orders, receiver) = mpsc::channel(ORDERS);
         let stop = self.stop.child_token();
         let session = EditorSession::new(SessionParts {
             outlet: outlet.clone(),
             cwd,
             edits: edits.clone(),
+            terminals,
             spent: opened.cost,
             orders: receiver,
             requests: opened.requests,

@@ -26,6 +26,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::edits::Edits;
 use crate::mode::EditorMode;
+use crate::terminals::EditorTerminals;
 use crate::wire::OutputBacklog;
 use crate::{calls, prompt, updates};
 
@@ -133,6 +134,8 @@ pub(crate) struct SessionParts {
     pub(crate) outlet: UpdateSink,
     pub(crate) cwd: PathBuf,
     pub(crate) edits: Edits,
+    /// The editor's terminals, if it has any for us.
+    pub(crate) terminals: Option<Arc<EditorTerminals>>,
     /// Dollars that it has cost before.
     pub(crate) spent: Option<f64>,
     pub(crate) orders: mpsc::Receiver<EditorRequest>,
@@ -145,6 +148,7 @@ pub(crate) struct EditorSession {
     outlet: UpdateSink,
     cwd: PathBuf,
     edits: Edits,
+    terminals: Option<Arc<EditorTerminals>>,
     modes: watch::Receiver<EditorMode>,
     orders: mpsc::Receiver<EditorRequest>,
     requests: mpsc::Sender<ConversationRequest>,
@@ -206,6 +210,7 @@ impl EditorSession {
             outlet: parts.outlet,
             cwd: parts.cwd,
             edits: parts.edits,
+            terminals: parts.terminals,
             orders: parts.orders,
             requests: parts.requests,
             updates: parts.updates,

@@ -26,6 +26,8 @@ pub enum RequestFix {
     NoReasoning,
     /// Tool schemas without patterns and formats.
     SimpleSchemas,
+    /// All of these at once, for a refusal that does not say what it is about.
+    PlainConversation,
 }
 
 /// How often the same request goes out again on the same route.
@@ -113,7 +115,7 @@ pub const TABLE: [RecoveryRule; 25] = [
     RecoveryRule { fallback_from: NOW, ..rule(ErrorClass::ModelNotFound) },
     rule(ErrorClass::AccountPolicy),
     RecoveryRule { fallback_from: NOW, ..rule(ErrorClass::ContentPolicy) },
-    RecoveryRule { fallback_from: NOW, ..rule(ErrorClass::Format) },
+    RecoveryRule { fallback_from: NOW, ..fixed(ErrorClass::Format, RequestFix::PlainConversation, 1) },
     RecoveryRule { pause: RetryPause::Body, ..retried(ErrorClass::BadResponse) },
     RecoveryRule { pause: RetryPause::Body, ..retried(ErrorClass::EmptyStream) },
     retried(ErrorClass::Unknown),
@@ -297,7 +299,7 @@ mod tests {
         assert_eq!(steps(&error(ErrorClass::TlsCertificate), 1, 0), []);
         assert_eq!(steps(&error(ErrorClass::AccountPolicy), 1, 0), []);
         assert_eq!(
-            steps(&error(ErrorClass::Format), 1, 0),
+            steps(&error(ErrorClass::Format), 1, 1),
             [RecoveryStep::Fallback]
         );
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
+use hermes_core::command_host::CommandHost;
 pub use hermes_core::front_end::CommandInfo;
 use hermes_core::message::Message;
 use hermes_core::open_texts::OpenTexts;
@@ -93,6 +94,8 @@ pub struct OpeningRequest {
     pub servers: Vec<OwnServer>,
     /// The files that an editor has open.
     pub open_texts: Option<Arc<dyn OpenTexts>>,
+    /// An editor that runs commands in its terminals.
+    pub command_host: Option<Arc<dyn CommandHost>>,
     /// The chat, as stored in jobs that are created in it.
     pub origin: Option<Value>,
     /// The session stays as it is when this conversation is closed; otherwise it is ended.

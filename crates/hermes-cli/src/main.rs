@@ -18,14 +18,16 @@ use args::{Cli, Command};
 use commands::Context;
 use exit::{Exit, Failure, Outcome};
 use hermes_app::wiring;
-use hermes_exec::sandbox;
+use hermes_exec::{local, sandbox};
 use output::Output;
 
 fn main() -> ExitCode {
     let mut first = std::env::args_os().skip(1);
     // Between every command and its start: nothing may happen before.
-    if first.next().is_some_and(|arg| arg == sandbox::CONFINE) {
-        return sandbox::confine_main(first);
+    match first.next() {
+        Some(arg) if arg == sandbox::CONFINE => return sandbox::confine_main(first),
+        Some(arg) if arg == local::HOSTED => return local::hosted_main(first),
+        _ => {}
     }
     heap::set_up();
     // The commonest question of scripts is answered before anything is set up.

@@ -18,6 +18,7 @@
 //! | [`store`] | the persistence a session needs ([`store::SessionStore`]) |
 //! | [`slash`] | commands that begin with a slash |
 //! | [`clock`] | injected time and randomness |
+//! | [`open_texts`], [`command_host`] | files and terminals of an editor |
 //! | [`bytes`] | bytes as digits; comparing secrets |
 //! | [`redact`] | hiding secrets in text |
 //! | [`private`] | which files of a person are private, which run by themselves later |
@@ -31,6 +32,7 @@ pub mod args;
 pub mod ask;
 pub mod bytes;
 pub mod clock;
+pub mod command_host;
 pub mod edit;
 pub mod event;
 pub mod fence;

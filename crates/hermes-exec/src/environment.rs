@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_core::BoxFuture;
+use hermes_core::command_host::HostedCall;
 use tokio_util::sync::CancellationToken;
 
 use crate::confinement::Confinement;
@@ -74,6 +75,8 @@ pub struct Exec {
     pub confinement: Confinement,
     /// Send standard error to the sink as [`OutputStream::Err`]; otherwise both streams are merged.
     pub split: bool,
+    /// A program that runs the command in a terminal of its own, if it is on this machine and needs no input.
+    pub hosted: Option<HostedCall>,
 }
 
 impl Exec {
@@ -89,6 +92,7 @@ impl Exec {
             pty: false,
             confinement: Confinement::Off,
             split: false,
+            hosted: None,
         }
     }
 }

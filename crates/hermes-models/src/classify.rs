@@ -37,6 +37,9 @@ pub(crate) struct ErrorAnswer<'a> {
     pub(crate) json: &'a Value,
 }
 
+/// Servers with a small window are usually started with 4,096 to 16,384 tokens.
+const SUSPICIOUS_PROMPT: u32 = 14_000;
+
 /// What is known about the failed call. Some errors state no cause, and only the size of the call
 /// hints at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +48,8 @@ pub struct CallContext {
     pub prompt_tokens: u32,
     /// The window of the model; 0: unknown.
     pub context_length: u32,
+    /// The window is a guess: nothing says how large it is.
+    pub window_assumed: bool,
     /// Maximum tokens requested for the answer; 0: unknown.
     pub answer_tokens: u32,
     /// User messages contain images.
@@ -65,6 +70,13 @@ impl CallContext {
     fn is_near_window(&self) -> bool {
         let asked = u64::from(self.prompt_tokens) + u64::from(self.answer_tokens);
         self.fills(70) || (self.fills(45) && asked > u64::from(self.context_length))
+    }
+
+    /// Whether the size of the call may explain a refusal that nothing else explains. Digits,
+    /// hexadecimal text and rare scripts have twice as many tokens as estimated, and a server may
+    /// have a window that nobody stated.
+    pub(crate) fn may_overflow(&self) -> bool {
+        self.fills(45) || (self.window_assumed && self.prompt_tokens >= SUSPICIOUS_PROMPT)
     }
 }
 
@@ -106,6 +118,7 @@ impl ErrorVerdict {
                     | "reasoning echo"
                     | "thought signature"
                     | "by size"
+                    | "by numbers"
                     | "bare 400, large prompt"
             );
         let wrong_request = self

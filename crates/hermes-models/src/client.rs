@@ -26,8 +26,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::classify::{CallContext, ErrorVerdict, TransportError, TransportErrorKind};
 use crate::codec::{self, AnswerDecoder, AnswerReader, EncodedRequest};
-use crate::context::ContextCache;
-use crate::optional::{self, FieldRuleCache, FieldRules};
+use crate::context::{ContextCache, DEFAULT_SOURCE};
+use crate::optional::{self, FieldRuleCache, FieldRules, RuleCertainty};
 use crate::quirks::{AuthStyle, Quirks, ReasoningEcho, SchemaDialect, ToolIds};
 
 pub use timeouts::PhaseTimeouts;
@@ -151,16 +151,23 @@ impl ClientShared {
     }
 
     /// Keeps the rules that made a call succeed, and logs them.
-    fn learn(&self, rules: &FieldRules) {
+    fn learn(&self, rules: &FieldRules, certainty: RuleCertainty) {
         for rule in rules.iter() {
+            let what = match certainty {
+                RuleCertainty::Named => "the provider refused a field of the request; from now on",
+                RuleCertainty::Guessed => {
+                    "the provider accepted the request only without its optional fields; for a day"
+                }
+            };
             tracing::warn!(
                 provider = self.route.provider,
                 model = self.route.model,
-                "the provider refused a field of the request; from now on {}",
+                "{what} {}",
                 rule.describe()
             );
         }
-        self.fields.learn(&self.route, rules, self.clock.now());
+        let now = self.clock.now();
+        self.fields.learn(&self.route, rules, certainty, now);
     }
 
     /// The request as JSON, adapted to this endpoint.
@@ -256,6 +263,7 @@ impl ClientShared {
         CallContext {
             prompt_tokens: u32::try_from(estimate(request)).unwrap_or(u32::MAX),
             context_length: self.info.context_length,
+            window_assumed: self.info.context_source == DEFAULT_SOURCE,
             answer_tokens: request
                 .max_tokens
                 .or(self.quirks.max_tokens.default)

@@ -20,6 +20,8 @@ use crate::providers::{LocalServer, endpoint};
 
 /// Assumed for an unknown model.
 pub const DEFAULT_CONTEXT: u32 = 256_000;
+/// The source of that value.
+pub(crate) const DEFAULT_SOURCE: &str = "default";
 
 /// A smaller window is a parsing error, not a limit.
 const MIN_CONTEXT: u32 = 1024;

@@ -4,20 +4,24 @@
 //! marker, a limit. If an endpoint refuses one of them by name, it is dropped or lowered, the call
 //! is repeated once, and what helped is kept per model and address, also for the next start. No
 //! field has code of its own for that: [`refused`] finds the field that an error names among those
-//! that were sent, and [`FieldChange`] describes the change.
+//! that were sent, and [`FieldChange`] describes the change. An error that names nothing gets one
+//! attempt without any of them ([`without_options`]).
 
 mod apply;
 mod book;
 mod error_names;
 mod format;
 mod ladder;
+mod plain;
 mod refused;
 mod shape;
 
 use serde::{Deserialize, Serialize};
 
 pub use book::FieldRuleCache;
+pub(crate) use book::RuleCertainty;
 pub(crate) use format::{FormatDemand, asks_for_other_format, other_format};
+pub(crate) use plain::{is_unexplained, without_options};
 pub(crate) use refused::refused;
 pub(crate) use shape::{has_images, refused_shape};
 

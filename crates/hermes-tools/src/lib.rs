@@ -25,11 +25,11 @@ pub(crate) fn reaches_network(confinement: &Confinement) -> bool {
 }
 
 /// `approvals.mode: off` is a deliberate choice: if no user can be asked to let a command or program out of the
-/// sandbox, it is not confined. Logged once.
+/// sandbox, with or without `--yolo`, it is not confined. Logged once.
 pub(crate) fn is_free(gate: &Gate, cx: &ToolContext) -> bool {
     static SAID: std::sync::Once = std::sync::Once::new();
     let free =
-        gate.config().mode == ApprovalMode::Off && cx.approver.presence() == Presence::Nobody;
+        gate.config().mode == ApprovalMode::Off && cx.approver.presence() != Presence::Person;
     if free {
         SAID.call_once(|| {
             tracing::warn!(

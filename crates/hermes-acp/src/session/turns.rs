@@ -67,9 +67,12 @@ impl EditorSession {
                 let call = calls::begun(&call_id, &name, &arguments, &self.cwd);
                 let prints = matches!(name.as_str(), "terminal" | "process");
                 let progress = String::new();
+                self.outlet.update(SessionUpdate::ToolCall(call)).await;
+                if let Some(terminals) = &self.terminals {
+                    terminals.begun(&call_id);
+                }
                 self.running
                     .insert(call_id, RunningTool { prints, progress });
-                self.outlet.update(SessionUpdate::ToolCall(call)).await;
             }
             AgentEvent::ToolProgress { call_id, text } => {
                 let Some(running) = self.running.get_mut(&call_id) else {
@@ -92,9 +95,12 @@ impl EditorSession {
                 self.running.remove(&call_id);
                 let changes = self.edits.take(&call_id);
                 let failed = error.is_some() || (self.cancelled && was_cut(&preview));
-                self.outlet
-                    .call(calls::ended(&call_id, &name, &preview, failed, &changes))
-                    .await;
+                let mut update = calls::ended(&call_id, &name, &preview, failed, &changes);
+                let terminal = self.terminals.as_ref().and_then(|t| t.ended(&call_id));
+                if terminal.is_some() {
+                    update.fields.content = terminal;
+                }
+                self.outlet.call(update).await;
                 if let Some(plan) = calls::plan(&name, &preview) {
                     self.outlet.update(SessionUpdate::Plan(plan)).await;
                 }

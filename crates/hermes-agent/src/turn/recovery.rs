@@ -10,10 +10,11 @@ use hermes_core::model::{ErrorClass, ModelError};
 use hermes_core::tool::ToolSpec;
 use serde_json::Value;
 
+use super::conversation::RouteFixes;
 use super::sample::SampleResult;
 use super::{Turn, TurnFlow, TurnState, exit};
 use crate::compress::CompactionCause;
-use crate::project::ImageRule;
+use crate::project::{ImageRule, project};
 use crate::recover::{FailedRequest, RecoveryStep, RequestFix, proposals, rule_for};
 
 /// Failures of this turn.
@@ -22,12 +23,15 @@ pub(super) struct TurnFailures {
     /// In a row, on the route in use.
     by_class: HashMap<ErrorClass, u32>,
     fixes: HashMap<RequestFix, u32>,
+    /// The state before [`RequestFix::PlainConversation`], until a call succeeds.
+    before_plain: Option<RouteFixes>,
 }
 
 impl TurnFailures {
     /// A call succeeded, or another route is in use.
     pub(super) fn clear(&mut self) {
         self.by_class.clear();
+        self.before_plain = None;
     }
 }
 
@@ -56,6 +60,13 @@ impl Turn<'_> {
         if failed.shown {
             let why = class_name(error.class).into();
             self.emit(AgentEvent::StepDiscarded { why }).await;
+        }
+        // The plain form did not help, so it is not the reason.
+        if error.class == ErrorClass::Format
+            && let Some(before) = self.failures.before_plain.take()
+        {
+            self.conv.fixes = before;
+            self.take_specs();
         }
         let nth = self.failures.by_class.entry(error.class).or_default();
         *nth += 1;
@@ -183,6 +194,38 @@ impl Turn<'_> {
         Some(TurnState::Prepare)
     }
 
+    /// The conversation without anything that a server may refuse. `false`: it has nothing of
+    /// the kind, or the error is not a refusal of the request.
+    fn make_plain(&mut self, error: &ModelError) -> bool {
+        if !matches!(error.status, Some(400 | 422)) {
+            return false;
+        }
+        let plain = RouteFixes {
+            images: ImageRule::None,
+            tool_parts: false,
+            reasoning: false,
+            simple_schemas: true,
+            output_cap: self.conv.fixes.output_cap,
+        };
+        let rows = self.conv.log.items();
+        let before = project(rows, &self.conv.caps());
+        let schemas = |specs: &[ToolSpec]| -> Vec<Arc<Value>> {
+            specs.iter().map(|spec| spec.parameters.clone()).collect()
+        };
+        let schemas_before = schemas(&self.specs);
+        let fixes = std::mem::replace(&mut self.conv.fixes, plain);
+        self.take_specs();
+        let changed = project(self.conv.log.items(), &self.conv.caps()) != before
+            || schemas(&self.specs) != schemas_before;
+        if changed {
+            self.failures.before_plain = Some(fixes);
+        } else {
+            self.conv.fixes = fixes;
+            self.take_specs();
+        }
+        changed
+    }
+
     fn apply(&mut self, fix: RequestFix, error: &ModelError) -> Option<TurnState> {
         *self.failures.fixes.entry(fix).or_default() += 1;
         let size = self.conv.compactor.meter().real(self.raw_tokens());
@@ -233,6 +276,7 @@ impl Turn<'_> {
                 self.take_specs();
                 changed
             }
+            RequestFix::PlainConversation => self.make_plain(error),
         };
         self.budget.extra_call();
         changed.then_some(TurnState::Sample)

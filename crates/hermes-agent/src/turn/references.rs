@@ -183,7 +183,9 @@ fn without_sentence(mut value: &str) -> &str {
         };
         let is_own = match opener {
             Some(opener) => count(last) <= count(opener),
-            None => !".,;!?\"'`".contains(last),
+            // This directory and its parent.
+            None if last == '.' => is_dots(value.rsplit('/').next().unwrap_or_default()),
+            None => !",;!?\"'`".contains(last),
         };
         if is_own {
             break;
@@ -191,6 +193,10 @@ fn without_sentence(mut value: &str) -> &str {
         value = &value[..value.len() - last.len_utf8()];
     }
     value
+}
+
+fn is_dots(name: &str) -> bool {
+    matches!(name, "." | "..")
 }
 
 /// The tool that fetches it, and its arguments.
@@ -418,6 +424,14 @@ mod tests {
             (
                 "see @url:https://x.example/a?b=1.",
                 vec![ReferenceTarget::Url("https://x.example/a?b=1".into())],
+            ),
+            (
+                "all of @folder:. and @folder:.., then @folder:src/.",
+                vec![
+                    ReferenceTarget::Folder(".".into()),
+                    ReferenceTarget::Folder("..".into()),
+                    ReferenceTarget::Folder("src/.".into()),
+                ],
             ),
             ("me@file:x.org @someone @file: @different", vec![]),
             ("@diff_x @diff9 @staged2 a/@diff @diffé", vec![]),

@@ -95,6 +95,54 @@ async fn an_output_limit_lowers_max_tokens_and_nothing_else() {
     assert_eq!(session.router.requests()[1].max_tokens, Some(4_936));
 }
 
+/// A refusal that nobody understands: the conversation goes out once more without reasoning and
+/// images. If that is refused, too, both stay in later requests.
+#[tokio::test(start_paused = true)]
+async fn an_unexplained_refusal_is_tried_once_in_plain_form() {
+    let refused = || {
+        let mut refused = error(ErrorClass::Format);
+        refused.status = Some(400);
+        Reply::failing(refused)
+    };
+    let picture = || {
+        AgentCommand::Submit(UserInput {
+            images: vec![Part::image("data:image/png;base64,AAAA")],
+            text: "look".into(),
+            ..UserInput::default()
+        })
+    };
+    let images = |session: &crate::support::Running, nth: usize| -> usize {
+        let count = |message: &Message| match message {
+            Message::User(user) => user.content.image_count(),
+            _ => 0,
+        };
+        let requests = session.router.requests();
+        requests[nth].messages.iter().map(|m| count(m)).sum()
+    };
+    let mut session = Setup::new([refused(), Reply::text("ok"), Reply::text("more")]).start();
+    session.send(picture()).await;
+    assert_eq!(session.finish().await.exit, TurnExit::Answered);
+    assert_eq!(session.turn("and?").await.exit, TurnExit::Answered);
+    assert_eq!([0, 1, 2].map(|nth| images(&session, nth)), [1, 0, 0]);
+
+    let mut session = Setup::new([refused(), refused(), Reply::text("ok")]).start();
+    session.send(picture()).await;
+    assert!(matches!(
+        session.finish().await.exit,
+        TurnExit::Failed { .. }
+    ));
+    assert_eq!(session.turn("and?").await.exit, TurnExit::Answered);
+    assert_eq!([0, 1, 2].map(|nth| images(&session, nth)), [1, 0, 1]);
+
+    // With nothing to leave out there is no second request.
+    let mut session = Setup::new([refused()]).start();
+    assert!(matches!(
+        session.turn("go").await.exit,
+        TurnExit::Failed { .. }
+    ));
+    assert_eq!(session.router.requests().len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_shot_fixes_are_applied_once() {
     for class in [

@@ -33,6 +33,22 @@ pub async fn line(
     }
 }
 
+/// Runs a line that begins with a name of this home: a quick command, a skill, a bundle, a prompt of
+/// an MCP server. `None`: it is a message; built-in commands are for conversations that go on.
+pub async fn home_line(
+    conversation: &mut Conversation,
+    line: &str,
+) -> Option<Result<CommandResult, Failure>> {
+    let Parsed::Unknown { typed, rest, .. } = slash::parse(line) else {
+        return None;
+    };
+    match unknown_name(conversation, typed, rest, None).await.ok()? {
+        ResolvedLine::Done(done) => Some(done),
+        ResolvedLine::Command(command, rest) => Some(run(conversation, command, &rest).await),
+        ResolvedLine::Text => None,
+    }
+}
+
 /// The meaning of a line that begins with a slash.
 pub enum ResolvedLine {
     /// A message.

@@ -77,7 +77,7 @@ impl ActionTools {
         tools.extend(
             deps.commands
                 .into_iter()
-                .flat_map(CommandEnvironment::tools),
+                .flat_map(|commands| commands.tools(deps.front_end.command_host.clone())),
         );
         tools.extend(programs::programs(deps.commands, deps.config).unwrap_or_default());
         let clock = Arc::clone(&deps.clock);

@@ -8,6 +8,7 @@ use crate::home::store_tools::Declare;
 use hermes_agent::session::{SessionHandle, WeakSession};
 use hermes_config::Config;
 use hermes_core::clock::{SystemClock, SystemRng};
+use hermes_core::command_host::CommandHost;
 use hermes_core::event::AgentCommand;
 use hermes_core::ids::SessionId;
 use hermes_core::model::ModelRouter;
@@ -146,8 +147,8 @@ impl CommandEnvironment {
         })
     }
 
-    /// `terminal` and `process`.
-    pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+    /// `terminal` and `process`. `host`: an editor that runs commands in its terminals.
+    pub fn tools(&self, host: Option<Arc<dyn CommandHost>>) -> Vec<Arc<dyn Tool>> {
         terminal::tools(TerminalDeps {
             checkpoints: Some(self.checkpoints.clone()),
             environment: Arc::clone(&self.environment),
@@ -157,6 +158,7 @@ impl CommandEnvironment {
             gate: self.gate.clone(),
             settings: self.settings.clone(),
             routing: ProcessRouting::default(),
+            host,
         })
     }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::home::{FedToolset, ToolFeed};
 use hermes_core::BoxFuture;
+use hermes_core::command_host::CommandHost;
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
 use hermes_core::open_texts::OpenTexts;
@@ -48,6 +49,8 @@ pub struct FrontEndSettings {
     pub only_workspace: bool,
     /// An editor that has files open.
     pub open_texts: Option<Arc<dyn OpenTexts>>,
+    /// An editor that runs commands in its terminals.
+    pub command_host: Option<Arc<dyn CommandHost>>,
     /// There will be only one answer.
     pub is_single: bool,
     /// Built once for all conversations of the process.

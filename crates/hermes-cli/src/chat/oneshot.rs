@@ -2,9 +2,12 @@
 
 use hermes_agent::events::EventReceiver;
 use hermes_app::TurnOptions;
-use hermes_app::conversation::images;
 use hermes_app::conversation::lease::WindowLease;
+use hermes_app::conversation::{Conversation, Surface, images};
+use hermes_app::front::CommandFollowUp;
+use hermes_app::slash_commands;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
+use hermes_core::front_end::Effect;
 use hermes_core::store::SessionUpdate;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -32,7 +35,7 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: OneshotQuestion
     };
     let options = TurnOptions::from(args);
     let images = images::load(&options.images)?;
-    let (chat, mut events) = OpenSession::open(OpenRequest::new(&options, cx, mode)).await?;
+    let (chat, events) = OpenSession::open(OpenRequest::new(&options, cx, mode)).await?;
     images::warn_if_unseen(&images, &chat, cx);
     // A window that has it open reads it again before its next message.
     let lease = chat
@@ -67,7 +70,10 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: OneshotQuestion
     // Registered before the turn starts, so that no signal is missed.
     let signals = Signals::new()?;
     footprint::give_back();
-    chat.send(AgentCommand::Submit(input)).await?;
+    let (chat, mut events) = match begin(input, options, (chat, events), cx).await? {
+        Begun::Turn(opened) => *opened,
+        Begun::Done(shown) => return Ok(renderer.command_output(&shown)?),
+    };
     let (summary, terminated) = follow(&chat, &mut events, &mut renderer, signals, cx).await?;
     // Even if output fails, the session is ended and closed first.
     let written = report(args, &renderer, &summary, &chat);
@@ -98,6 +104,59 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: OneshotQuestion
         .err()
         .map_or_else(String::new, |failure| failure.message);
     Err(Failure::new(exit, message))
+}
+
+enum Begun {
+    /// A turn runs.
+    Turn(Box<(OpenSession, EventReceiver)>),
+    /// The line was a command of this home, with this output.
+    Done(String),
+}
+
+/// Starts the turn. A line may begin with the name of a quick command, a skill or a prompt, as in
+/// every chat.
+async fn begin(
+    input: UserInput,
+    options: TurnOptions,
+    opened: (OpenSession, EventReceiver),
+    cx: &Context,
+) -> Result<Begun, Failure> {
+    if !input.text.trim_start().starts_with('/') {
+        opened.0.send(AgentCommand::Submit(input)).await?;
+        return Ok(Begun::Turn(Box::new(opened)));
+    }
+    let mut line = input.text.clone();
+    if let Some(context) = &input.context {
+        line.push_str("\n\n");
+        line.push_str(context);
+    }
+    let (mut conversation, _later) =
+        Conversation::with_session(options, cx, Surface::Line, opened).await?;
+    conversation.images.clone_from(&input.images);
+    let done = slash_commands::home_line(&mut conversation, &line).await;
+    let Conversation { chat, opened, .. } = conversation;
+    let events = opened.ok_or_else(|| Failure::failed("the session has no events"))?;
+    let result = match done {
+        None => {
+            chat.send(AgentCommand::Submit(input)).await?;
+            return Ok(Begun::Turn(Box::new((chat, events))));
+        }
+        Some(Ok(result)) if result.then == CommandFollowUp::Turn => {
+            return Ok(Begun::Turn(Box::new((chat, events))));
+        }
+        Some(result) => result,
+    };
+    drop(events);
+    chat.close().await;
+    let shown = result?
+        .effects
+        .into_iter()
+        .filter_map(|effect| match effect {
+            Effect::Say(said) => Some(said.text),
+            Effect::Page(page) => Some(page.text),
+            _ => None,
+        });
+    Ok(Begun::Done(shown.collect::<Vec<_>>().join("\n")))
 }
 
 fn report(

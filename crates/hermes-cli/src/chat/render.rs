@@ -9,6 +9,7 @@ use hermes_core::event::{AgentEvent, NoticeLevel, SequencedEvent, TurnExit, Turn
 use hermes_core::figures;
 use hermes_core::ids::SessionId;
 use hermes_core::model::Route;
+use hermes_core::usage::{Cost, Usage};
 use serde_json::{Value, json};
 
 use crate::args::OutputFormat;
@@ -321,6 +322,28 @@ impl Renderer {
         let mut line = result_line(summary, &self.session);
         self.name_model(&mut line);
         self.out.json(&line)
+    }
+
+    /// The output of a command of the home, which took no turn.
+    pub(super) fn command_output(&self, text: &str) -> io::Result<()> {
+        match self.style {
+            RenderStyle::Live | RenderStyle::Piped | RenderStyle::Final => {
+                self.out.foreign_line(text)
+            }
+            RenderStyle::Json | RenderStyle::StreamJson => {
+                let summary = TurnSummary {
+                    exit: TurnExit::Answered,
+                    text: text.to_owned(),
+                    usage: Usage::default(),
+                    cost: Cost::Actual { usd: 0.0 },
+                    calls: 0,
+                    tool_calls: 0,
+                    millis: 0,
+                    pending_steer: None,
+                };
+                self.out.json(&result_line(&summary, &self.session))
+            }
+        }
     }
 
     /// A result names the model, which may be a fallback.

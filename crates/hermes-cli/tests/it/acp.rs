@@ -4,6 +4,7 @@ mod breaks;
 mod editor;
 mod edits;
 mod sessions;
+mod terminals;
 mod texts;
 
 use agent_client_protocol::UntypedMessage;

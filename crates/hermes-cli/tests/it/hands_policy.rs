@@ -233,6 +233,10 @@ fn a_model_may_judge_in_smart_mode() {
     let _ = terminal.leave();
 }
 
+fn shell_words(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 /// `approvals.mode: off` is a choice: what a headless run writes outside its directory is written,
 /// once.
 #[test]
@@ -258,6 +262,12 @@ fn mode_off_lets_headless_runs_write_outside_the_workspace() {
     let args = json!({ "code": code });
     let said = call(&setup, &[], Reply::tool_call("c2", "execute_code", &args));
     assert_eq!(std::fs::read_to_string(&program).unwrap(), "z", "{said}");
+    // `--yolo` beside it allows no less.
+    let both = outside.join("both.txt");
+    let code = format!("open({:?}, 'a').write('b')", both.display().to_string());
+    let command = format!("python3 -c {}", shell_words(&code));
+    let said = turn(&setup, &["--yolo"], &command);
+    assert_eq!(std::fs::read_to_string(&both).unwrap(), "b", "{said}");
     // A program that was asked to stay in a directory of its own does.
     setup.home.use_server(
         &setup.server.base_url(),

@@ -193,3 +193,51 @@ fn out_of_the_sandbox_for_a_session_is_asked_once() {
     chat.type_line("/quit");
     chat.leave();
 }
+
+/// Whether a process has this word among its arguments.
+fn runs(word: &str) -> bool {
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
+        .any(|line| {
+            line.split(|byte| *byte == 0)
+                .any(|one| one == word.as_bytes())
+        })
+}
+
+/// A child in a session of its own and without our environment, whose parent ends before it.
+#[test]
+fn nothing_outlives_a_command_without_a_sandbox() {
+    let setup = CliHarness::with_config("approvals:\n  mode: 'off'\nterminal:\n  sandbox: 'off'\n");
+    for (tool, key) in [("execute_code", "code"), ("terminal", "command")] {
+        // No other process has this number.
+        let seconds = format!("{}.{:06}", 5000, std::process::id());
+        let started = setup.home.work().join(format!("{tool}.started"));
+        let code = format!(
+            "import subprocess, time\nsubprocess.Popen(['env', '-i', 'setsid', 'sh', '-c', 'touch {}; exec sleep {seconds}'])\n\
+             import os\nwhile not os.path.exists('{}'): time.sleep(0.01)\nprint('over')",
+            started.display(),
+            started.display(),
+        );
+        let script = setup.home.work().join("leave.py");
+        std::fs::write(&script, &code).unwrap();
+        let value = match tool {
+            "terminal" => format!("python3 {}", script.display()),
+            _ => code,
+        };
+        setup
+            .server
+            .push(Reply::tool_call("c1", tool, &json!({ key: value })));
+        setup.server.push(Reply::text("done"));
+        let _ = setup
+            .program(["-z", "go"])
+            .cwd(setup.home.work())
+            .run()
+            .ok();
+        let said = setup.server.last_request().tool_results()[0].text.clone();
+        assert!(said.contains("over"), "{said}");
+        assert!(started.exists(), "{said}");
+        assert!(!runs(&seconds), "{tool}");
+    }
+}

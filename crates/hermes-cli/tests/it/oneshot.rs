@@ -24,6 +24,41 @@ fn a_tool_is_called_and_its_result_reaches_the_model() {
     assert_eq!(results.len(), 1);
 }
 
+/// Names of the home work in every front end; everything else that begins with a slash is a message.
+#[test]
+fn quick_commands_and_skills_work_in_one_shots() {
+    let setup = CliHarness::with_config(
+        "quick_commands:\n  hello: {type: exec, command: echo hello from the shell}\n  who: {type: alias, target: tone}\n",
+    );
+    setup.home.write(
+        "skills/tone/SKILL.md",
+        "---\nname: tone\ndescription: how to speak\n---\nSpeak like a SAILOR.\n",
+    );
+    setup.server.push_default(Reply::text("aye"));
+    let result = setup.run(["-z", "/hello", "--json"]).ok().json();
+    assert_eq!(result["text"], "hello from the shell");
+    assert_eq!((&result["ok"], &result["calls"]), (&json!(true), &json!(0)));
+    for args in [vec!["-z"], vec!["chat", "-q"]] {
+        let run = |text: &str| setup.run(args.iter().copied().chain([text])).ok().stdout;
+        setup.server.forget_requests();
+        assert_eq!(run("/hello"), "hello from the shell\n");
+        assert!(setup.server.model_requests().is_empty());
+        for text in ["/tone greet me", "/who greet me"] {
+            assert_eq!(run(text), "aye\n", "{text}");
+            let asked = setup.server.last_request().body.to_string();
+            assert!(
+                asked.contains("SAILOR") && asked.contains("greet me"),
+                "{asked}"
+            );
+        }
+        for text in ["/etc/hosts is what?", "/nothing of that name", "/help"] {
+            assert_eq!(run(text), "aye\n", "{text}");
+            let asked = setup.server.last_request().body.to_string();
+            assert!(asked.contains(text), "{asked}");
+        }
+    }
+}
+
 #[test]
 fn json_has_one_object_with_text_usage_and_session() {
     let setup = CliHarness::new();

@@ -21,7 +21,7 @@ use crate::confinement::Launch;
 use crate::environment::{ExecError, Exit, OutputSink, OutputStream, Stdin};
 
 /// A grandchild that still holds the output is not waited for longer than this.
-const DRAIN: Duration = Duration::from_millis(300);
+pub(super) const DRAIN: Duration = Duration::from_millis(300);
 const BUFFER: usize = 64 * 1024;
 
 pub(super) struct RunLimits {
@@ -36,6 +36,13 @@ pub(super) struct StreamOptions {
     pub(super) stdin: Stdin,
     pub(super) pty: bool,
     pub(super) split: bool,
+}
+
+impl StreamOptions {
+    /// Nothing is written to the command, and both outputs are one.
+    pub(super) fn are_plain(&self) -> bool {
+        !self.pty && !self.split && self.stdin == Stdin::Closed
+    }
 }
 
 /// The command's ends of its streams. They must be closed here before the streams can end.

@@ -5,6 +5,7 @@ mod command_process;
 mod files;
 mod foreground;
 mod helper;
+mod hosted;
 mod output_source;
 pub(crate) mod process_tree;
 mod pty;
@@ -20,9 +21,11 @@ use std::time::Duration;
 
 use hermes_config::{Config, Env, Home, ProcessEnv};
 use hermes_core::BoxFuture;
+use hermes_core::command_host::HostedCall;
 use tokio::sync::OnceCell;
 
 pub use files::LocalFiles;
+pub use hosted::{HOSTED, hosted_main};
 pub use snapshot::LoginScripts;
 pub use variables::{Declared, VariablePolicy};
 
@@ -231,9 +234,11 @@ impl LocalEnvironment {
             pty: command.pty,
             split: command.split,
         };
+        let hosted = command.hosted.as_ref().map(|call| (call, &*command.script));
         let mut messages = String::new();
         let exit = {
-            let following = self.follow(launch, &mark, (streams, &confinement), limits, sink);
+            let following =
+                self.follow(launch, &mark, (streams, &confinement), hosted, limits, sink);
             tokio::pin!(following);
             loop {
                 tokio::select! {
@@ -259,10 +264,23 @@ impl LocalEnvironment {
         launch: Launch,
         mark: &str,
         (streams, confinement): (foreground::StreamOptions, &Confinement),
+        hosted: Option<(&HostedCall, &str)>,
         limits: foreground::RunLimits,
         sink: &mut dyn OutputSink,
     ) -> Result<Exit, ExecError> {
         let could_not = || ExecError::io("the command could not be started");
+        if let Some((call, title)) = hosted.filter(|_| streams.are_plain()) {
+            let run = hosted::HostedRun {
+                launch: self.confine.wrap(launch.clone(), confinement)?,
+                call,
+                title,
+                dir: self.scratch.own(),
+                mark,
+            };
+            if let Some(exit) = hosted::follow(run, &limits, sink).await? {
+                return Ok(exit);
+            }
+        }
         let (child_streams, parent_streams) =
             foreground::open_streams(&streams).map_err(could_not())?;
         let child_streams = Arc::new(child_streams);

@@ -58,8 +58,8 @@ pub(crate) fn is_alive(pid: u32, start_time: Option<u64>) -> bool {
 /// All processes that belong to one command.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessTree {
-    /// The session leader.
-    leader: i32,
+    /// The session leader. `None`: something else started them, and only their mark tells.
+    leader: Option<i32>,
     /// When the leader started: a later process with that pid is unrelated.
     start_time: Option<u64>,
     /// The value of [`MARK`] in their environment.
@@ -72,8 +72,18 @@ pub(crate) struct ProcessTree {
 impl ProcessTree {
     pub(crate) fn new(leader: u32, start_time: Option<u64>, mark: &str) -> Self {
         Self {
-            leader: i32::try_from(leader).unwrap_or(-1),
+            leader: i32::try_from(leader).ok(),
             start_time,
+            mark: mark.to_owned(),
+            known: Arc::default(),
+        }
+    }
+
+    /// Processes with this mark, and their descendants.
+    pub(crate) fn marked(mark: &str) -> Self {
+        Self {
+            leader: None,
+            start_time: None,
             mark: mark.to_owned(),
             known: Arc::default(),
         }
@@ -101,7 +111,7 @@ impl ProcessTree {
     pub(crate) fn kill_now(&self) {
         // Collected before the first of them dies: descent is lost with the parent.
         let members = self.members();
-        if let Some(leader) = Pid::from_raw(self.leader) {
+        if let Some(leader) = self.leader.and_then(Pid::from_raw) {
             // An error means that there is nothing to kill.
             let _ = kill_process_group(leader, Signal::KILL);
         }
@@ -115,12 +125,13 @@ impl ProcessTree {
         let tree = self.clone();
         blocking(move || {
             let members = tree.members();
-            if let (Some(leader), true) = (Pid::from_raw(tree.leader), tree.owns_group()) {
+            let leader = tree.leader.and_then(Pid::from_raw);
+            if let (Some(leader), true) = (leader, tree.owns_group()) {
                 let _ = kill_process_group(leader, signal);
             }
             for pid in &members {
-                let in_group =
-                    stat(pid.as_raw_nonzero().get()).is_some_and(|stat| stat.group == tree.leader);
+                let in_group = stat(pid.as_raw_nonzero().get())
+                    .is_some_and(|stat| Some(stat.group) == tree.leader);
                 if !in_group {
                     let _ = kill_process(*pid, signal);
                 }
@@ -139,7 +150,10 @@ impl ProcessTree {
     /// Whether the process group is still ours: its leader is alive (or a zombie), or others of the session
     /// are.
     fn owns_group(&self) -> bool {
-        match stat(self.leader) {
+        let Some(leader) = self.leader else {
+            return false;
+        };
+        match stat(leader) {
             Some(stat) => self.start_time.is_none_or(|start| start == stat.start_time),
             // A pid is not reused as long as a process group has it.
             None => true,
@@ -156,7 +170,10 @@ impl ProcessTree {
         let mut members: BTreeSet<i32> = processes
             .iter()
             .filter(|(pid, stat)| {
-                leads && (stat.session == self.leader || **pid == self.leader)
+                leads
+                    && [stat.session, **pid]
+                        .iter()
+                        .any(|id| Some(*id) == self.leader)
                     || known.get(pid) == Some(&stat.start_time)
                     || has_mark(**pid, mark.as_bytes())
             })
@@ -196,6 +213,48 @@ fn all_processes() -> BTreeMap<i32, ProcessStat> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter_map(|pid| Some((pid, stat(pid)?)))
         .collect()
+}
+
+/// Rounds of killing what a dying program still starts, and how long each waits.
+const MAX_ORPHAN_ROUNDS: u32 = 200;
+
+/// Kills everything that descends from this process, which must be the subreaper of its orphans, and reaps it.
+/// Nothing can leave: whatever loses its parent becomes our child.
+pub(crate) fn kill_descendants() {
+    let ours = rustix::process::getpid();
+    for _ in 0..MAX_ORPHAN_ROUNDS {
+        for pid in descendants(ours.as_raw_nonzero().get()) {
+            // An error means that it has exited.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        loop {
+            match rustix::process::wait(rustix::process::WaitOptions::NOHANG) {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                // There are none.
+                Err(_) => return,
+            }
+        }
+        std::thread::sleep(FIRST_POLL);
+    }
+}
+
+fn descendants(ancestor: i32) -> Vec<Pid> {
+    let processes = all_processes();
+    let mut found = BTreeSet::from([ancestor]);
+    loop {
+        let before = found.len();
+        let children = processes
+            .iter()
+            .filter(|(_, stat)| found.contains(&stat.parent))
+            .map(|(pid, _)| *pid);
+        found.extend(children.collect::<Vec<_>>());
+        if found.len() == before {
+            break;
+        }
+    }
+    found.remove(&ancestor);
+    found.into_iter().filter_map(Pid::from_raw).collect()
 }
 
 fn has_mark(pid: i32, mark: &[u8]) -> bool {

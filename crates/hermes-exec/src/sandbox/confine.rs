@@ -30,6 +30,9 @@ pub(super) enum NextStep {
     /// Spawns the command and stays as init of its PID namespace, because the kernel treats init differently.
     #[cfg(target_os = "linux")]
     Spawn(Command),
+    /// The same without a PID namespace: it stays as the parent of the command's orphans and kills them at its end.
+    #[cfg(target_os = "linux")]
+    SpawnAndReap(Command),
     /// Stays as init for a command that already runs.
     #[cfg(target_os = "linux")]
     Supervise(Pid),
@@ -45,6 +48,11 @@ pub(super) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         #[cfg(target_os = "linux")]
         Ok(NextStep::Spawn(mut command)) => match command.spawn() {
             Ok(child) => exit_like(Pid::from_child(&child)),
+            Err(error) => start_error(&command, &error),
+        },
+        #[cfg(target_os = "linux")]
+        Ok(NextStep::SpawnAndReap(mut command)) => match command.spawn() {
+            Ok(child) => super::fork::exit_without_orphans(Pid::from_child(&child)),
             Err(error) => start_error(&command, &error),
         },
         #[cfg(target_os = "linux")]

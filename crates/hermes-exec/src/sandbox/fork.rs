@@ -11,6 +11,8 @@ use std::process::Command;
 
 use rustix::process::{DumpableBehavior, Pid, set_dumpable_behavior, setsid};
 
+use crate::local::process_tree::kill_descendants;
+
 /// Which of the two processes we are.
 #[derive(Debug)]
 pub(super) enum ForkResult {
@@ -97,23 +99,82 @@ pub(super) fn exit_like(command: Pid) -> ! {
     // Streams and descriptors belong to the command; here they would stay open.
     // SAFETY: Nothing in this process uses a descriptor from here on: it only waits and ends.
     unsafe { libc::close_range(0, libc::c_uint::MAX, 0) };
+    let code = wait_for(command).map_or(i32::from(super::CONFINE_FAILED), exit_code);
+    // SAFETY: It does not return; the kernel cleans up the other processes.
+    unsafe { libc::_exit(code) };
+}
+
+/// The same without a PID namespace: orphans of the command are children of this process, which kills them before
+/// it exits, or dies by the command's signal.
+#[expect(
+    unsafe_code,
+    reason = "the standard library closes only what it opened and has no signal masks"
+)]
+pub(super) fn exit_without_orphans(command: Pid) -> ! {
+    // Signals to the group are for the command.
+    set_blocked(true);
+    // SAFETY: Nothing in this process uses a descriptor that it has now.
+    unsafe { libc::close_range(0, libc::c_uint::MAX, 0) };
+    let status = wait_for(command);
+    kill_descendants();
+    if let Some(status) = status.filter(|status| libc::WIFSIGNALED(*status)) {
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // A core of this process would tell nothing about the command.
+        // SAFETY: The limit lives longer than the call, which only reads it; the others take numbers.
+        unsafe {
+            libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+            libc::signal(libc::WTERMSIG(status), libc::SIG_DFL);
+        }
+        set_blocked(false);
+        // SAFETY: It takes a number.
+        unsafe { libc::raise(libc::WTERMSIG(status)) };
+    }
+    let code = status.map_or(i32::from(super::CONFINE_FAILED), exit_code);
+    // SAFETY: It does not return; nothing has to be cleaned up.
+    unsafe { libc::_exit(code) };
+}
+
+/// Blocks all signals of this process that can be blocked, or none.
+#[expect(unsafe_code, reason = "no safe call changes the signal mask")]
+fn set_blocked(blocked: bool) {
+    let how = if blocked {
+        libc::SIG_BLOCK
+    } else {
+        libc::SIG_UNBLOCK
+    };
+    let mut all = std::mem::MaybeUninit::uninit();
+    // SAFETY: The first call initializes the set that the second one reads.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::sigprocmask(how, all.as_ptr(), std::ptr::null_mut());
+    }
+}
+
+/// Reaps children until the command has ended. `None`: it cannot be waited for.
+#[expect(unsafe_code, reason = "the standard library cannot wait for orphans")]
+fn wait_for(command: Pid) -> Option<libc::c_int> {
     loop {
         let mut status = 0;
         // SAFETY: It writes to `status` alone.
         let ended = unsafe { libc::waitpid(-1, &raw mut status, 0) };
         if ended == command.as_raw_nonzero().get() {
-            let code = if libc::WIFEXITED(status) {
-                libc::WEXITSTATUS(status)
-            } else {
-                128 + libc::WTERMSIG(status)
-            };
-            // SAFETY: It does not return; the kernel cleans up the other processes.
-            unsafe { libc::_exit(code) };
+            return Some(status);
         }
         if ended < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            // SAFETY: As above.
-            unsafe { libc::_exit(i32::from(super::CONFINE_FAILED)) };
+            return None;
         }
+    }
+}
+
+/// As a shell reports it.
+fn exit_code(status: libc::c_int) -> libc::c_int {
+    if libc::WIFEXITED(status) {
+        libc::WEXITSTATUS(status)
+    } else {
+        128 + libc::WTERMSIG(status)
     }
 }
 

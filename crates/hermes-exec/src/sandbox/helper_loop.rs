@@ -156,7 +156,10 @@ fn into_next_step(
     command.envs(request.env.iter().map(|(name, value)| (name, value)));
     Ok(if jail.has_own_processes() {
         NextStep::Spawn(command)
+    } else if spec.session {
+        NextStep::SpawnAndReap(command)
     } else {
+        // Without a session the command is not ours to watch.
         NextStep::Exec(command)
     })
 }

@@ -12,6 +12,7 @@ use super::{CallContext, ErrorVerdict, answer, inline, rules::RULES};
 const LARGE: CallContext = CallContext {
     prompt_tokens: 90_000,
     context_length: 100_000,
+    window_assumed: false,
     answer_tokens: 0,
     shown_images: false,
     slow_reasoner: false,
@@ -319,6 +320,11 @@ const FIXTURES: &[(&str, u16, &str)] = &[
         400,
         r#"{"error":{"message":"The server could not make sense of this one at all."}}"#,
     ),
+    (
+        "by numbers",
+        400,
+        r#"{"error":{"message":"23.114 Einheiten in der Anfrage, erlaubt sind 16.384"}}"#,
+    ),
     ("408", 408, ""),
     ("gateway timeout", 504, "upstream did not answer"),
     (
@@ -418,6 +424,10 @@ fn every_row_has_one_fixture_and_decides_it() {
     for (name, status, body) in FIXTURES {
         let situation = match *name {
             "bare 400, large prompt" | "by size" => LARGE,
+            "by numbers" => CallContext {
+                prompt_tokens: 20_000,
+                ..CallContext::default()
+            },
             "plain content" => CallContext {
                 shown_images: true,
                 ..CallContext::default()
@@ -510,6 +520,7 @@ fn size_alone_means_overflow() {
             prompt_tokens,
             answer_tokens,
             context_length: 100_000,
+            window_assumed: false,
             shown_images: false,
             slow_reasoner: false,
         };

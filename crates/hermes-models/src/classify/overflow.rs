@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::CallContext;
+
 /// Words for the size of the prompt.
 const SIZES: &[&str] = &[
     "context",
@@ -119,6 +121,61 @@ pub(super) fn is_said(text: &str) -> bool {
     says(SIZES) && !says(OTHER) && (says(EXCESS) || compares_tokens(&rest))
 }
 
+/// Whether a code says it: `context_too_long`, `PromptTooLong`. Codes have no spaces, so words
+/// that happen to meet do not count.
+pub(super) fn is_code(code: &str) -> bool {
+    let joined = |text: &str| text.replace([' ', '_', '-', '.'], "");
+    let code = joined(code);
+    let says = |words: &[&str]| words.iter().any(|word| code.contains(&joined(word)));
+    let about_the_answer = ["output", "completion", "maxtokens"]
+        .iter()
+        .any(|word| code.contains(word));
+    says(SIZES) && says(EXCESS) && !says(OTHER) && !about_the_answer
+}
+
+/// Whether the numbers in a text of any language say that the prompt does not fit: the size of
+/// this call and a smaller limit. If nothing is known about the window, a limit below the size of
+/// the call is enough.
+pub(super) fn compares_sizes(text: &str, situation: &CallContext) -> bool {
+    if OTHER.iter().any(|word| text.contains(word)) {
+        return false;
+    }
+    let prompt = u64::from(situation.prompt_tokens);
+    let asked = prompt + u64::from(situation.answer_tokens);
+    let numbers = sizes(text);
+    let is_this_call = |number: u64| number >= prompt / 2 && number <= asked * 2;
+    let compared = numbers
+        .iter()
+        .any(|size| is_this_call(*size) && numbers.iter().any(|limit| limit < size));
+    let is_limit = |number: u64| number < prompt && is_round(number);
+    compared || (situation.window_assumed && numbers.iter().any(|number| is_limit(*number)))
+}
+
+/// Whether a number looks like a window: full thousands, or a multiple of 1,024 (or one beside it).
+fn is_round(number: u64) -> bool {
+    number >= 1_000
+        && (number.is_multiple_of(1_000)
+            || [number - 1, number, number + 1]
+                .iter()
+                .any(|near| near.is_multiple_of(1_024)))
+}
+
+/// The numbers of a text that can be sizes, however their digits are grouped.
+fn sizes(text: &str) -> BTreeSet<u64> {
+    static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"[0-9]{1,3}(?:[,._'\u{2019}\u{a0}\u{202f} ][0-9]{3})+|[0-9]+").ok()
+    });
+    let digits = |found: &str| -> String { found.chars().filter(char::is_ascii_digit).collect() };
+    NUMBER
+        .as_ref()
+        .map(|pattern| pattern.find_iter(text))
+        .into_iter()
+        .flatten()
+        .filter_map(|found| digits(found.as_str()).parse().ok())
+        .filter(|number| *number >= MIN_TOKEN_COUNT)
+        .collect()
+}
+
 /// Whether two numbers of tokens are close together in the text: one that was sent and one that is
 /// the limit.
 fn compares_tokens(text: &str) -> bool {
@@ -191,6 +248,62 @@ mod tests {
             "the conversation is too long, please start a new one",
         ] {
             assert!(is_said(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_say_it_in_any_language() {
+        let known = CallContext {
+            prompt_tokens: 20_000,
+            context_length: 200_000,
+            answer_tokens: 4_000,
+            ..CallContext::default()
+        };
+        let assumed = CallContext {
+            window_assumed: true,
+            ..known
+        };
+        for text in [
+            "Запрос содержит 23 114 токенов, допустимо 16 384",
+            "トークン数が上限を超えています (18500 / 16384)",
+            "21.877 Token, erlaubt sind 8.192",
+        ] {
+            assert!(compares_sizes(text, &known), "{text}");
+        }
+        for text in ["erlaubt sind 8.192", "до 16 000", "n_max=4095"] {
+            assert!(!compares_sizes(text, &known), "{text}");
+            assert!(compares_sizes(text, &assumed), "{text}");
+        }
+        for text in [
+            "ungültige Anfrage 1763432101234",
+            "erlaubt sind 200.000",
+            "Fehler 1042 in Zeile 7",
+            "Zeitpunkt 2026-11-18 02:17",
+            "tools.0.description: at most 1024",
+        ] {
+            assert!(!compares_sizes(text, &assumed), "{text}");
+        }
+    }
+
+    #[test]
+    fn codes_say_it_without_spaces() {
+        for code in [
+            "context_too_long",
+            "prompttoolong",
+            "input-length.exceeded",
+            "conversation_too_large",
+        ] {
+            assert!(is_code(code), "{code}");
+        }
+        for code in [
+            "invalid_prompt",
+            "context",
+            "output_tokens_exceeded",
+            "max_tokens_too_large",
+            "too_many_requests",
+            "tools_too_many",
+        ] {
+            assert!(!is_code(code), "{code}");
         }
     }
 

@@ -550,7 +550,8 @@ pub(super) const RULES: &[ErrorRule] = &[
     ErrorRule::new("overflow words", ErrorClass::ContextOverflow).check(|report, _| {
         matches!(report.status, None | Some(400 | 413 | 422 | 500))
             && !is_rate(report)
-            && overflow::is_said(&report.text)
+            && (overflow::is_said(&report.text)
+                || report.codes.iter().any(|code| overflow::is_code(code)))
     }),
     ErrorRule::new("bare 400, large prompt", ErrorClass::ContextOverflow)
         .status(&[400])
@@ -558,6 +559,9 @@ pub(super) const RULES: &[ErrorRule] = &[
     ErrorRule::new("by size", ErrorClass::ContextOverflow)
         .status(&[400, 422])
         .check(|_, situation| situation.is_near_window()),
+    ErrorRule::new("by numbers", ErrorClass::ContextOverflow)
+        .status(&[400, 413, 422])
+        .check(|report, situation| overflow::compares_sizes(&report.text, situation)),
     // Server-side problems.
     ErrorRule::new("408", ErrorClass::Timeout).status(&[408]),
     ErrorRule::new("gateway timeout", ErrorClass::Timeout).status(&[504, 522, 524]),

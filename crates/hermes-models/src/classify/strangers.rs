@@ -12,6 +12,7 @@ use super::{CallContext, answer};
 const SMALL: CallContext = CallContext {
     prompt_tokens: 20_000,
     context_length: 256_000,
+    window_assumed: false,
     answer_tokens: 0,
     shown_images: false,
     slow_reasoner: false,

@@ -14,6 +14,7 @@ use super::{CallContext, ErrorVerdict, answer, inline};
 const SMALL: CallContext = CallContext {
     prompt_tokens: 9_000,
     context_length: 128_000,
+    window_assumed: false,
     answer_tokens: 0,
     shown_images: false,
     slow_reasoner: false,

@@ -20,7 +20,7 @@ use super::timeouts::PhaseTimeouts;
 use super::wire::HttpAnswer;
 use crate::classify::{self, CallContext, ErrorVerdict, TransportError};
 use crate::codec::{AnswerReader, EncodedRequest, WireFault};
-use crate::optional::{self, FieldRules, FormatDemand};
+use crate::optional::{self, FieldRules, FormatDemand, RuleCertainty};
 
 /// How often a call adapts to refused fields. Each refusal must name another one.
 const MAX_ADAPTATIONS: u32 = 6;
@@ -56,6 +56,7 @@ pub(super) fn start(
         adaptations: 0,
         other,
         first: None,
+        plain: None,
         sent: None,
         ready: VecDeque::new(),
         content: false,
@@ -80,6 +81,8 @@ struct StreamingCall {
     other: Option<Arc<ClientShared>>,
     /// The refusal of the first format, while the other is tried.
     first: Option<Box<FirstFormat>>,
+    /// The attempt without optional fields, once it was made.
+    plain: Option<PlainAttempt>,
     /// The last request sent.
     sent: Option<EncodedRequest>,
     ready: VecDeque<EventResult>,
@@ -97,6 +100,14 @@ struct FirstFormat {
     sent: Option<EncodedRequest>,
     verdict: ErrorVerdict,
     status: Option<u16>,
+}
+
+/// The request without optional fields, after a refusal that named none.
+struct PlainAttempt {
+    /// The refusal, until the attempt succeeds.
+    refusal: Option<Box<(ErrorVerdict, Option<u16>)>>,
+    /// What the attempt leaves out.
+    rules: FieldRules,
 }
 
 enum CallPhase {
@@ -149,6 +160,9 @@ impl StreamingCall {
     async fn send(&mut self) {
         let mut rules = self.known.clone();
         rules.extend(&self.tried);
+        if let Some(attempt) = &self.plain {
+            rules.extend(&attempt.rules);
+        }
         let mut limits = self
             .frame
             .shared
@@ -203,10 +217,61 @@ impl StreamingCall {
             self.frame.shared = shared;
             (self.known, self.tried, self.sent) = (known, tried, sent);
             self.refused(verdict, status);
+        } else if self.begin_plain_attempt(&verdict, status) {
+            self.send_again();
         } else {
+            let (verdict, status) = self.reported(verdict, status);
             let error = self.frame.shared.judged(verdict, status);
             self.fail(error);
         }
+    }
+
+    /// Leaves everything optional out, once, if the refusal does not say what it is about.
+    fn begin_plain_attempt(&mut self, verdict: &ErrorVerdict, status: Option<u16>) -> bool {
+        let (None, Some(sent)) = (&self.plain, &self.sent) else {
+            return false;
+        };
+        let quirks = &self.frame.shared.quirks;
+        let rules: FieldRules =
+            optional::without_options(verdict, sent, &quirks.set_by_person, quirks.format)
+                .into_iter()
+                .collect();
+        if rules.is_empty() {
+            return false;
+        }
+        tracing::info!(
+            model = self.frame.shared.route.model,
+            said = verdict.message,
+            "refused for an unknown reason; trying again without optional fields"
+        );
+        self.plain = Some(PlainAttempt {
+            refusal: Some(Box::new((verdict.clone(), status))),
+            rules,
+        });
+        true
+    }
+
+    /// The refusal to report: the first one, if leaving everything optional out did not help. The
+    /// size of the call remains as the reason if it is large.
+    fn reported(
+        &mut self,
+        verdict: ErrorVerdict,
+        status: Option<u16>,
+    ) -> (ErrorVerdict, Option<u16>) {
+        let (mut verdict, status) = self
+            .plain
+            .as_mut()
+            .and_then(|attempt| attempt.refusal.take_if(|_| is_about_the_request(&verdict)))
+            .map_or((verdict, status), |refusal| *refusal);
+        let fixed = &self.frame.shared.quirks.set_by_person;
+        let unexplained = self
+            .sent
+            .as_ref()
+            .is_some_and(|sent| optional::is_unexplained(&verdict, sent, fixed));
+        if unexplained && self.frame.situation.may_overflow() {
+            verdict.class = ErrorClass::ContextOverflow;
+        }
+        (verdict, status)
     }
 
     fn send_again(&mut self) {
@@ -393,12 +458,20 @@ impl StreamingCall {
             && let Some(first) = self.first.take()
         {
             let (refused, used) = (first.shared.route.format, self.frame.shared.route.format);
-            first.shared.learn(&FieldRules::for_format(refused, used));
+            let rule = FieldRules::for_format(refused, used);
+            first.shared.learn(&rule, RuleCertainty::Named);
         }
         if !self.tried.is_empty() && events.iter().any(is_progress) {
             let rules = std::mem::take(&mut self.tried);
-            self.frame.shared.learn(&rules);
+            self.frame.shared.learn(&rules, RuleCertainty::Named);
             self.known.extend(&rules);
+        }
+        if events.iter().any(is_progress)
+            && let Some(attempt) = &mut self.plain
+            && attempt.refusal.take().is_some()
+        {
+            let shared = &self.frame.shared;
+            shared.learn(&attempt.rules, RuleCertainty::Guessed);
         }
         self.content |= events.iter().any(is_content);
         self.ready.extend(events.into_iter().map(Ok));

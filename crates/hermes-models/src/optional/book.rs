@@ -16,6 +16,8 @@ use crate::providers::endpoint;
 
 /// Endpoints change: after this time a field is tried again, which costs one refused call.
 const RULE_LIFETIME: TimeDelta = TimeDelta::days(30);
+/// The same for a field that was dropped with others without having been named.
+const GUESS_LIFETIME: TimeDelta = TimeDelta::days(1);
 /// Maximum number of models; the longest unchanged are removed first.
 const MAX_MODELS: usize = 200;
 /// A larger file is not ours.
@@ -26,6 +28,35 @@ struct LearnedRules {
     #[serde(flatten)]
     rule: FieldRule,
     learned: DateTime<Utc>,
+    #[serde(default, skip_serializing_if = "RuleCertainty::is_named")]
+    certainty: RuleCertainty,
+}
+
+impl LearnedRules {
+    fn is_current(&self, now: DateTime<Utc>) -> bool {
+        let lifetime = match self.certainty {
+            RuleCertainty::Named => RULE_LIFETIME,
+            RuleCertainty::Guessed => GUESS_LIFETIME,
+        };
+        now - self.learned < lifetime
+    }
+}
+
+/// How a rule was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RuleCertainty {
+    /// The endpoint named the field.
+    #[default]
+    Named,
+    /// The request was accepted without several fields, one of which was the reason.
+    Guessed,
+}
+
+impl RuleCertainty {
+    fn is_named(&self) -> bool {
+        *self == Self::Named
+    }
 }
 
 type Entries = BTreeMap<String, Vec<LearnedRules>>;
@@ -59,19 +90,26 @@ impl FieldRuleCache {
             .get(&key(route))
             .into_iter()
             .flatten()
-            .filter(|entry| now - entry.learned < RULE_LIFETIME)
+            .filter(|entry| entry.is_current(now))
             .map(|entry| entry.rule.clone())
             .collect()
     }
 
     /// Stores rules that made a call succeed. If the file cannot be written, the next start costs
     /// one refused call.
-    pub(crate) fn learn(&self, route: &Route, rules: &FieldRules, now: DateTime<Utc>) {
+    pub(crate) fn learn(
+        &self,
+        route: &Route,
+        rules: &FieldRules,
+        certainty: RuleCertainty,
+        now: DateTime<Utc>,
+    ) {
         let key = key(route);
+        let learned = (rules, certainty);
         add(
             &mut self.known().lock().unwrap_or_else(PoisonError::into_inner),
             &key,
-            rules,
+            learned,
             now,
         );
         let Some(path) = &self.path else {
@@ -81,7 +119,7 @@ impl FieldRuleCache {
         let Some(mut models) = self.read() else {
             return;
         };
-        add(&mut models, &key, rules, now);
+        add(&mut models, &key, learned, now);
         let saved = serde_json::to_vec_pretty(&FieldCacheFile { models })
             .map_err(std::io::Error::other)
             .and_then(|bytes| write_atomic(path, &bytes, 0o600));
@@ -123,11 +161,16 @@ impl FieldRuleCache {
     }
 }
 
-fn add(models: &mut Entries, key: &str, rules: &FieldRules, now: DateTime<Utc>) {
+fn add(
+    models: &mut Entries,
+    key: &str,
+    (rules, certainty): (&FieldRules, RuleCertainty),
+    now: DateTime<Utc>,
+) {
     let entries = models.entry(key.to_owned()).or_default();
     let mut all: FieldRules = entries
         .iter()
-        .filter(|entry| now - entry.learned < RULE_LIFETIME)
+        .filter(|entry| entry.is_current(now))
         .map(|entry| entry.rule.clone())
         .collect();
     all.extend(rules);
@@ -137,9 +180,13 @@ fn add(models: &mut Entries, key: &str, rules: &FieldRules, now: DateTime<Utc>) 
         .map(|rule| {
             let before = old.iter().find(|entry| entry.rule == *rule);
             let again = rules.iter().any(|new| new == rule);
-            LearnedRules {
-                rule: rule.clone(),
-                learned: before.filter(|_| !again).map_or(now, |entry| entry.learned),
+            match before.filter(|_| !again) {
+                Some(entry) => entry.clone(),
+                None => LearnedRules {
+                    rule: rule.clone(),
+                    learned: now,
+                    certainty,
+                },
             }
         })
         .collect();

@@ -13,7 +13,7 @@ use crate::classify::{ErrorAnswer, output_cap};
 use crate::codec::EncodedRequest;
 
 /// The conversation itself, which is never optional.
-const ESSENTIAL: &[&str] = &[
+pub(super) const ESSENTIAL: &[&str] = &[
     "model",
     "messages",
     "input",
@@ -23,7 +23,7 @@ const ESSENTIAL: &[&str] = &[
 ];
 
 /// Optional fields inside the conversation and the tools. Other names there are content.
-const INSIDE: &[&str] = &[
+pub(super) const INSIDE: &[&str] = &[
     "messages.*.name",
     REASONING_CONTENT,
     "messages.*.reasoning_details",
@@ -42,7 +42,7 @@ const INSIDE: &[&str] = &[
 ];
 
 /// The role of the system prompt, if it is not `system`.
-const ROLE: &str = "messages.*.role";
+pub(super) const ROLE: &str = "messages.*.role";
 
 /// Names of the answer's limit.
 const LIMITS: &[&str] = &["max_tokens", "max_completion_tokens", "max_output_tokens"];
@@ -148,12 +148,18 @@ fn collect<'a>(path: String, value: &'a Value, depth: usize, out: &mut Vec<Optio
 }
 
 /// The first value at `path`.
-fn first<'a>(node: &'a Value, path: &[&str]) -> Option<&'a Value> {
+pub(super) fn first<'a>(node: &'a Value, path: &[&str]) -> Option<&'a Value> {
     match path {
         [] => Some(node),
         ["*", rest @ ..] => node.as_array()?.iter().find_map(|item| first(item, rest)),
         [key, rest @ ..] => first(node.get(key)?, rest),
     }
+}
+
+/// Whether a body has a value at a path with `*` for every element of a list.
+pub(super) fn is_set(body: &Value, path: &str) -> bool {
+    let segments: Vec<&str> = path.split('.').collect();
+    first(body, &segments).is_some()
 }
 
 /// The optional field that the error names most clearly.

@@ -14,7 +14,7 @@ use secrecy::ExposeSecret as _;
 use super::target::RouteTarget;
 use super::{Router, built_in};
 use crate::catalogue;
-use crate::context::{DEFAULT_CONTEXT, ProbeRequest};
+use crate::context::{DEFAULT_CONTEXT, DEFAULT_SOURCE, ProbeRequest};
 use crate::credentials::Credential;
 use crate::live::{self, LocalProbe};
 use crate::optional::other_format;
@@ -174,7 +174,7 @@ impl Router {
             .and_then(|probe| probe.context_length)
             .map(|tokens| (tokens, "endpoint"))
             .or(from_list)
-            .unwrap_or((DEFAULT_CONTEXT, "default"));
+            .unwrap_or((DEFAULT_CONTEXT, DEFAULT_SOURCE));
         (window, probe)
     }
 
@@ -234,7 +234,8 @@ impl Router {
             .model
             .ollama_num_ctx
             .filter(|_| target.from_model_section);
-        let detected = (server == Some(LocalServer::Ollama) && info.context_source != "default")
+        let detected = (server == Some(LocalServer::Ollama)
+            && info.context_source != DEFAULT_SOURCE)
             .then_some(info.context_length);
         quirks.ollama_num_ctx = wanted.or(detected);
         let of_section = config

@@ -285,9 +285,36 @@ fn open_writer(
                 let pause = 20.0 + options.rng.unit() * 130.0;
                 std::thread::sleep(Duration::from_micros((pause * 1000.0) as u64));
             }
-            Err(fault) => return Err(fault.into_store_error(path, WHAT)),
+            Err(fault) => {
+                return Err(unusable(path).unwrap_or_else(|| fault.into_store_error(path, WHAT)));
+            }
         }
     }
+}
+
+/// Why what is at `path` cannot be a database for us, however often it is tried.
+fn unusable(path: &Path) -> Option<StoreError> {
+    let detail = match std::fs::metadata(path) {
+        Ok(meta) if !meta.is_file() => {
+            "it is not a file; move it away, or restore a backup".to_owned()
+        }
+        Ok(_) => {
+            let opened = std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(path);
+            let error = opened.err().filter(|error| {
+                matches!(
+                    error.kind(),
+                    std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
+                )
+            })?;
+            format!("it cannot be written ({error}); change its owner or mode")
+        }
+        Err(_) => return None,
+    };
+    let path = path.to_owned();
+    Some(StoreError::Unsupported { path, detail })
 }
 
 fn try_open(path: &Path) -> Result<(Connection, SchemaLayout), DbError> {

@@ -191,8 +191,10 @@ impl FileTarget {
         mode: Option<u32>,
         create_new: bool,
     ) -> Result<bool, FileError> {
-        if !create_new && self.save_open(&bytes).await? {
-            return Ok(false);
+        let parent = self.path.parent().unwrap_or(Path::new("/"));
+        let makes_parent = self.open.is_some() && !parent.exists();
+        if self.save_open(&bytes, create_new).await? {
+            return Ok(makes_parent);
         }
         match &self.place {
             FileLocation::Local(pinned) => {
@@ -201,7 +203,6 @@ impl FileTarget {
             }
             FileLocation::Remote(environment) => {
                 let files = environment.files();
-                let parent = self.path.parent().unwrap_or(Path::new("/"));
                 let made = files.stat(parent).await?.is_none();
                 let options = WriteOptions {
                     mode,
@@ -214,23 +215,24 @@ impl FileTarget {
         }
     }
 
-    /// Lets the editor save the file if it is open there. `false`: we have to write it.
-    async fn save_open(&self, bytes: &[u8]) -> Result<bool, FileError> {
-        let Some(open) = &self.open else {
+    /// Lets the editor save the file. `false`: we have to write it.
+    async fn save_open(&self, bytes: &[u8], create_new: bool) -> Result<bool, FileError> {
+        // An editor has no binary files.
+        let (Some(open), Ok(text)) = (&self.open, std::str::from_utf8(bytes)) else {
             return Ok(false);
         };
-        // A new file is not open anywhere, and a binary file cannot be.
-        let (Some(before), Ok(text)) = (self.load_stored().await?, std::str::from_utf8(bytes))
-        else {
+        let before = self.load_stored().await?;
+        if create_new && before.is_some() {
             return Ok(false);
-        };
+        }
         match open.save(&self.path, text.to_owned()).await {
             SaveOutcome::Declined => Ok(false),
             SaveOutcome::Unknown(why) => Err(FileError::Broken(why)),
             // Commands read the disk: an editor that keeps the text to itself has not saved it.
             SaveOutcome::Done => {
-                let after = self.load_stored().await?;
-                Ok(after.is_some_and(|after| after.bytes != before.bytes || after.bytes == bytes))
+                let after = self.load_stored().await?.map(|after| after.bytes);
+                let changed = after != before.map(|before| before.bytes);
+                Ok(after.is_some_and(|after| changed || after == bytes))
             }
         }
     }

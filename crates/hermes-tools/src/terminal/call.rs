@@ -7,6 +7,7 @@ use std::time::Duration;
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Presence, Verdict};
 use hermes_core::args::Args;
+use hermes_core::command_host::HostedCall;
 use hermes_core::redact;
 use hermes_core::taint::FROM_OUTSIDE;
 use hermes_core::tool::{Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec};
@@ -332,6 +333,10 @@ impl TerminalTool {
             stdin,
             pty: call.pty,
             confinement,
+            hosted: deps.host.clone().map(|host| HostedCall {
+                host,
+                call_id: cx.call_id.clone(),
+            }),
             ..Exec::new(script, cwd)
         };
         let mut live = LiveOutput::new(deps.settings.max_output, &call.command, &cx.progress);

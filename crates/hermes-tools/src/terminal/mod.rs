@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hermes_config::{Config, Env};
+use hermes_core::command_host::CommandHost;
 use hermes_core::ids::SessionId;
 use hermes_core::schema;
 use hermes_core::tool::{Effects, Tool, ToolContext, ToolSpec};
@@ -43,6 +44,8 @@ pub struct TerminalDeps {
     pub checkpoints: Option<Checkpoints>,
     /// Where background processes were started from, for platforms.
     pub routing: ProcessRouting,
+    /// An editor that runs commands in its terminals.
+    pub host: Option<Arc<dyn CommandHost>>,
 }
 
 /// Limits from the configuration and `TERMINAL_*`.

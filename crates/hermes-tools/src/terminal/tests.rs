@@ -114,6 +114,7 @@ impl TerminalHarness {
             gate: Gate::new(PolicyConfig::from_config(&home, &config)),
             settings,
             routing: ProcessRouting::default(),
+            host: None,
         });
         Self {
             dir,

@@ -90,6 +90,7 @@ impl EditorHost {
             servers: toolbox.clone(),
             only_workspace: true,
             open_texts: opening.open_texts,
+            command_host: opening.command_host,
             ..FrontEndSettings::default()
         };
         let chat = OpenSession::open(OpenRequest {

@@ -3,15 +3,19 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::schema::{
-    ClientCapabilities, ClientSessionCapabilities, ContentBlock, ContentChunk, InitializeRequest,
-    InitializeResponse, NewSessionRequest, PermissionOptionId, PromptRequest, ReadTextFileRequest,
-    ReadTextFileResponse, RequestPermissionOutcome, RequestPermissionRequest,
+    ClientCapabilities, ClientSessionCapabilities, ContentBlock, ContentChunk,
+    CreateTerminalRequest, CreateTerminalResponse, InitializeRequest, InitializeResponse,
+    KillTerminalRequest, KillTerminalResponse, NewSessionRequest, PermissionOptionId,
+    PromptRequest, ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest,
+    ReleaseTerminalResponse, RequestPermissionOutcome, RequestPermissionRequest,
     RequestPermissionResponse, SelectedPermissionOutcome, SessionNotification, SessionUpdate,
-    StopReason, TextContent, ToolCall, ToolCallUpdateFields, WriteTextFileRequest,
+    StopReason, TerminalOutputRequest, TextContent, ToolCall, ToolCallUpdateFields,
+    WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest,
     WriteTextFileResponse,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
@@ -21,6 +25,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::Notify;
 
+use super::terminals::TerminalBench;
 use crate::CliHarness;
 
 /// What the editor was told.
@@ -35,6 +40,9 @@ pub(super) struct SeenUpdates {
     pub(super) buffers: Mutex<HashMap<PathBuf, String>>,
     /// Files that it was asked to save.
     pub(super) saved: Mutex<Vec<PathBuf>>,
+    /// It creates files, too.
+    pub(super) creates: AtomicBool,
+    pub(super) terminals: TerminalBench,
 }
 
 fn text(chunk: &ContentChunk) -> String {
@@ -123,10 +131,11 @@ impl SeenUpdates {
     /// Saves what it has open, and nothing else.
     fn write(&self, request: WriteTextFileRequest) -> Result<WriteTextFileResponse, Error> {
         let mut buffers = self.buffers.lock().unwrap();
-        let buffer = buffers.get_mut(&request.path);
-        let buffer = buffer.ok_or_else(Error::internal_error)?;
+        if !buffers.contains_key(&request.path) && !self.creates.load(Ordering::Relaxed) {
+            return Err(Error::internal_error());
+        }
         std::fs::write(&request.path, &request.content).unwrap();
-        *buffer = request.content;
+        buffers.insert(request.path.clone(), request.content);
         self.saved.lock().unwrap().push(request.path);
         Ok(WriteTextFileResponse::new())
     }
@@ -195,6 +204,7 @@ impl<'a> EditorHarness<'a> {
         let seen = Arc::new(SeenUpdates::default());
         let (told, asked, shown) = (seen.clone(), seen.clone(), seen.clone());
         let (reading, writing) = (seen.clone(), seen.clone());
+        let [creating, waiting, ending, showing, releasing] = std::array::from_fn(|_| seen.clone());
         let (option, silent) = (self.option, self.silent);
         let done = Client
             .v1()
@@ -235,6 +245,47 @@ impl<'a> EditorHarness<'a> {
             .on_receive_request(
                 async move |request: WriteTextFileRequest, responder, _: ConnectionTo<Agent>| {
                     responder.respond_with_result(writing.write(request))
+                },
+                agent_client_protocol::on_receive_request!(),
+            )
+            .on_receive_request(
+                async move |request: CreateTerminalRequest, responder, _: ConnectionTo<Agent>| {
+                    let id = creating.terminals.create(request);
+                    responder.respond(CreateTerminalResponse::new(id))
+                },
+                agent_client_protocol::on_receive_request!(),
+            )
+            .on_receive_request(
+                async move |request: WaitForTerminalExitRequest,
+                            responder,
+                            _: ConnectionTo<Agent>| {
+                    let waiting = waiting.clone();
+                    tokio::spawn(async move {
+                        let exit = waiting.terminals.wait(&request.terminal_id.0).await;
+                        responder.respond(WaitForTerminalExitResponse::new(exit))
+                    });
+                    Ok(())
+                },
+                agent_client_protocol::on_receive_request!(),
+            )
+            .on_receive_request(
+                async move |request: KillTerminalRequest, responder, _: ConnectionTo<Agent>| {
+                    ending.terminals.kill(&request.terminal_id.0);
+                    responder.respond(KillTerminalResponse::new())
+                },
+                agent_client_protocol::on_receive_request!(),
+            )
+            .on_receive_request(
+                async move |request: TerminalOutputRequest, responder, _: ConnectionTo<Agent>| {
+                    responder.respond(showing.terminals.output(&request.terminal_id.0))
+                },
+                agent_client_protocol::on_receive_request!(),
+            )
+            .on_receive_request(
+                async move |request: ReleaseTerminalRequest, responder, _: ConnectionTo<Agent>| {
+                    let id = request.terminal_id.0.to_string();
+                    releasing.terminals.released.lock().unwrap().push(id);
+                    responder.respond(ReleaseTerminalResponse::new())
                 },
                 agent_client_protocol::on_receive_request!(),
             )

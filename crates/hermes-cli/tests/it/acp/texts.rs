@@ -145,3 +145,32 @@ async fn an_editor_that_does_not_offer_its_files_is_not_asked() {
     let last = setup.server.requests().last().unwrap().body.to_string();
     assert!(last.contains("1|on the disk"), "{last}");
 }
+
+#[tokio::test]
+async fn new_files_go_through_an_editor_that_creates_them() {
+    let setup = CliHarness::new();
+    let new = setup.home.work().join("deep/new.txt");
+    std::fs::create_dir(setup.home.work().join("deep")).unwrap();
+    setup.server.push_all([
+        Reply::tool_call(
+            "c1",
+            "write_file",
+            &json!({"path": new, "content": "new\n"}),
+        ),
+        Reply::text("done"),
+    ]);
+    EditorHarness::new(&setup)
+        .pressing("allow_once")
+        .run(async |cx, seen| {
+            seen.creates
+                .store(true, std::sync::atomic::Ordering::Relaxed);
+            let id = open(&cx, &setup, both()).await;
+            assert_eq!(prompt(&cx, &id, "go").await, Ok(StopReason::EndTurn));
+            assert_eq!(
+                seen.saved.lock().unwrap().as_slice(),
+                std::slice::from_ref(&new)
+            );
+        })
+        .await;
+    assert_eq!(std::fs::read_to_string(&new).unwrap(), "new\n");
+}

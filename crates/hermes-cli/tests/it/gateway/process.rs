@@ -111,17 +111,30 @@ fn a_signal_that_nobody_announced_ends_it_in_order() {
 /// A new start would not help, so whoever looks after services must not try one.
 #[test]
 fn a_damaged_database_ends_it_for_good() {
-    let damages: [fn(&std::path::Path); 2] = [
-        |path| std::fs::write(path, "this is no database at all").unwrap(),
-        |path| {
-            let mut bytes = std::fs::read(path).unwrap();
-            for byte in &mut bytes[100..] {
-                *byte = 0xff;
-            }
-            std::fs::write(path, bytes).unwrap();
-        },
+    let damages: [(fn(&std::path::Path), &str); 3] = [
+        (
+            |path| std::fs::write(path, "this is no database at all").unwrap(),
+            "hermes sessions repair",
+        ),
+        (
+            |path| {
+                let mut bytes = std::fs::read(path).unwrap();
+                for byte in &mut bytes[100..] {
+                    *byte = 0xff;
+                }
+                std::fs::write(path, bytes).unwrap();
+            },
+            "hermes sessions repair",
+        ),
+        (
+            |path| {
+                std::fs::remove_file(path).unwrap();
+                std::fs::create_dir(path).unwrap();
+            },
+            "it is not a file; move it away",
+        ),
     ];
-    for damage in damages {
+    for (damage, advice) in damages {
         let setup = CliHarness::new();
         assert_eq!(
             GatewayChild::begin(&setup.home, &["-q"]).stop().code,
@@ -135,7 +148,7 @@ fn a_damaged_database_ends_it_for_good() {
             let ended = hermes(&setup.home).args(["gateway", "run", "-q"]).run();
             assert_eq!(ended.code, Some(78), "{ended:?}");
             assert!(ended.stderr.contains("state.db"), "{ended:?}");
-            assert!(ended.stderr.contains("hermes sessions repair"), "{ended:?}");
+            assert!(ended.stderr.contains(advice), "{ended:?}");
         }
         assert_eq!(state(&setup.home)["gateway_state"], "startup_failed");
     }

@@ -103,6 +103,69 @@ impl TelegramScenario {
     }
 }
 
+/// What the model was asked last in each request.
+fn questions(story: &TelegramScenario) -> Vec<String> {
+    let last = |body: &serde_json::Value| {
+        let messages = body["messages"].as_array().unwrap();
+        let user = messages.iter().rev().find(|m| m["role"] == "user").unwrap();
+        user["content"].to_string()
+    };
+    let requests = story.model.model_requests();
+    requests.iter().map(|request| last(&request.body)).collect()
+}
+
+/// Messages right after one another: in a queue each gets its own answer, whether the chat was idle or
+/// busy; otherwise they are one request. Parts of one long text are always one.
+#[test]
+fn in_a_queue_every_message_gets_its_own_answer() {
+    let allowed = format!("TELEGRAM_ALLOWED_USERS={ADA}");
+    let mut story = TelegramScenario::new(&allowed);
+    story.configure(|config| config["busy_input_mode"] = "queue".into());
+    story
+        .model
+        .push_all((0..5).map(|nth| Reply::text(&format!("answer {nth}"))));
+    story.start();
+    // All of them are there before the first is read.
+    for word in ["alpha", "beta", "gamma"] {
+        story.say(word);
+    }
+    story.see_text("answer 2");
+    let asked = questions(&story);
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    for (asked, word) in asked.iter().zip(["alpha", "beta", "gamma"]) {
+        assert!(asked.contains(word), "{asked}");
+        let others = ["alpha", "beta", "gamma"]
+            .iter()
+            .filter(|one| asked.contains(**one));
+        assert_eq!(others.count(), 1, "{asked}");
+    }
+    story.say(&"x".repeat(4096));
+    story.say("rest");
+    story.see_text("answer 3");
+    story.say("more");
+    story.see_text("answer 4");
+    assert_eq!(questions(&story).len(), 5);
+    assert_eq!(story.stop(), Some(0));
+}
+
+#[test]
+fn outside_of_a_queue_messages_in_a_row_are_one_request() {
+    let allowed = format!("TELEGRAM_ALLOWED_USERS={ADA}");
+    let mut story = TelegramScenario::new(&allowed);
+    story.model.push_default(Reply::text("one answer"));
+    story.start();
+    for word in ["alpha", "beta"] {
+        story.say(word);
+    }
+    story.see_text("one answer");
+    let asked = questions(&story);
+    assert!(
+        asked[0].contains("alpha") && asked[0].contains("beta"),
+        "{asked:?}"
+    );
+    assert_eq!(story.stop(), Some(0));
+}
+
 #[test]
 fn a_stranger_is_paired_and_then_answered() {
     let mut story = TelegramScenario::new("");

@@ -313,6 +313,49 @@ fn is_reasoning(path: &str) -> bool {
     .any(|word| path.starts_with(word))
 }
 
+/// A refusal in words that name no field: one attempt without all of them, kept for the next start.
+#[tokio::test]
+async fn a_refusal_that_names_nothing_costs_one_request_once() {
+    let wordings = [
+        json!({"error": {"message": "リクエストに対応していない項目があります"}}),
+        json!({"error": {"message": "Bad Request", "code": null, "param": null}}),
+        json!({"fehler": "Diese Angabe wird hier nicht verstanden."}),
+    ];
+    for format in FORMATS {
+        let probe = ModelServer::start();
+        probe.push(Reply::text("fine"));
+        let home = tempfile::tempdir().unwrap();
+        ask(&client(&probe, format, 0, &Home::at(home.path())))
+            .await
+            .unwrap();
+        let what = Refused::default();
+        let server = ModelServer::start();
+        server.answer_with(refuses(Arc::clone(&what)));
+        for path in optional_paths(&probe.last_request().body) {
+            let demanded = format == WireFormat::AnthropicMessages && path == "max_tokens";
+            // Who cannot stream says so.
+            if demanded || path == "stream" {
+                continue;
+            }
+            for wording in &wordings {
+                let case = format!("{format:?} {path}: {wording}");
+                *what.lock().unwrap() = (path.clone(), wording.clone());
+                server.forget_requests();
+                let home = tempfile::tempdir().unwrap();
+                let home = Home::at(home.path());
+                let first = client(&server, format, 0, &home);
+                let said = ask(&first).await.map_err(|error| error.to_string());
+                assert_eq!(said.as_deref(), Ok("fine"), "{case}");
+                assert_eq!(server.model_requests().len(), 2, "{case}");
+                let second = client(&server, format, 0, &home);
+                let said = ask(&second).await.map_err(|error| error.to_string());
+                assert_eq!(said.as_deref(), Ok("fine"), "{case}");
+                assert_eq!(server.model_requests().len(), 3, "{case}");
+            }
+        }
+    }
+}
+
 /// Efforts that are refused by value: with a list of what is taken, or without one.
 #[tokio::test]
 async fn an_effort_steps_down_to_what_is_taken() {
@@ -521,7 +564,6 @@ async fn other_refusals_stay_what_they_are() {
     let errors = [
         json!({"error": {"message": "messages: roles must alternate between \"user\" and \"assistant\"", "param": "messages"}}),
         json!({"error": {"message": "Missing required parameter: 'tools[0].name'.", "param": "tools[0].name"}}),
-        json!({"error": {"message": "The request could not be processed."}}),
         json!({"error": {"message": "This model does not exist in your region.", "param": "model"}}),
     ];
     for format in FORMATS {
@@ -534,6 +576,29 @@ async fn other_refusals_stay_what_they_are() {
             assert_eq!(server.model_requests().len(), 1, "{format:?} {error}");
             assert!(!home.path().join("model_fields.json").exists());
         }
+    }
+}
+
+/// If the request is refused without anything optional as well, the first reason is shown and
+/// nothing is kept.
+#[tokio::test]
+async fn an_unexplained_refusal_is_reported_as_it_was() {
+    for format in FORMATS {
+        let server = ModelServer::start();
+        server.push_all([
+            Reply::error(400, "The request could not be processed."),
+            Reply::error(400, "Neither could this one."),
+        ]);
+        let home = tempfile::tempdir().unwrap();
+        let failed = ask(&client(&server, format, 0, &Home::at(home.path()))).await;
+        let failed = failed.unwrap_err();
+        assert_eq!(failed.class, ErrorClass::Format);
+        assert!(
+            failed.message.contains("could not be processed"),
+            "{failed}"
+        );
+        assert_eq!(server.model_requests().len(), 2, "{format:?}");
+        assert!(!home.path().join("model_fields.json").exists());
     }
 }
 
@@ -621,5 +686,36 @@ async fn an_oversized_image_is_made_smaller_and_stays_so() {
             assert!(events.iter().all(Result::is_ok), "{message}: {events:?}");
             assert_eq!(server.model_requests().len(), requests, "{message}");
         }
+    }
+}
+
+/// Nothing explains the refusal, not even the optional fields: then it is the size, if that may be.
+#[tokio::test]
+async fn what_nothing_else_explains_is_the_size_of_a_large_call() {
+    for (window, source, words, class) in [
+        (200_000, "config", 90_000, ErrorClass::ContextOverflow),
+        (200_000, "config", 40_000, ErrorClass::Format),
+        (256_000, "default", 40_000, ErrorClass::ContextOverflow),
+        (256_000, "default", 4_000, ErrorClass::Format),
+    ] {
+        let server = ModelServer::start();
+        server.push_default(Reply::error(
+            400,
+            "Запрос отклонён сервером без объяснения причин",
+        ));
+        let mut parts = parts(&server.base_url(), WireFormat::ChatCompletions);
+        parts.info.context_length = window;
+        parts.info.context_source = source;
+        let client = HttpModelClient::new(parts);
+        // Four bytes a token.
+        let prompt = request([Message::user("abc ".repeat(words))]);
+        let mut stream = client.stream(prompt, CancellationToken::new());
+        let failed = loop {
+            match stream.next().await.unwrap() {
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(failed.class, class, "{window} {source} {words}");
     }
 }
