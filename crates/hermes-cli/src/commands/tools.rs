@@ -105,7 +105,7 @@ fn tick(cx: &Context, platform: &str) -> Outcome {
         rows()
     })?;
     let word = if changed {
-        "kept in config.yaml"
+        "saved to config.yaml"
     } else {
         "nothing was changed"
     };

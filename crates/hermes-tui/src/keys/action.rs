@@ -77,9 +77,9 @@ actions! {
     Reasoning "reasoning" Anywhere ["alt+r"];
     /// Paste, an image too
     Paste "paste" Composer ["ctrl+v", "alt+v"];
-    /// Draw the screen again
+    /// Redraw the screen
     Redraw "redraw" Anywhere ["ctrl+l"];
-    /// To the shell; fg comes back
+    /// Suspend to the shell; fg resumes
     Suspend "suspend" Anywhere ["ctrl+z"];
     /// Line above, or the earlier message
     Up "up" Composer ["up"];
