@@ -57,7 +57,7 @@ actions! {
     Cancel "cancel" Anywhere ["ctrl+c"];
     /// Leave when the message is empty; otherwise delete the next character
     Exit "exit" Anywhere ["ctrl+d"];
-    /// Everything that can be done
+    /// All commands
     Palette "palette" Anywhere ["ctrl+p"];
     /// The keys (with an empty message)
     Help "help" Anywhere ["?", "f1"];
@@ -75,7 +75,7 @@ actions! {
     HistorySearch "history_search" Composer ["ctrl+r"];
     /// Show or hide reasoning
     Reasoning "reasoning" Anywhere ["alt+r"];
-    /// Paste, an image too
+    /// Paste text or an image
     Paste "paste" Composer ["ctrl+v", "alt+v"];
     /// Redraw the screen
     Redraw "redraw" Anywhere ["ctrl+l"];

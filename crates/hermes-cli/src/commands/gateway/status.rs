@@ -337,6 +337,11 @@ fn lines(summary: &GatewaySummary, full: bool, now: DateTime<Utc>) -> Vec<String
     lines
 }
 
+/// Whether any platform is enabled.
+pub(super) fn has_platform(cx: &Context) -> bool {
+    summary(cx, false).platforms.iter().any(|row| row.enabled)
+}
+
 fn headline(summary: &GatewaySummary) -> String {
     let Some(pid) = summary.pid else {
         let mut line = "gateway  not running".to_owned();
