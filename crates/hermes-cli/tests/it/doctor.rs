@@ -35,7 +35,8 @@ fn the_model_in_use_is_called_and_a_refusal_has_cause_and_cure() {
 #[test]
 fn a_memory_beyond_its_limit_is_not_fine() {
     let home = TempHome::new();
-    home.write("memories/MEMORY.md", &"a fact\n§\n".repeat(500));
+    let facts = (0..500).map(|number| format!("fact {number}\n§\n"));
+    home.write("memories/MEMORY.md", facts.collect::<String>());
     let run = hermes(&home).args(["doctor", "--offline", "--json"]).run();
     let findings = run.json();
     let finding = find(&findings, "memory", "MEMORY.md").expect("the file");
