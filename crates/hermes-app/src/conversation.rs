@@ -300,6 +300,11 @@ impl Conversation {
         }
     }
 
+    /// Whether another window has the conversation.
+    pub fn is_watching(&self) -> bool {
+        self.watch.is_some()
+    }
+
     /// Shows messages of the other window as they are stored.
     async fn watch(&mut self) -> Outcome {
         let stop = CancellationToken::new();

@@ -381,6 +381,7 @@ fn usage_failure(error: &clap::Error, command: &str, plain: bool) -> Failure {
         .unwrap_or_default()
         .trim_start_matches("error: ")
         .trim_end_matches(':');
+    let cause = plain_cause(cause);
     let close = match error.get(ContextKind::SuggestedSubcommand) {
         // The best match comes last.
         Some(ContextValue::Strings(names)) => names.last().cloned(),
@@ -412,6 +413,34 @@ fn usage_failure(error: &clap::Error, command: &str, plain: bool) -> Failure {
         _ => format!("see: {command} --help"),
     };
     Failure::usage(format!("{cause}{detail}\n{hint}"))
+}
+
+/// What was wrong with a number, in words: the parser names types and digits.
+fn plain_cause(cause: &str) -> String {
+    let Some((head, why)) = cause.rsplit_once(": ") else {
+        return cause.to_owned();
+    };
+    let expected = match why {
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            "expected a whole number".to_owned()
+        }
+        "number too large to fit in target type" => "the number is too large".to_owned(),
+        "number too small to fit in target type" => "the number is too small".to_owned(),
+        "invalid float literal" => "expected a number".to_owned(),
+        _ => {
+            let Some((_, range)) = why.split_once(" is not in ") else {
+                return cause.to_owned();
+            };
+            let (low, high) = range.split_once("..").unwrap_or((range, ""));
+            let high = high.trim_start_matches('=');
+            let unlimited = [u64::from(u32::MAX), i64::MAX as u64, u64::MAX];
+            match high.parse::<u64>() {
+                Ok(most) if !unlimited.contains(&most) => format!("expected {low} to {high}"),
+                _ => format!("expected {low} or more"),
+            }
+        }
+    };
+    format!("{head}: {expected}")
 }
 
 /// The command tree, for completion scripts.

@@ -109,7 +109,9 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
     let row = match built_in(&settings, model::local::program_there()) {
         Ok(row) => row,
         Err(why) => {
-            cx.out.error(format!("  {:<13} {why}", "built in"));
+            let line = format!("  {:<13} {why}", "built in");
+            let width = crate::output::terminal_width();
+            cx.out.error(prompt::fitted(&line, width, 14));
             return nothing_found(cx, config);
         }
     };

@@ -213,6 +213,14 @@ impl HostProcess for Output {
     }
 }
 
+/// Columns of the terminal that questions are shown on.
+pub(crate) fn terminal_width() -> usize {
+    match rustix::termios::tcgetwinsize(io::stderr()) {
+        Ok(size) if size.ws_col > 0 => size.ws_col.into(),
+        _ => 80,
+    }
+}
+
 /// stderr as a writer. Removes escape sequences like everything here; our own go through
 /// [`Self::own`].
 pub(crate) struct SafeStderr;

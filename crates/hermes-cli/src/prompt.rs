@@ -13,8 +13,10 @@ use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
 
+use unicode_width::UnicodeWidthStr as _;
+
 use crate::exit::{Exit, Failure};
-use crate::output::SafeStderr;
+use crate::output::{SafeStderr, terminal_width};
 
 /// What the person did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +61,7 @@ pub(crate) fn secret(question: &str) -> Result<PromptAnswer, Failure> {
 /// Asks for one key out of `keys`; Enter gives the first of them. `None`: Esc.
 pub(crate) fn key(question: &str, keys: &[char]) -> Result<Option<char>, Failure> {
     let keyboard = RawKeyboard::open()?;
-    show(question)?;
+    show(&fitted(question, terminal_width(), 0))?;
     loop {
         let chosen = match keyboard.next()? {
             PromptKey::Enter => keys.first().copied(),
@@ -82,6 +84,35 @@ pub(crate) fn key(question: &str, keys: &[char]) -> Result<Option<char>, Failure
             return Ok(Some(key));
         }
     }
+}
+
+/// Breaks lines that are too long for the terminal between words, and lists of choices (`[k] paste a key`)
+/// between choices. Every line keeps its indentation; continued ones get `hanging` more columns.
+pub(crate) fn fitted(text: &str, width: usize, hanging: usize) -> String {
+    let lines = text.split('\n').map(|line| {
+        if line.trim_end().width() <= width {
+            return line.to_owned();
+        }
+        let words = line.trim_start();
+        let indent = line.len() - words.len();
+        let gap = if words.starts_with('[') { "  " } else { " " };
+        let mut fitted = " ".repeat(indent);
+        let mut used = indent;
+        for (number, piece) in words.split(gap).enumerate() {
+            let wide = piece.trim_end().width();
+            if number > 0 && used + gap.len() + wide > width {
+                used = indent + hanging;
+                fitted = format!("{}\n{}", fitted.trim_end(), " ".repeat(used));
+            } else if number > 0 {
+                fitted.push_str(gap);
+                used += gap.len();
+            }
+            fitted.push_str(piece);
+            used += wide;
+        }
+        fitted
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Asks for yes or no; Enter gives `default`, Esc no.
@@ -290,4 +321,27 @@ fn character(first: u8) -> Result<Option<char>, Failure> {
     Ok(std::str::from_utf8(&bytes)
         .ok()
         .and_then(|text| text.chars().next()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fitted;
+
+    #[test]
+    fn questions_break_between_choices_and_words() {
+        let question =
+            "nothing found. Use the small model?\n  [Enter] yes  [k] paste a key  [q] quit ";
+        assert_eq!(fitted(question, 80, 0), question);
+        assert_eq!(
+            fitted(question, 28, 0),
+            "nothing found. Use the small\nmodel?\n  [Enter] yes\n  [k] paste a key  [q] quit "
+        );
+        let line = "  built in      the program is missing";
+        assert_eq!(
+            fitted(line, 26, 14),
+            "  built in      the\n                program is\n                missing"
+        );
+        // A word that fits nowhere stays whole.
+        assert_eq!(fitted("a pneumonoultra b", 5, 0), "a\npneumonoultra\nb");
+    }
 }

@@ -164,6 +164,22 @@ pub enum ToolErrorKind {
     Panicked,
 }
 
+impl ToolErrorKind {
+    /// What happened, for people; `None`: the error says it.
+    pub fn label(self) -> Option<&'static str> {
+        Some(match self {
+            Self::BadArguments => "bad arguments",
+            Self::UnknownTool => "no such tool",
+            Self::Denied => "denied",
+            Self::Cancelled => "stopped",
+            Self::TimedOut => "timed out",
+            Self::OutcomeUnknown => "outcome unknown",
+            Self::Panicked => "crashed",
+            Self::Failed => return None,
+        })
+    }
+}
+
 impl ToolOutcome {
     pub fn json(value: &Value) -> Self {
         Self::Done(Content::Text(value.to_string()))

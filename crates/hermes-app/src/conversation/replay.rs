@@ -11,6 +11,9 @@ use hermes_store::Store;
 use hermes_store::db::MessageRecord;
 use serde_json::Value;
 
+/// The result of a call that has none.
+const NO_RESULT: &str = "no result was recorded: it may or may not have run";
+
 /// Entries that are shown again; earlier ones are counted.
 const MOST: usize = 2000;
 
@@ -24,6 +27,17 @@ pub async fn entries(store: &Store, id: &SessionId) -> Result<Vec<TranscriptEntr
         entries.insert(0, TranscriptEntry::Omitted(earlier));
     }
     Ok(entries)
+}
+
+/// What to say about a conversation that ends without an answer; `None`: it has one.
+pub fn unanswered(entries: &[TranscriptEntry]) -> Option<&'static str> {
+    let open = matches!(
+        entries.last(),
+        Some(TranscriptEntry::User(_) | TranscriptEntry::Tool { .. })
+    );
+    open.then_some(
+        "The last message has no answer: the turn failed, was cut off, or is still running elsewhere. /retry asks again.",
+    )
 }
 
 fn shown(rows: &[MessageRecord]) -> Vec<TranscriptEntry> {
@@ -93,7 +107,7 @@ fn assistant(
         entries.push(TranscriptEntry::Tool {
             name: word("/function/name").unwrap_or_default().to_owned(),
             arguments: word("/function/arguments").unwrap_or_default().to_owned(),
-            result: result.unwrap_or_else(|| "no result was recorded".to_owned()),
+            result: result.unwrap_or_else(|| NO_RESULT.to_owned()),
             failed,
         });
     }
@@ -190,6 +204,25 @@ mod tests {
                 TranscriptEntry::User("three?".into()),
             ]
         );
+    }
+
+    #[test]
+    fn a_conversation_that_ends_without_an_answer_says_so() {
+        let mut asks = row(2, "assistant", "let me look", (1, 0));
+        let call = json!([{"id": "c1", "function": {"name": "terminal", "arguments": "{}"}}]);
+        asks.0.insert("tool_calls".into(), call);
+        let mut result = row(3, "tool", "ok", (1, 0));
+        result.0.insert("tool_call_id".into(), json!("c1"));
+        let all = [
+            row(1, "user", "one?", (1, 0)),
+            asks,
+            result,
+            row(4, "assistant", "one", (1, 0)),
+        ];
+        for (count, open) in [(0, false), (1, true), (2, true), (3, true), (4, false)] {
+            let told = unanswered(&shown(&all[..count]));
+            assert_eq!(told.is_some(), open, "{count}");
+        }
     }
 
     #[test]

@@ -30,10 +30,15 @@ pub async fn opened(conversation: &mut Conversation) -> Result<CommandResult, Fa
     } else {
         Vec::new()
     };
-    Ok(CommandResult::from_effect(Effect::Opened {
+    let open = replay::unanswered(&entries).filter(|_| !conversation.is_watching());
+    let shown = CommandResult::from_effect(Effect::Opened {
         banner: chat.banner(),
         entries,
-    }))
+    });
+    Ok(match open {
+        Some(note) => shown.and(show_text(TextKind::Info, note)),
+        None => shown,
+    })
 }
 
 pub(super) async fn new(

@@ -103,3 +103,17 @@ fn plain_lines_are_asked_for_before_or_after_the_command() {
     let both = ["hermes", "--plain", "--tui"].map(OsString::from);
     assert_eq!(parse(both).unwrap_err().exit, Exit::Usage);
 }
+
+#[test]
+fn a_wrong_number_is_explained_in_words() {
+    for (line, told) in [
+        ("insights --days banana", "expected a whole number"),
+        ("insights --days 0", "expected 1 or more"),
+        ("chat --max-turns 99999999999999", "expected 1 or more"),
+    ] {
+        let args = format!("hermes {line}");
+        let failure = parse(args.split(' ').map(OsString::from)).unwrap_err();
+        assert!(failure.message.contains(told), "{}", failure.message);
+        assert!(!failure.message.contains(".."), "{}", failure.message);
+    }
+}

@@ -24,10 +24,10 @@ fn show(request: &ApprovalRequest, err: &mut dyn Write) {
     if let Some(rule) = &request.rule {
         let _ = write!(text, "  a always: {}", visible(&rule.0));
         if prefix_words(request).is_some_and(|words| words.len() > 1) {
-            text.push_str("\n  a and the first words: always for commands that start with them");
+            text.push_str("\n  a WORDS always for commands that begin with WORDS");
         }
     }
-    text.push_str("  n deny, n and why [n] ");
+    text.push_str("\n  n deny  n REASON deny and say why [n] ");
     // A prompt that cannot be shown is not answered with yes.
     let _ = err.write_all(text.as_bytes());
     let _ = err.flush();

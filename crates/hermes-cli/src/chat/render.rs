@@ -5,6 +5,7 @@ use std::io;
 
 use hermes_agent::turn::explain;
 use hermes_app::text::{harmless, shorten};
+use hermes_core::approval::denial_for_people;
 use hermes_core::event::{AgentEvent, NoticeLevel, SequencedEvent, TurnExit, TurnSummary};
 use hermes_core::figures;
 use hermes_core::ids::SessionId;
@@ -233,10 +234,11 @@ impl Renderer {
                 self.told.remove(call_id);
                 let seconds = *millis as f64 / 1000.0;
                 match error {
-                    Some(kind) => self.progress(&format!(
-                        "  ✗ {name} {kind:?} {seconds:.1}s: {}",
-                        shorten(preview, 200)
-                    )),
+                    Some(kind) => {
+                        let label = kind.label().unwrap_or("failed");
+                        let why = shorten(&denial_for_people(preview), 200);
+                        self.progress(&format!("  ✗ {name} {label} ({seconds:.1}s): {why}"));
+                    }
                     None if self.verbose => self.progress(&format!("  {}", shorten(preview, 500))),
                     None => {}
                 }

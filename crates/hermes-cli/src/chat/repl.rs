@@ -113,6 +113,11 @@ impl Repl<'_> {
         for line in replay::lines(entries.get(last..).unwrap_or_default()) {
             self.cx.out.foreign_line(&line)?;
         }
+        if let Some(note) =
+            replay::unanswered(&entries).filter(|_| !self.conversation.is_watching())
+        {
+            self.cx.out.remark(note);
+        }
         Ok(())
     }
 

@@ -160,6 +160,10 @@ pub(crate) fn run(args: GatewayArgs, cx: &Context) -> Outcome {
     }
 }
 
+/// Said when a gateway starts that nobody can write to.
+const NO_PLATFORM: &str = "no platform is set up, so nobody can message the agent here; scheduled jobs still run. \
+     To add one: hermes gateway setup";
+
 /// A command of the agent that stops the gateway would be killed before it completes.
 fn refuse_inside(what: &str) -> Outcome {
     if std::env::var(IN_GATEWAY).is_ok_and(|value| value == "1") {

@@ -14,9 +14,9 @@ use hermes_store::db::damage;
 use serde::Serialize;
 use zip::ZipArchive;
 
-use super::sessions::size;
 use super::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
+use hermes_core::figures::size;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct HomeImportArgs {

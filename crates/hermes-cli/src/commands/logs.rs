@@ -12,8 +12,9 @@ use chrono::{Local, NaiveDateTime, TimeDelta};
 use serde_json::json;
 
 use super::Context;
-use super::sessions::{ago, size};
+use super::sessions::ago;
 use crate::exit::{Failure, Outcome};
+use hermes_core::figures::size;
 use record::{LogFilter, LogLevel, LogRecord, LogRecords};
 
 /// Lines shown when nothing else is asked for.

@@ -267,6 +267,9 @@ fn report(cx: &Context, result: Result<MemoryStatus, MemoryError>) -> Outcome {
         .line(format!("{} {file}: {}", saved.message, saved.usage()))?)
 }
 
+/// Entries listed in an error, the newest.
+const MAX_LISTED: usize = 20;
+
 fn failure(error: &MemoryError) -> Failure {
     let exit = match error {
         MemoryError::NoMatch { .. } => Exit::NotFound,
@@ -298,9 +301,13 @@ fn failure(error: &MemoryError) -> Failure {
         MemoryError::Locked(error @ LockError::Io { .. }) => error.to_string(),
         other => other.to_string(),
     };
-    for entry in entries {
+    let hidden = entries.len().saturating_sub(MAX_LISTED);
+    for entry in &entries[hidden..] {
         text.push_str("\n  - ");
         text.push_str(&entry.replace('\n', "\n    "));
+    }
+    if hidden > 0 {
+        text.push_str("\n  and older ones: hermes memory show");
     }
     Failure::new(exit, text)
 }

@@ -101,10 +101,12 @@ pub(crate) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
         return Err(Failure::usage(WITHOUT_TERMINAL));
     }
     let mut draft = SetupDraft::open(cx, args.reset)?;
-    cx.out.line(format!(
-        "Setup of {}. Esc goes back; Ctrl+C leaves and changes nothing.",
+    let intro = format!(
+        "Setup of {}. Esc goes back; Ctrl+C quits without changing anything.",
         cx.home.root().display()
-    ))?;
+    );
+    cx.out
+        .line(crate::prompt::fitted(&intro, cx.out.width(), 0))?;
     match args.section {
         Some(section) => section.fill(&mut draft)?,
         None if args.quick => quick(&mut draft)?,
@@ -127,13 +129,20 @@ fn quick(draft: &mut SetupDraft<'_>) -> Outcome {
 /// All sections, in any order, as often as wanted.
 fn form(draft: &mut SetupDraft<'_>) -> Outcome {
     let out = draft.cx.out;
+    // The cursor returns to the section that was open.
+    let mut last = None;
     loop {
         if choose::can_show(draft.cx) {
-            match choose::pick(draft.cx, overview(draft)?)?.and_then(|ask| ask.row) {
+            let panel = Panel {
+                selected: last.take(),
+                ..overview(draft)?
+            };
+            match choose::pick(draft.cx, panel)?.and_then(|ask| ask.row) {
                 Some(row) if row != DONE => {
                     if let Some(section) = named(&row) {
                         section.fill(draft)?;
                     }
+                    last = Some(row);
                     continue;
                 }
                 _ => return Ok(()),

@@ -99,7 +99,7 @@ fn lines(status: &Value, all: bool) -> Vec<(&'static str, String)> {
     let tools = counted(number("/toolsets/tools"), "tool");
     let rest = if all {
         format!(
-            "{tools}; nothing to offer: {}; off: {}",
+            "{tools}; not available: {}; off: {}",
             empty.join(", "),
             off.join(", ")
         )

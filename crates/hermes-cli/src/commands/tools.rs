@@ -105,7 +105,7 @@ fn tick(cx: &Context, platform: &str) -> Outcome {
         rows()
     })?;
     let word = if changed {
-        "kept in config.yaml"
+        "saved to config.yaml"
     } else {
         "nothing was changed"
     };
@@ -161,7 +161,7 @@ fn list(cx: &Context, platform: &str, as_json: bool) -> Outcome {
     }
     let count = offered(&config, platform, &offer).len();
     cx.out.remark(format!(
-        "{} offered on {platform}; none: switched on, but nothing of it can be offered here",
+        "{} offered on {platform}; `none`: enabled, but not available here",
         crate::commands::counted(count, "tool")
     ));
     if !servers.is_empty() {
@@ -255,7 +255,7 @@ fn lacks<'a>(
 pub(crate) fn labelled(set: &Toolset, offer: &wiring::action_tools::AvailableTools) -> String {
     match lacks(set, offer).next() {
         Some(why) if !is_usable(set, offer) => {
-            format!("{} (cannot be offered: {why})", set.label)
+            format!("{} (not available: {why})", set.label)
         }
         _ => set.label.to_owned(),
     }

@@ -33,6 +33,24 @@ fn the_model_in_use_is_called_and_a_refusal_has_cause_and_cure() {
 }
 
 #[test]
+fn a_memory_beyond_its_limit_is_not_fine() {
+    let home = TempHome::new();
+    let facts = (0..500).map(|number| format!("fact {number}\n§\n"));
+    home.write("memories/MEMORY.md", facts.collect::<String>());
+    let run = hermes(&home).args(["doctor", "--offline", "--json"]).run();
+    let findings = run.json();
+    let finding = find(&findings, "memory", "MEMORY.md").expect("the file");
+    assert_eq!(finding["level"], "warning", "{finding}");
+    let full = hermes(&home).args(["memory", "add", "one more"]).run();
+    assert!(
+        full.stderr.contains("hermes memory show"),
+        "{}",
+        full.stderr
+    );
+    assert!(full.stderr.lines().count() < 30, "{}", full.stderr);
+}
+
+#[test]
 fn a_dead_mcp_server_is_a_problem_and_a_living_one_is_not() {
     let setup = CliHarness::with_config(
         "mcp_servers:\n  gone:\n    url: http://127.0.0.1:9/mcp\n  off:\n    url: http://127.0.0.1:9/mcp\n    enabled: false\n",

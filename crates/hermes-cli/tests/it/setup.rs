@@ -490,7 +490,7 @@ fn tools_are_a_checklist_at_a_terminal() {
         row.is_some_and(|row| *row != before)
     });
     key(&mut terminal, "\x1b");
-    terminal.wait_for("kept in config.yaml");
+    terminal.wait_for("saved to config.yaml");
     assert_eq!(terminal.leave().0, 0);
     assert!(setup.home.read("config.yaml").contains("platform_toolsets"));
     let listed = setup.run(["tools", "list"]).ok().stdout;

@@ -230,7 +230,7 @@ pub const COMMANDS: &[CommandDef] = &[
         Verb::Model,
         "model",
         "[model] [--provider p] [--global]",
-        "show or switch the model; --global keeps it",
+        "show or switch the model; --global makes it the default",
     )
     .of(Values::Models),
     def(

@@ -30,8 +30,14 @@ impl App {
     fn paste(&mut self, text: &str, now: Instant) {
         self.last_key_at = Some(now);
         self.dirty = true;
-        if self.overlay_paste(text, now) || self.prompts.paste(text, now) {
+        if self.overlay_paste(text, now) {
             return;
+        }
+        let Some(start) = self.prompts.paste(text, now) else {
+            return;
+        };
+        for key in start.into_iter().filter(|key| key.text().is_some()) {
+            self.composer_key(key, None, now);
         }
         let outcome = self.composer.paste(text);
         self.on_composer_outcome(outcome, now);

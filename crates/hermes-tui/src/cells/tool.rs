@@ -213,7 +213,11 @@ impl ToolCell {
         let mut facts = Vec::new();
         // The title shows it.
         let denied = self.error == Some(ToolErrorKind::Denied);
-        if let Some(words) = self.error.filter(|_| !denied).and_then(kind_words) {
+        if let Some(words) = self
+            .error
+            .filter(|_| !denied)
+            .and_then(ToolErrorKind::label)
+        {
             facts.push(Span::styled(words, theme.style(StyleRole::Error)));
         }
         if let Some(code) = code {
@@ -275,19 +279,6 @@ fn lines_after_first(
         rows.push(super::line::more(rest.len() - most, columns, cx));
     }
     rows
-}
-
-fn kind_words(kind: ToolErrorKind) -> Option<&'static str> {
-    Some(match kind {
-        ToolErrorKind::BadArguments => "bad arguments",
-        ToolErrorKind::UnknownTool => "no such tool",
-        ToolErrorKind::Denied => "denied",
-        ToolErrorKind::Cancelled => "stopped",
-        ToolErrorKind::TimedOut => "timed out",
-        ToolErrorKind::OutcomeUnknown => "outcome unknown",
-        ToolErrorKind::Panicked => "crashed",
-        ToolErrorKind::Failed => return None,
-    })
 }
 
 impl TranscriptCell for ToolCell {

@@ -57,7 +57,7 @@ actions! {
     Cancel "cancel" Anywhere ["ctrl+c"];
     /// Leave when the message is empty; otherwise delete the next character
     Exit "exit" Anywhere ["ctrl+d"];
-    /// Everything that can be done
+    /// All commands
     Palette "palette" Anywhere ["ctrl+p"];
     /// The keys (with an empty message)
     Help "help" Anywhere ["?", "f1"];
@@ -75,11 +75,11 @@ actions! {
     HistorySearch "history_search" Composer ["ctrl+r"];
     /// Show or hide reasoning
     Reasoning "reasoning" Anywhere ["alt+r"];
-    /// Paste, an image too
+    /// Paste text or an image
     Paste "paste" Composer ["ctrl+v", "alt+v"];
-    /// Draw the screen again
+    /// Redraw the screen
     Redraw "redraw" Anywhere ["ctrl+l"];
-    /// To the shell; fg comes back
+    /// Suspend to the shell; fg resumes
     Suspend "suspend" Anywhere ["ctrl+z"];
     /// Line above, or the earlier message
     Up "up" Composer ["up"];

@@ -32,8 +32,40 @@ pub(super) fn best(panel: &Panel, places: &[RowPosition], filter: &str) -> usize
     best.map_or(0, |(number, _)| number)
 }
 
-/// The rows that match the filter, the best first within each group.
+/// The rows that match the filter, the best first within each group. If there are none, the rows that accept
+/// a typed text: what was typed may be what they ask for.
 pub(super) fn fitting(panel: &Panel, filter: &str) -> Vec<RowPosition> {
+    let places = matching(panel, filter);
+    if !places.is_empty() {
+        return places;
+    }
+    let of_group = |(group, of): (usize, &PanelGroup)| {
+        let rows = of.rows.iter().enumerate();
+        let rows = rows.filter(|(_, row)| accepts(row, filter));
+        rows.map(move |(row, _)| RowPosition { group, row })
+            .collect::<Vec<_>>()
+    };
+    panel.groups.iter().enumerate().flat_map(of_group).collect()
+}
+
+/// Whether a typed text can be the answer to what Enter asks for on this row.
+pub(super) fn accepts(row: &PanelRow, typed: &str) -> bool {
+    let asks = row.enter.as_ref();
+    asks.is_some_and(|key| key.text.is_some() && !key.secret)
+        && takes_address(row) == is_address(typed)
+        && !typed.trim().is_empty()
+}
+
+/// Whether the filter is a text for this row rather than a word to find it by.
+pub(super) fn is_typed_for(panel: &Panel, row: &PanelRow, filter: &str) -> bool {
+    accepts(row, filter) && (is_address(filter) || matching(panel, filter).is_empty())
+}
+
+fn takes_address(row: &PanelRow) -> bool {
+    row.also.split_whitespace().any(is_address)
+}
+
+fn matching(panel: &Panel, filter: &str) -> Vec<RowPosition> {
     let mut places = Vec::new();
     for (group, of) in panel.groups.iter().enumerate() {
         let mut scored: Vec<(i32, RowPosition)> = Vec::new();
@@ -49,10 +81,14 @@ pub(super) fn fitting(panel: &Panel, filter: &str) -> Vec<RowPosition> {
     places
 }
 
-/// Whether the text is the beginning of an address.
+/// Whether the text is the beginning of an address: `http://…`, or a host with its port.
 pub(super) fn is_address(words: &str) -> bool {
     let words = words.trim();
-    words.starts_with("http://") || words.starts_with("https://")
+    let host = words.split('/').next().unwrap_or_default();
+    let has_port = host.rsplit_once(':').is_some_and(|(name, port)| {
+        !name.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    words.starts_with("http://") || words.starts_with("https://") || has_port
 }
 
 fn fit(group: &PanelGroup, row: &PanelRow, filter: &str) -> Option<i32> {
@@ -60,7 +96,7 @@ fn fit(group: &PanelGroup, row: &PanelRow, filter: &str) -> Option<i32> {
         return Some(0);
     }
     // A typed address selects the row that accepts one.
-    if is_address(filter) && row.also.split_whitespace().any(is_address) {
+    if is_address(filter) && takes_address(row) {
         return Some(1);
     }
     let name = row.cells.first().map_or("", String::as_str);

@@ -339,11 +339,8 @@ impl PanelView {
             return self.done(&of, None);
         }
         let entry = match &of.row {
-            // An address typed to find the row need not be typed again.
-            Some(row)
-                if list::is_address(self.filter.text())
-                    && row.also.split_whitespace().any(list::is_address) =>
-            {
+            // What was typed to find the row need not be typed again, unless it is a word for the row.
+            Some(row) if list::is_typed_for(&self.panel, row, self.filter.text()) => {
                 TextEntry::new(self.filter.text().trim())
             }
             Some(row) if of.key.row => TextEntry::new(&row.text),

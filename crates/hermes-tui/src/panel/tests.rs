@@ -372,6 +372,55 @@ fn a_filter_finds_and_escape_clears_it_first() {
     );
 }
 
+/// Whoever types what a list does not have gets to where it can be used.
+#[test]
+fn a_text_that_matches_nothing_goes_to_the_row_that_takes_it() {
+    let takes = |id: &str, also: &str| PanelRow {
+        id: id.to_owned(),
+        cells: vec![format!("another {id}")],
+        also: also.to_owned(),
+        enter: Some(Box::new(PanelKey {
+            key: "enter".to_owned(),
+            action: id.to_owned(),
+            row: true,
+            text: Some(id.to_owned()),
+            closes: true,
+            ..PanelKey::default()
+        })),
+        ..PanelRow::default()
+    };
+    for (typed, row) in [
+        ("127.0.0.1:18081/v1", "address"),
+        ("http://host/v1", "address"),
+        ("my-box:8000", "address"),
+        ("zzz/some-model:9b", "name"),
+        ("zzz-unknown", "name"),
+    ] {
+        let mut panel = models();
+        panel.groups.push(PanelGroup {
+            title: "another".to_owned(),
+            rows: vec![takes("address", "url http://"), takes("name", "")],
+        });
+        let mut driver = PanelHarness::new(panel);
+        driver.type_in(typed);
+        assert_eq!(driver.on(), Some(row), "{typed}");
+        driver.press(&["enter"]);
+        assert_eq!(
+            driver.press(&["enter"]),
+            PanelOutcome::Close(asked("model", row, Some(row), Some(typed))),
+        );
+    }
+    // A word for the row is not a text for it.
+    let mut panel = models();
+    panel.groups[0].rows.push(takes("name", ""));
+    let mut driver = PanelHarness::new(panel);
+    driver.type_in("another");
+    assert_eq!(
+        driver.press(&["enter", "m", "enter"]),
+        PanelOutcome::Close(asked("model", "name", Some("name"), Some("m"))),
+    );
+}
+
 #[test]
 fn without_a_row_keys_of_rows_do_nothing() {
     let mut driver = PanelHarness::new(models());

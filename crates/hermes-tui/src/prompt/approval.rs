@@ -64,6 +64,8 @@ pub enum KeyResult<T> {
     /// Nothing has changed.
     Nothing,
     Redraw,
+    /// The keys have no meaning now, which a notice says.
+    Ignored(Vec<KeyPress>),
     /// The keys were not meant for the prompt: they go to the draft.
     Draft(Vec<KeyPress>),
     Answer(T),
@@ -128,7 +130,7 @@ impl ApprovalPrompt {
                 return KeyResult::Nothing;
             }
             self.guard.typed(now);
-            return self.no_answer(&format!("{}{}", settling.key.shown(), key.shown()));
+            return self.no_answer(vec![settling.key, key]);
         }
         let settle = |verdict| PendingAnswer {
             key,
@@ -155,18 +157,19 @@ impl ApprovalPrompt {
             }
             Some(_) => {
                 self.guard.typed(now);
-                return self.no_answer(&key.shown());
+                return self.no_answer(vec![key]);
             }
             None if matches!(key.code, KeyCode::Enter | KeyCode::Esc) => {
                 return KeyResult::Answer(Verdict::Deny { why: None });
             }
-            None => return self.no_answer(&key.shown()),
+            None => return self.no_answer(vec![key]),
         }
         KeyResult::Redraw
     }
 
-    /// Reports that a key has no meaning here.
-    fn no_answer(&mut self, typed: &str) -> KeyResult<Verdict> {
+    /// Reports that keys have no meaning here.
+    fn no_answer(&mut self, keys: Vec<KeyPress>) -> KeyResult<Verdict> {
+        let typed: String = keys.iter().map(|key| key.shown()).collect();
         let letters = match (&self.stage, &self.request.rule) {
             (ApprovalStage::Rule { .. }, _) => "a, e or Esc",
             (_, Some(_)) => "y, s, a, n or e",
@@ -175,7 +178,7 @@ impl ApprovalPrompt {
         self.problem = Some(format!(
             "{typed} is not an answer and was ignored: {letters}"
         ));
-        KeyResult::Redraw
+        KeyResult::Ignored(keys)
     }
 
     fn rule(&mut self, key: KeyPress, open: bool, now: Instant) -> KeyResult<Verdict> {
@@ -199,9 +202,9 @@ impl ApprovalPrompt {
             (Some(_), _) => {
                 self.stage = ApprovalStage::Choose;
                 self.guard.typed(now);
-                self.no_answer(&format!("a{}", key.shown()))
+                self.no_answer(vec![KeyPress::char('a'), key])
             }
-            _ => self.no_answer(&key.shown()),
+            _ => self.no_answer(vec![key]),
         }
     }
 

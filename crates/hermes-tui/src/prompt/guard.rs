@@ -35,7 +35,7 @@ impl KeyGuard {
         self.typed(now);
         if !unseen && !self.writing {
             let told = format!("{} was pressed too soon and ignored", key.shown());
-            return (KeyResult::Redraw, Some(told));
+            return (KeyResult::Ignored(vec![key]), Some(told));
         }
         // Enter and Esc do not edit a draft.
         if key.text().is_some() || key.code == KeyCode::Backspace {

@@ -32,6 +32,10 @@ const COUNTDOWN: Duration = Duration::from_millis(200);
 /// The person is notified once more this long before an approval is denied automatically.
 const LAST_CALL: Duration = Duration::from_secs(10);
 
+/// A paste that the terminal does not mark is recognised after a few keys, and may be held back to wait for
+/// another line: keys this close before it belong to it.
+const PASTE_START: Duration = Duration::from_millis(250);
+
 /// A prompt request.
 #[derive(Clone, Debug)]
 pub enum PromptRequest {
@@ -75,6 +79,9 @@ pub struct PromptQueue {
     limit: Option<Duration>,
     /// The request whose final notification was sent.
     called: Option<String>,
+    /// The latest keys that were ignored, with the time of the last one: they may turn out to be the start of
+    /// a paste that the terminal did not mark.
+    ignored: Option<(Vec<KeyPress>, Instant)>,
 }
 
 #[derive(Clone, Debug)]
@@ -114,6 +121,7 @@ impl PromptQueue {
             check,
             limit,
             called: None,
+            ignored: None,
         }
     }
 
@@ -245,6 +253,7 @@ impl PromptQueue {
                     KeyResult::Answer(approval_decision(&prompt.request, verdict))
                 }
                 KeyResult::Draft(keys) => KeyResult::Draft(keys),
+                KeyResult::Ignored(keys) => KeyResult::Ignored(keys),
                 KeyResult::Redraw => KeyResult::Redraw,
                 KeyResult::Nothing => KeyResult::Nothing,
             },
@@ -253,6 +262,7 @@ impl PromptQueue {
                     KeyResult::Answer(question_decision(&prompt.question, answer))
                 }
                 KeyResult::Draft(keys) => KeyResult::Draft(keys),
+                KeyResult::Ignored(keys) => KeyResult::Ignored(keys),
                 KeyResult::Redraw => KeyResult::Redraw,
                 KeyResult::Nothing => KeyResult::Nothing,
             },
@@ -260,6 +270,12 @@ impl PromptQueue {
         match step {
             KeyResult::Nothing => PromptOutcome::Nothing,
             KeyResult::Redraw => PromptOutcome::Redraw,
+            KeyResult::Ignored(keys) => {
+                let mut all = self.just_ignored(now);
+                all.extend(keys);
+                self.ignored = Some((all, now));
+                PromptOutcome::Redraw
+            }
             KeyResult::Draft(keys) => PromptOutcome::Draft(keys),
             KeyResult::Answer(decision) => self.send(decision),
         }
@@ -271,13 +287,22 @@ impl PromptQueue {
         PromptOutcome::Send(decision)
     }
 
-    /// `false`: the text goes to the draft.
-    pub fn paste(&mut self, text: &str, now: Instant) -> bool {
-        match &mut self.open {
+    /// `Some`: the text goes to the draft, after these keys, which were its start.
+    pub fn paste(&mut self, text: &str, now: Instant) -> Option<Vec<KeyPress>> {
+        let used = match &mut self.open {
             None => false,
             Some(OpenPrompt::Approval(prompt)) => prompt.paste(text, now),
             Some(OpenPrompt::Question(prompt)) => prompt.paste(text, now),
-        }
+        };
+        let start = self.just_ignored(now);
+        (!used).then_some(start)
+    }
+
+    /// Keys that were ignored just now.
+    fn just_ignored(&mut self, now: Instant) -> Vec<KeyPress> {
+        let ignored = self.ignored.take();
+        let recent = ignored.filter(|(_, at)| now.saturating_duration_since(*at) < PASTE_START);
+        recent.map(|(keys, _)| keys).unwrap_or_default()
     }
 
     /// Handles timers.

@@ -90,6 +90,9 @@ async fn options(
         Vec::new()
     };
     let mut notices = notices;
+    if let Some(note) = replay::unanswered(&entries).filter(|_| !conversation.is_watching()) {
+        notices.push(note.to_owned());
+    }
     if let Some(why) = &chat.missing {
         notices.push(format!(
             "{why}: /model chooses one; what you type in the meantime is kept"

@@ -271,6 +271,14 @@ pub(super) fn memory(cx: &Context, report: &mut DoctorReport) {
     let files = MemoryFiles::for_home(&cx.home, &loaded.config);
     for target in [MemoryTarget::Memory, MemoryTarget::User] {
         match files.usage(target) {
+            Ok(saved) if saved.used > saved.limit => report.warning(
+                format!(
+                    "{}: {}; it is longer than its limit, so nothing can be added",
+                    target.file_name(),
+                    saved.usage()
+                ),
+                "delete or shorten entries: hermes memory show, hermes memory remove TEXT",
+            ),
             Ok(saved) => report.ok(format!("{}: {}", target.file_name(), saved.usage())),
             Err(error) => report.problem(error.to_string(), ""),
         }

@@ -13,9 +13,9 @@ use hermes_gateway::settings::GatewaySettings;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::WhichArgs;
 use super::service::{ServiceManager, installed};
 use super::status::homes;
+use super::{NO_PLATFORM, WhichArgs, status};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
@@ -98,7 +98,15 @@ fn start_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
         name(home),
         process.pid
     ))?;
+    remark_silence(home, cx);
     Ok(())
+}
+
+/// A gateway in the background shows nothing: that nobody can write to it is said here.
+fn remark_silence(home: &Home, cx: &Context) {
+    if home.root() == cx.home.root() && !status::has_platform(cx) {
+        cx.out.remark(NO_PLATFORM);
+    }
 }
 
 fn stop_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
@@ -158,6 +166,7 @@ fn restart_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
         name(home),
         process.pid
     ))?;
+    remark_silence(home, cx);
     Ok(())
 }
 

@@ -30,10 +30,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::facts;
 use super::program::GatewayConversations;
 use super::run::failed_start;
 use super::tasks::{self, SideTask, SideTaskDeps};
+use super::{NO_PLATFORM, facts};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::footprint;
@@ -341,10 +341,8 @@ fn complain(cx: &Context, settings: &GatewaySettings, unusable: &[UnusablePlatfo
     }
     let wanted = settings.enabled().count();
     if wanted == 0 {
-        let text = "no platform is set up, so nobody can message the agent here; scheduled jobs still \
-                    run. To add one: hermes gateway setup";
-        tracing::warn!("{text}");
-        cx.out.remark(text);
+        tracing::warn!("{NO_PLATFORM}");
+        cx.out.remark(NO_PLATFORM);
     }
     if wanted > 0 && unusable.len() >= wanted {
         return Err(Failure::new(Exit::Config, texts.join("\n")));

@@ -337,6 +337,11 @@ fn lines(summary: &GatewaySummary, full: bool, now: DateTime<Utc>) -> Vec<String
     lines
 }
 
+/// Whether any platform is enabled.
+pub(super) fn has_platform(cx: &Context) -> bool {
+    summary(cx, false).platforms.iter().any(|row| row.enabled)
+}
+
 fn headline(summary: &GatewaySummary) -> String {
     let Some(pid) = summary.pid else {
         let mut line = "gateway  not running".to_owned();
@@ -392,7 +397,12 @@ fn platform_line(row: &PlatformStatusRow, running: bool, full: bool, now: DateTi
     }
     if let Some(at) = row.received_at {
         let age = (now.timestamp() as f64 - at).max(0.0) as u64;
-        let _ = write!(line, "   last in {}", lasting(age));
+        // It is recorded to the minute.
+        let age = match age {
+            0..120 => "just now".to_owned(),
+            age => format!("{} ago", lasting(age)),
+        };
+        let _ = write!(line, "   last contact {age}");
     }
     if row.users > 0 {
         let _ = write!(line, "   {}", counted(row.users, "user"));

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use hermes_config::fs::{create_private_dir, sync_dir};
 use tempfile::TempDir;
 
-use crate::commands::sessions::size;
 use crate::exit::Failure;
+use hermes_core::figures::size;
 
 /// A new home in the making, removed again unless it takes its place.
 pub(super) struct Staging {

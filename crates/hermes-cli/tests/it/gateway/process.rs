@@ -417,4 +417,11 @@ fn without_a_platform_it_says_how_to_get_one() {
         "{}",
         ended.stderr
     );
+    // In the background nobody sees what it prints.
+    for verb in ["start", "restart"] {
+        let started = hermes(&home).args(["gateway", verb]).run().ok();
+        let told = started.stderr.contains("no platform is set up");
+        assert!(told, "{verb}: {}", started.stderr);
+    }
+    drop(hermes(&home).args(["gateway", "stop"]).run().ok());
 }

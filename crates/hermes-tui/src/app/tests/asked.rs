@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::{AppHarness, UiRequest, request};
 use crate::input::TerminalInput;
+use crate::keys::KeyPress;
 
 fn verdicts(bench: &mut AppHarness) -> Vec<(String, Verdict)> {
     bench
@@ -201,6 +202,32 @@ fn keys_that_waited_before_anything_was_drawn_count_for_nothing() {
     bench.app.input(key, bench.now);
     bench.pass(500);
     assert_eq!(bench.commands(), []);
+}
+
+/// A program that types (a multiplexer, dictation) is recognised after a few keys. Those belong to the text, too.
+#[test]
+fn what_a_program_types_at_an_approval_is_in_the_draft_as_a_whole() {
+    for text in ["hello world", "yes, and go on", "also this", "so be it"] {
+        for wait in [10, 1_100] {
+            let mut bench = asked();
+            bench.pass(wait);
+            let (start, rest) = text.split_at(3);
+            for ch in start.chars() {
+                let key = TerminalInput::Key(KeyPress::char(ch));
+                bench.app.input(key, bench.now);
+                bench.pass(1);
+            }
+            bench.pass(150);
+            bench
+                .app
+                .input(TerminalInput::Paste(rest.to_owned()), bench.now);
+            bench.pass(1_100);
+            assert_eq!(verdicts(&mut bench), [], "{text}");
+            bench.press("n");
+            bench.pass(10);
+            assert!(bench.frame().contains(text), "{text}: {}", bench.frame());
+        }
+    }
 }
 
 #[test]

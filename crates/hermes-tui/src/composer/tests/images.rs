@@ -36,11 +36,11 @@ fn every_way_a_terminal_names_a_dropped_file() {
     ] {
         let mut c = composer();
         assert_eq!(c.paste(&paste), ComposerOutcome::Redraw);
-        assert_eq!(state(&c), "[image 640×480 png 82 KB] |", "{paste}");
+        assert_eq!(state(&c), "[image 640×480 png 84 KB] |", "{paste}");
         write(&mut c, "what is it?");
         let submission = sent(press(&mut c, "enter"));
         assert_eq!(submission.text, " what is it?");
-        assert_eq!(submission.shown, "[image 640×480 png 82 KB] what is it?");
+        assert_eq!(submission.shown, "[image 640×480 png 84 KB] what is it?");
         assert!(
             matches!(&submission.images[..], [Part::Image { image_url, .. }]
             if image_url.url.starts_with("data:image/png;base64,iVBORw0KGgo"))
@@ -56,7 +56,7 @@ fn a_path_whose_first_letters_were_keys() {
     write(&mut c, "see ");
     write(&mut c, &path[..3]);
     c.paste(&path[3..]);
-    assert_eq!(state(&c), "see [image 640×480 png 82 KB] |");
+    assert_eq!(state(&c), "see [image 640×480 png 84 KB] |");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn several_files_and_an_image_alone() {
     c.paste(&format!("'{}' {}", path.display(), other.display()));
     assert_eq!(
         state(&c),
-        "[image 640×480 png 82 KB] [image 5×7 gif 10 B] |"
+        "[image 640×480 png 84 KB] [image 5×7 gif 10 B] |"
     );
     let submission = sent(press(&mut c, "enter"));
     assert_eq!((submission.text.trim(), submission.images.len()), ("", 2));

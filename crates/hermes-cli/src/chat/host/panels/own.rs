@@ -59,6 +59,14 @@ pub(super) fn groups(known: Option<&OwnEndpoint>, route: &Route) -> Vec<PanelGro
         title: "your own endpoint".to_owned(),
         rows: vec![way],
     });
+    groups.push(PanelGroup {
+        title: "another model".to_owned(),
+        rows: vec![endpoint::typed_row(
+            "name",
+            "type its name",
+            "model, or provider/model",
+        )],
+    });
     groups
 }
 
@@ -126,7 +134,7 @@ pub(super) async fn act(
         known.map(|known| (known.url.clone(), known.key.clone()))
     };
     match (ask.action.as_str(), known()) {
-        ("endpoint" | "endpoint-key" | "endpoint-model", _) if typed.is_empty() => {
+        ("endpoint" | "endpoint-key" | "endpoint-model" | "name", _) if typed.is_empty() => {
             Some(Ok(PanelKeyResult::Again))
         }
         ("endpoint", _) => Some(match endpoint::address(&typed) {
@@ -138,7 +146,20 @@ pub(super) async fn act(
             Some(look_at(conversation, url, key).await)
         }
         ("endpoint-model", Some((url, key))) => Some(use_it(conversation, &url, typed, key).await),
+        ("name", _) => Some(by_name(conversation, &typed).await),
         _ => None,
+    }
+}
+
+/// A model that is in no list.
+async fn by_name(
+    conversation: &mut ScreenConversation,
+    name: &str,
+) -> Result<PanelKeyResult, Failure> {
+    let line = format!("/model {name}");
+    match slash_commands::line(conversation, &line).await {
+        Some(told) => Ok(PanelKeyResult::Leave(told?)),
+        None => Err(Failure::failed(format!("{line} is not a command"))),
     }
 }
 
