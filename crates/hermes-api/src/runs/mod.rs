@@ -22,12 +22,12 @@ use tokio::time::Instant;
 use self::log::{ApiRun, RunLogExcerpt};
 use super::error::ApiError;
 use super::fields::ApiEndpoint;
-use super::idempotency::{self, IdempotencyKey};
 use super::input::JsonObjectBody;
-use super::names::{self, RequestedSession};
+use super::names;
 use super::reply::StoredReply;
 use super::responses::{self, ResponsesRequest};
 use super::sse::{self, SseFrames};
+use super::turn_call::{self, TurnCall};
 use super::turn_request::TurnRequest;
 use super::{ApiState, SharedApiState, reply};
 
@@ -113,12 +113,10 @@ pub(super) async fn create(
     headers: HeaderMap,
     body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
-    let ticket = state.work.admit(state.deps.facts.draining())?;
-    let _ = ApiEndpoint::Runs.check(&body, &state.settings.ignore_fields)?;
-    let named = RequestedSession::read(&headers, &body)?;
-    let asked = IdempotencyKey::read(&headers, "runs", &body.0)?;
-    let model = body.text("model")?;
-    let ResponsesRequest { said, session, .. } = responses::read(&state, &body, &named).await?;
+    let call = TurnCall::admit(&state, ApiEndpoint::Runs, &headers, &body)?;
+    let model = call.model.as_deref();
+    let ResponsesRequest { said, session, .. } =
+        responses::read(&state, &body, &call.named).await?;
     let id = names::fresh("run_", 32);
     let (session, fresh) = match session {
         Some(session) => (session, false),
@@ -134,7 +132,7 @@ pub(super) async fn create(
     let started = json!({"run_id": id, "status": "started", "session_id": session});
     let mut told = StoredReply::new(StatusCode::ACCEPTED, started);
     told.header(&reply::SESSION_ID, &session);
-    if let Some(key) = &named.key {
+    if let Some(key) = &call.named.key {
         told.header(&reply::SESSION_KEY, key);
     }
     let shared = Arc::clone(&state);
@@ -143,19 +141,14 @@ pub(super) async fn create(
         shared.runs.all().insert(id, Arc::clone(&run));
         shared.runs.sweep();
         task::spawn("api run", async move {
-            drive::drive(&shared, &run, ticket, place).await;
+            drive::drive(&shared, &run, call.permit, place).await;
             if let Err(error) = keep(&shared, &run).await {
                 tracing::warn!("run {}: {}", run.id, error.to_json());
             }
         });
         Ok(told)
     };
-    match asked {
-        Some(asked) => Ok(idempotency::answer(&state, asked, &session, begin)
-            .await?
-            .response()),
-        None => Ok(begin.await?.response()),
-    }
+    turn_call::answer_whole(&state, call.repeat, &session, begin).await
 }
 
 /// `GET /v1/runs/{id}`.
