@@ -401,8 +401,8 @@ impl AcpState {
             edits: edits.clone(),
             spent: opened.cost,
             orders: receiver,
-            requests: opened.requests,
-            updates: opened.updates,
+            answers: orders.downgrade(),
+            conversation: opened.conversation,
             stop: stop.clone(),
         });
         let mode = edits.mode();

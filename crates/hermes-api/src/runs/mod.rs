@@ -11,7 +11,6 @@ use std::time::Duration;
 use axum::extract::{Path, Query, State as Extract};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use hermes_app::front::ConversationRequest;
 use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::event::AgentCommand;
 use hermes_core::task;
@@ -198,7 +197,7 @@ pub(super) async fn approve(
         }
     };
     let all = body.flag("all", false)? || body.flag("resolve_all", false)?;
-    let Some(requests) = run.requests() else {
+    let Some(answers) = run.answers() else {
         let message = format!("run {id} is not running: nothing can be approved in it");
         return Err(ApiError::new(StatusCode::CONFLICT, message).code("approval_not_active"));
     };
@@ -215,7 +214,7 @@ pub(super) async fn approve(
             request: request.id,
         };
         // A run that has ended needs no answer.
-        let _ = requests.send(ConversationRequest::Agent(order)).await;
+        let _ = answers.send(order).await;
     }
     let told = json!({"choice": choice, "resolved": resolved});
     run.add_event("approval.responded", told, now);
