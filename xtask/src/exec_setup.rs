@@ -71,35 +71,41 @@ const PROGRAMS_DIR: &str = "programs";
 const RIPGREP: &str = "usr/bin/rg";
 const SEARCH_PATH: &str = "bin";
 
-/// Written last; its content changes with this recipe.
-const STAMP: &str = ".installed";
+/// Changes with this recipe.
 const RECIPE: &str = "7";
 
-/// Makes sure everything is there. `false`: it cannot be had here, and the tests that need it will be
-/// reported as skipped.
 pub(crate) fn run() -> Result<bool> {
+    let names = "sshd, podman, bubblewrap, shells";
+    unpack_once(names, "target/exec", RECIPE, install)
+}
+
+/// Makes sure that `names` are unpacked in `directory` by this `recipe`. `false`: that is not
+/// possible here, and the tests that need them are reported as skipped.
+pub(crate) fn unpack_once(
+    names: &str,
+    directory: &str,
+    recipe: &str,
+    install: impl FnOnce(&Path) -> Result<()>,
+) -> Result<bool> {
     // Beside cargo's own directories, wherever those are, so that every build shares it.
-    let home = workspace().join("target/exec");
-    let stamp = home.join(STAMP);
-    if std::fs::read_to_string(&stamp).is_ok_and(|text| text == RECIPE) {
-        eprintln!(
-            "sshd, podman, bubblewrap, shells unpacked: {}",
-            home.display()
-        );
+    let home = workspace().join(directory);
+    let stamp = home.join(".installed");
+    if std::fs::read_to_string(&stamp).is_ok_and(|text| text == recipe) {
+        eprintln!("{names} unpacked: {}", home.display());
         return Ok(true);
     }
     let begun = Instant::now();
     match install(&home)
-        .and_then(|()| std::fs::write(&stamp, RECIPE).with_context(|| stamp.display().to_string()))
+        .and_then(|()| std::fs::write(&stamp, recipe).with_context(|| stamp.display().to_string()))
     {
         Ok(()) => {
             let took = begun.elapsed().as_secs_f64();
-            eprintln!("sshd, podman, bubblewrap, shells unpacked in {took:.0} s");
+            eprintln!("{names} unpacked in {took:.0} s");
             Ok(true)
         }
-        Err(error) if in_ci() => Err(error.context("sshd, podman, bubblewrap, shells")),
+        Err(error) if in_ci() => Err(error.context(names.to_owned())),
         Err(error) => {
-            eprintln!("warning: sshd, podman, bubblewrap, shells cannot be had: {error:#}");
+            eprintln!("warning: {names} cannot be unpacked: {error:#}");
             eprintln!("warning: tests that need them are skipped; `cargo xtask setup` tries again");
             Ok(false)
         }

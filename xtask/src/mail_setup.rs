@@ -3,13 +3,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
 use crate::command::{output, run as run_command};
-use crate::exec_setup::{check, download};
-use crate::{exec_setup, in_ci, workspace};
+use crate::exec_setup::{self, check, download, unpack_once};
 
 /// Exim asks for a user that only its installation would make; nss-wrapper answers.
 const PACKAGES: &[&str] = &[
@@ -53,7 +51,6 @@ const PROGRAMS: &[&str] = &[
 /// the one can be written over the other.
 const MODULES: (&[u8], &[u8]) = (b"/usr/lib/dovecot/modules", b"/proc/self/cwd/./modules");
 
-const STAMP: &str = ".installed";
 /// Changes with this recipe.
 const RECIPE: &str = "1";
 
@@ -63,32 +60,8 @@ pub(crate) fn after_exec() -> Result<bool> {
     Ok(run()? && environments)
 }
 
-/// Makes sure it is there. `false`: it cannot be had here, and the tests that need it will be reported
-/// as skipped.
 pub(crate) fn run() -> Result<bool> {
-    // Beside cargo's own directories, wherever those are, so that every build shares it.
-    let home = workspace().join("target/mail");
-    let stamp = home.join(STAMP);
-    if std::fs::read_to_string(&stamp).is_ok_and(|text| text == RECIPE) {
-        eprintln!("mail server unpacked: {}", home.display());
-        return Ok(true);
-    }
-    let begun = Instant::now();
-    match install(&home)
-        .and_then(|()| std::fs::write(&stamp, RECIPE).with_context(|| stamp.display().to_string()))
-    {
-        Ok(()) => {
-            let took = begun.elapsed().as_secs_f64();
-            eprintln!("mail server unpacked in {took:.0} s");
-            Ok(true)
-        }
-        Err(error) if in_ci() => Err(error.context("mail server")),
-        Err(error) => {
-            eprintln!("warning: the mail server cannot be had: {error:#}");
-            eprintln!("warning: tests that need it are skipped; `cargo xtask setup` tries again");
-            Ok(false)
-        }
-    }
+    unpack_once("mail server", "target/mail", RECIPE, install)
 }
 
 fn install(home: &Path) -> Result<()> {

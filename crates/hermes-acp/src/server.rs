@@ -411,8 +411,8 @@ impl AcpState {
             terminals,
             spent: opened.cost,
             orders: receiver,
-            requests: opened.requests,
-            updates: opened.updates,
+            answers: orders.downgrade(),
+            conversation: opened.conversation,
             stop: stop.clone(),
         });
         let mode = edits.mode();

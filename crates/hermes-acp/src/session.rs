@@ -16,10 +16,12 @@ use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Client, Error, ErrorCode, JsonRpcRequest, JsonRpcResponse};
 use hermes_app::front::{
     CommandFollowUp, ConversationRequest, ConversationUpdate, HostError, HostErrorKind,
+    LiveConversation,
 };
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, UserInput};
 use hermes_core::model::Route;
 use hermes_core::slash::{self, Parsed};
+use hermes_core::task;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -50,6 +52,8 @@ pub(crate) enum EditorRequest {
     },
     /// Stops the current work.
     Cancel,
+    /// The answer to a question.
+    Answer(AgentCommand),
 }
 
 /// `session/set_model`: not in the stable protocol, but editors have a menu for it.
@@ -139,8 +143,8 @@ pub(crate) struct SessionParts {
     /// Dollars that it has cost before.
     pub(crate) spent: Option<f64>,
     pub(crate) orders: mpsc::Receiver<EditorRequest>,
-    pub(crate) requests: mpsc::Sender<ConversationRequest>,
-    pub(crate) updates: mpsc::Receiver<ConversationUpdate>,
+    pub(crate) answers: mpsc::WeakSender<EditorRequest>,
+    pub(crate) conversation: LiveConversation,
     pub(crate) stop: CancellationToken,
 }
 
@@ -151,8 +155,9 @@ pub(crate) struct EditorSession {
     terminals: Option<Arc<EditorTerminals>>,
     modes: watch::Receiver<EditorMode>,
     orders: mpsc::Receiver<EditorRequest>,
-    requests: mpsc::Sender<ConversationRequest>,
-    updates: mpsc::Receiver<ConversationUpdate>,
+    /// Where answers to questions come from, as orders.
+    answers: mpsc::WeakSender<EditorRequest>,
+    conversation: LiveConversation,
     stop: CancellationToken,
     /// Prompts that the end of the turn answers.
     waiting: Vec<PendingPrompt>,
@@ -212,8 +217,8 @@ impl EditorSession {
             edits: parts.edits,
             terminals: parts.terminals,
             orders: parts.orders,
-            requests: parts.requests,
-            updates: parts.updates,
+            answers: parts.answers,
+            conversation: parts.conversation,
             stop: parts.stop,
             waiting: Vec::new(),
             command: None,
@@ -243,7 +248,7 @@ impl EditorSession {
             tokio::select! {
                 biased;
                 Some(order) = self.orders.recv() => self.order(order),
-                update = self.updates.recv() => {
+                update = self.conversation.next_update() => {
                     let Some(update) = update else {
                         return self.fail(&broken());
                     };
@@ -266,10 +271,9 @@ impl EditorSession {
         {
             prompt.answer(Ok(StopReason::Cancelled));
         }
-        drop(self.requests);
-        let mut updates = self.updates;
-        let ended = tokio::time::timeout(ENDING, async { while updates.recv().await.is_some() {} });
-        if ended.await.is_err() {
+        // In a task of its own: it ends even if that takes longer.
+        let ended = task::spawn("closing a conversation", self.conversation.close());
+        if tokio::time::timeout(ENDING, ended).await.is_err() {
             tracing::warn!("a conversation takes long to end");
         }
     }
@@ -288,13 +292,14 @@ impl EditorSession {
             }
             EditorRequest::Cancel => {
                 if self.command.is_some() {
-                    self.send_request(ConversationRequest::Stop);
+                    self.conversation.request(ConversationRequest::Stop);
                 }
                 self.cancelled |= self.turn;
                 if self.turn || !self.waiting.is_empty() || self.command.is_some() {
-                    self.send_request(ConversationRequest::Agent(AgentCommand::Interrupt));
+                    self.send_command(AgentCommand::Interrupt);
                 }
             }
+            EditorRequest::Answer(command) => self.send_command(command),
         }
     }
 
@@ -310,9 +315,10 @@ impl EditorSession {
             let text = input.text + context.as_deref().unwrap_or_default();
             ConversationRequest::Agent(AgentCommand::Steer(text))
         };
-        match self.requests.try_send(request) {
-            Ok(()) => self.waiting.push(prompt),
-            Err(_) => prompt.answer(Err(busy())),
+        if self.conversation.request(request) {
+            self.waiting.push(prompt);
+        } else {
+            prompt.answer(Err(busy()));
         }
     }
 
@@ -320,25 +326,22 @@ impl EditorSession {
         if self.command.is_some() {
             return prompt.answer(Err(busy()));
         }
-        match self.requests.try_send(ConversationRequest::Slash(line)) {
-            Ok(()) => {
-                self.command = Some(RunningSlashCommand {
-                    prompt,
-                    reports: false,
-                    reported: false,
-                    turned: false,
-                    failed: None,
-                });
-            }
-            Err(_) => prompt.answer(Err(busy())),
+        if !self.conversation.request(ConversationRequest::Slash(line)) {
+            return prompt.answer(Err(busy()));
         }
+        self.command = Some(RunningSlashCommand {
+            prompt,
+            reports: false,
+            reported: false,
+            turned: false,
+            failed: None,
+        });
     }
 
-    /// Never blocks: the receiver may be waiting for us.
-    fn send_request(&self, request: ConversationRequest) {
-        if let Err(error) = self.requests.try_send(request) {
-            tracing::warn!("a request was lost: {error}");
-        }
+    /// A conversation that has ended needs no command.
+    fn send_command(&mut self, command: AgentCommand) {
+        self.conversation
+            .request(ConversationRequest::Agent(command));
     }
 
     async fn on_update(&mut self, update: ConversationUpdate) {

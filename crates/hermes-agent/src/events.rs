@@ -5,7 +5,9 @@
 //! reports are dropped when there is none. Once the reader is gone, events go nowhere.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use hermes_core::event::{AgentEvent, NoticeLevel, SequencedEvent};
 use hermes_core::ids::TurnId;
@@ -22,7 +24,6 @@ pub fn channel(capacity: usize) -> (EventSink, EventReceiver) {
             capacity: capacity.max(1),
             ..EventQueueState::default()
         }),
-        filled: Notify::new(),
         drained: Notify::new(),
     });
     let sink = EventSink(Arc::clone(&shared));
@@ -38,7 +39,6 @@ pub struct EventReceiver(Arc<SharedQueue>);
 
 struct SharedQueue {
     state: Mutex<EventQueueState>,
-    filled: Notify,
     drained: Notify,
 }
 
@@ -51,6 +51,8 @@ struct EventQueueState {
     /// The session ended: what waits is still read.
     closed: bool,
     reader_gone: bool,
+    /// The task that waits for the next event.
+    reader: Option<Waker>,
 }
 
 impl EventQueueState {
@@ -92,7 +94,7 @@ impl EventQueueState {
 }
 
 impl EventSink {
-    fn state(&self) -> std::sync::MutexGuard<'_, EventQueueState> {
+    fn state(&self) -> MutexGuard<'_, EventQueueState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,8 +106,7 @@ impl EventSink {
             tokio::pin!(drained);
             // Registered before the check, so that a wake-up in between is not lost.
             drained.as_mut().enable();
-            let refused = self.state().offer(event);
-            self.0.filled.notify_one();
+            let refused = self.offer(event);
             match refused {
                 None => return,
                 Some(back) => event = back,
@@ -116,9 +117,14 @@ impl EventSink {
 
     /// Reports an event unless there is no room. For tools, which report progress and notices without waiting.
     pub fn emit_or_drop(&self, event: AgentEvent) {
-        if self.state().offer(event).is_none() {
-            self.0.filled.notify_one();
-        }
+        drop(self.offer(event));
+    }
+
+    fn offer(&self, event: AgentEvent) -> Option<AgentEvent> {
+        let mut state = self.state();
+        let refused = state.offer(event);
+        wake_reader(state);
+        refused
     }
 
     pub async fn notice(&self, level: NoticeLevel, text: impl Into<String>) {
@@ -133,24 +139,40 @@ impl EventSink {
 
     /// No more events will come.
     pub(crate) fn close(&self) {
-        self.state().closed = true;
-        self.0.filled.notify_one();
+        let mut state = self.state();
+        state.closed = true;
+        wake_reader(state);
         self.0.drained.notify_waiters();
+    }
+}
+
+fn wake_reader(mut state: MutexGuard<'_, EventQueueState>) {
+    let reader = state.reader.take();
+    drop(state);
+    if let Some(reader) = reader {
+        reader.wake();
     }
 }
 
 impl EventReceiver {
     /// The next event; `None` after the session closed and everything was read.
     pub async fn recv(&mut self) -> Option<SequencedEvent> {
-        loop {
-            if let Some(next) = self.try_recv() {
-                return Some(next);
+        poll_fn(|cx| self.poll_recv(cx)).await
+    }
+
+    /// Like [`Self::recv`], for a reader that polls several sources.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<SequencedEvent>> {
+        let mut state = self.state();
+        let Some(next) = state.waiting.pop_front() else {
+            if state.closed {
+                return Poll::Ready(None);
             }
-            if self.state().closed {
-                return None;
-            }
-            self.0.filled.notified().await;
-        }
+            state.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        };
+        drop(state);
+        self.0.drained.notify_waiters();
+        Poll::Ready(Some(next))
     }
 
     /// An event that is there already.
@@ -162,7 +184,7 @@ impl EventReceiver {
         next
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, EventQueueState> {
+    fn state(&self) -> MutexGuard<'_, EventQueueState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,19 +9,18 @@ use hermes_core::tool_traits::tool_traits;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::admit::TurnPermit;
 use super::error::ApiError;
 use super::fields::ApiEndpoint;
-use super::idempotency::{self, IdempotencyKey};
 use super::input::{self, JsonObjectBody};
 use super::label;
-use super::names::{self, RequestedSession};
+use super::names;
 use super::outcome::{OutcomeReport, chat_usage};
-use super::recording::{self, RecordedSource, StreamEnding};
+use super::recording::{HeaderList, RecordedSource, StreamEnding};
 use super::reply::StoredReply;
 use super::sse::{self, SseFrames};
 use super::threads::HistoryDigest;
 use super::turn::{ApiTurn, TurnResult, TurnStep};
+use super::turn_call::{self, TurnCall};
 use super::turn_request::TurnRequest;
 use super::{ApiState, SharedApiState, reply};
 
@@ -42,62 +41,38 @@ pub(super) async fn create(
     headers: HeaderMap,
     body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
-    let ticket = state.work.admit(state.deps.facts.draining())?;
-    let hints = ApiEndpoint::Chat.check(&body, &state.settings.ignore_fields)?;
-    let response = answer(state, ticket, headers, body).await?;
-    Ok(hints.name_in(response))
-}
-
-async fn answer(
-    state: Arc<ApiState>,
-    ticket: TurnPermit,
-    headers: HeaderMap,
-    body: JsonObjectBody,
-) -> Result<Response, ApiError> {
+    let call = TurnCall::admit(&state, ApiEndpoint::Chat, &headers, &body)?;
     let stream = body.flag("stream", false)?;
     let usage = stream_usage(&body)?;
-    let named = RequestedSession::read(&headers, &body)?;
-    let model = body.text("model")?;
     let said = input::messages(body.0.get("messages"))?;
-    let place = async |state: &ApiState| TurnRequest::find(state, &named, model, said).await;
-    let completion = |state: &ApiState, mark| ChatCompletion {
-        id: names::fresh("chatcmpl-", 29),
-        created: state.deps.clock.now().timestamp(),
-        model: model.unwrap_or(&state.settings.model_name).to_owned(),
-        key: named.key.clone(),
-        mark,
-    };
-    let asked = IdempotencyKey::read(&headers, "chat", &body.0)?;
+    let model = call.model.as_deref();
     let TurnRequest {
         opening,
         input,
         mark,
-    } = place(&state).await?;
-    let completion = completion(&state, mark);
-    let shared = Arc::clone(&state);
-    if stream {
-        let session = opening.id.clone();
+    } = TurnRequest::find(&state, &call.named, model, said).await?;
+    let completion = ChatCompletion {
+        id: names::fresh("chatcmpl-", 29),
+        created: state.deps.clock.now().timestamp(),
+        model: model.unwrap_or(&state.settings.model_name).to_owned(),
+        key: call.named.key,
+        mark,
+    };
+    let (shared, session) = (Arc::clone(&state), opening.id.clone());
+    let response = if stream {
         let begin = async move {
-            let turn = ApiTurn::begin(&shared, ticket, opening, input).await?;
+            let turn = ApiTurn::begin(&shared, call.permit, opening, input).await?;
             Ok(streamed(shared, completion, turn, usage))
         };
-        return match asked {
-            Some(asked) => recording::answer(&state, asked, &session, begin).await,
-            None => begin.await.map(sse::with_headers),
+        turn_call::answer_stream(&state, call.repeat, &session, begin).await?
+    } else {
+        let work = async move {
+            let turn = ApiTurn::begin(&shared, call.permit, opening, input).await?;
+            whole(&shared, &completion, &turn.finish().await)
         };
-    }
-    let Some(asked) = asked else {
-        let turn = ApiTurn::begin(&state, ticket, opening, input).await?;
-        let told = whole(&state, &completion, &turn.finish().await)?;
-        return Ok(told.response());
+        turn_call::answer_whole(&state, call.repeat, &session, work).await?
     };
-    let session = opening.id.clone();
-    let work = async move {
-        let turn = ApiTurn::begin(&shared, ticket, opening, input).await?;
-        whole(&shared, &completion, &turn.finish().await)
-    };
-    let told = idempotency::answer(&state, asked, &session, work).await?;
-    Ok(told.response())
+    Ok(call.ignored.name_in(response))
 }
 
 /// `stream_options.include_usage`.
@@ -163,7 +138,7 @@ fn streamed(
     completion: ChatCompletion,
     turn: ApiTurn,
     usage: bool,
-) -> (CompletionStream, recording::HeaderList) {
+) -> (CompletionStream, HeaderList) {
     let headers = reply::session_headers(turn.session(), completion.key.as_deref());
     let stream = CompletionStream {
         state,

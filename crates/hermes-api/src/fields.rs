@@ -164,6 +164,16 @@ impl ApiEndpoint {
         }
     }
 
+    /// Where keys of repeated requests are unique; `None`: keys are not read.
+    pub(super) fn idempotency_scope(self) -> Option<&'static str> {
+        match self {
+            Self::Chat => Some("chat"),
+            Self::Responses => Some("responses"),
+            Self::Runs => Some("runs"),
+            Self::Talk | Self::TalkStream => None,
+        }
+    }
+
     fn rule(self, field: &str) -> Option<RequestFieldRule> {
         let find = |table: FieldTable| table.iter().find(|(name, _)| *name == field);
         find(self.own())

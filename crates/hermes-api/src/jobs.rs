@@ -319,14 +319,8 @@ pub(super) async fn update(
             None => None,
         };
         let job = jobs.update(&id, |job| {
-            if let Some((parsed, next)) = when {
-                job.set("schedule", parsed.to_json());
-                job.set("schedule_display", json!(parsed.display));
-                job.set("next_run_at", json!(next));
-                if job.state() != "paused" {
-                    job.set("state", json!("scheduled"));
-                    job.set("enabled", json!(true));
-                }
+            if let Some((parsed, next)) = &when {
+                job.reschedule(parsed, next);
             }
             wanted.put(job);
             Ok(())

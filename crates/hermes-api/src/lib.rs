@@ -34,6 +34,7 @@ mod settings;
 mod sse;
 mod threads;
 mod turn;
+mod turn_call;
 mod turn_request;
 
 use std::sync::Arc;

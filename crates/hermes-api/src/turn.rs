@@ -2,14 +2,13 @@
 
 use futures_util::FutureExt as _;
 use hermes_app::front::{ConversationRequest, ConversationUpdate, HostError};
+use hermes_app::host::OpeningRequest;
 use hermes_core::approval::ApprovalRequest;
 use hermes_core::ask::Answer;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
 use hermes_core::task;
 use hermes_core::usage::Usage;
 use hermes_gateway::conversation_pool::PooledConversation;
-use hermes_gateway::program::OpeningRequest;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::ApiState;
@@ -83,10 +82,7 @@ impl ApiTurn {
         let mut conversation = state.deps.pool.acquire(opening).await?;
         catch_up(&mut conversation).await?;
         let session = conversation.id().to_owned();
-        if !conversation
-            .request(ConversationRequest::Input(input))
-            .await
-        {
+        if !conversation.request(ConversationRequest::Input(input)) {
             return Err(ended().into());
         }
         Ok(Self {
@@ -105,11 +101,11 @@ impl ApiTurn {
         &self.session
     }
 
-    /// A sender to answer or stop the turn while another task follows it.
-    pub(super) fn requests(&self) -> Option<mpsc::Sender<ConversationRequest>> {
-        self.conversation
-            .as_ref()
-            .and_then(PooledConversation::requests)
+    /// Answers or stops the turn. One that has ended needs neither.
+    pub(super) fn command(&mut self, command: AgentCommand) {
+        if let Some(conversation) = &mut self.conversation {
+            conversation.command(command);
+        }
     }
 
     /// The next step; none after [`TurnStep::Done`]. Cancel-safe.
@@ -127,7 +123,7 @@ impl ApiTurn {
                     update = conversation.next_update() => update,
                     () = self.cancel.cancelled() => {
                         self.interrupted = true;
-                        conversation.request(ConversationRequest::Agent(AgentCommand::Interrupt)).await;
+                        conversation.command(AgentCommand::Interrupt);
                         continue;
                     }
                 }
@@ -140,7 +136,7 @@ impl ApiTurn {
                     None
                 }
                 Some(ConversationUpdate::Text { .. } | ConversationUpdate::CommandEnded(_)) => None,
-                Some(ConversationUpdate::Event(event)) => self.event(event).await,
+                Some(ConversationUpdate::Event(event)) => self.event(event),
             };
             if let Some(step) = step {
                 return Some(step);
@@ -164,7 +160,7 @@ impl ApiTurn {
         self.outcome(broken(ended()))
     }
 
-    async fn event(&mut self, event: AgentEvent) -> Option<TurnStep> {
+    fn event(&mut self, event: AgentEvent) -> Option<TurnStep> {
         match event {
             AgentEvent::TurnStarted { session, .. } => {
                 self.begun = true;
@@ -221,11 +217,7 @@ impl ApiTurn {
                     question: question.id,
                     answer,
                 };
-                if let Some(conversation) = &self.conversation {
-                    conversation
-                        .request(ConversationRequest::Agent(reply))
-                        .await;
-                }
+                self.command(reply);
                 None
             }
             AgentEvent::TurnFinished { summary } if self.begun => Some(self.done(summary)),
@@ -260,9 +252,7 @@ impl Drop for ApiTurn {
         // It counts as running until it has stopped.
         let ticket = self.ticket.take();
         task::spawn("a turn whose client left", async move {
-            conversation
-                .request(ConversationRequest::Agent(AgentCommand::Interrupt))
-                .await;
+            conversation.command(AgentCommand::Interrupt);
             while let Some(update) = conversation.next_update().await {
                 if matches!(
                     update,

@@ -1,8 +1,9 @@
 //! The session of a request and the options to open it.
 
+use hermes_app::host::{FrontEndKind, OpeningRequest};
 use hermes_core::event::UserInput;
 use hermes_core::message::Message;
-use hermes_gateway::program::OpeningRequest;
+use hermes_platforms::definition;
 
 use super::error::ApiError;
 use super::input::{self, ClientConversation};
@@ -106,6 +107,8 @@ pub(super) fn opening(state: &ApiState, id: String, model: Option<&str>) -> Open
     OpeningRequest {
         id,
         source: SOURCE.to_owned(),
+        kind: FrontEndKind::Service,
+        prompt_hint: definition(SOURCE).and_then(|platform| platform.prompt_hint),
         model,
         provider,
         unattended: true,

@@ -3,8 +3,8 @@
 //! Results of commands are data ([`CommandResult`]): the line chat prints them, the interface draws
 //! them.
 
-pub mod actor;
 pub mod background;
+pub mod hosted;
 pub mod images;
 pub mod lease;
 pub mod replay;

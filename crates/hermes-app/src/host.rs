@@ -1,5 +1,8 @@
 //! How front ends that serve others (chats, editors) get their conversations.
 
+pub mod gateway;
+mod scripts;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +16,7 @@ use hermes_core::tool::Tool;
 use serde_json::Value;
 
 use crate::front::{HostError, HostErrorKind, OpenedConversation};
+pub use crate::wiring::front_end::FrontEndKind;
 use crate::wiring::front_end::ToolGuard;
 use crate::wiring::unattended::{CommandLine, CommandOutput};
 
@@ -69,6 +73,7 @@ pub struct OpeningRequest {
     pub resume: Option<String>,
     /// The recorded source: a platform, `api_server`, `cron`, `webhook`.
     pub source: String,
+    pub kind: FrontEndKind,
     pub user_id: Option<String>,
     /// Working directory of its tools; `None`: `terminal.cwd`.
     pub cwd: Option<PathBuf>,
@@ -79,6 +84,8 @@ pub struct OpeningRequest {
     pub skills: Vec<String>,
     /// Text after the system prompt that describes the chat.
     pub system: Option<String>,
+    /// What the platform says about how answers are shown.
+    pub prompt_hint: Option<&'static str>,
     /// Earlier messages, if the client stores them itself (API without a session). Stored when the
     /// session is created, ignored when it is continued.
     pub history: Vec<Message>,

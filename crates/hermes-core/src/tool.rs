@@ -185,6 +185,14 @@ impl ToolOutcome {
         Self::Done(Content::Text(value.to_string()))
     }
 
+    /// The outcome of a tool that returns a value, or another outcome instead.
+    pub fn of(result: Result<Value, Self>) -> Self {
+        match result {
+            Ok(value) => Self::json(&value),
+            Err(outcome) => outcome,
+        }
+    }
+
     pub fn error(kind: ToolErrorKind, text: impl Into<String>) -> Self {
         Self::Error {
             kind,

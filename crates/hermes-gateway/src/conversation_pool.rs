@@ -10,16 +10,18 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use hermes_agent::weight::ConversationMemory;
 use hermes_app::front::{
-    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, OpenedConversation,
+    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, LiveConversation,
+    OpenedConversation,
 };
+use hermes_app::host::{ConversationHost, OpeningRequest};
+use hermes_core::event::AgentCommand;
 use hermes_core::task;
 use serde_json::Value;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::program::{ConversationHost, OpeningRequest};
 use crate::settings::GatewaySettings;
 
 /// Limits on idle conversations.
@@ -88,7 +90,7 @@ struct PoolEntry {
 }
 
 struct IdleConversation {
-    channels: ConversationChannels,
+    conversation: LiveConversation,
     opened_with: OpenedWith,
     since: Instant,
 }
@@ -114,12 +116,6 @@ impl OpenedWith {
             toolsets: opening.toolsets.clone(),
         }
     }
-}
-
-/// Both channel ends of a conversation.
-struct ConversationChannels {
-    requests: mpsc::Sender<ConversationRequest>,
-    updates: mpsc::Receiver<ConversationUpdate>,
 }
 
 impl ConversationPool {
@@ -179,7 +175,7 @@ impl ConversationPool {
             .and_then(|row| row.idle.take());
         let mut conversation = PooledConversation {
             id: id.clone(),
-            channels: None,
+            live: None,
             opened_with: OpenedWith::from_request(&opening),
             wanted: Arc::clone(&waiting.wanted),
             permit: Some(permit),
@@ -189,9 +185,9 @@ impl ConversationPool {
             // One that ended by itself is opened again.
             Some(kept)
                 if kept.opened_with == conversation.opened_with
-                    && !kept.channels.requests.is_closed() =>
+                    && !kept.conversation.has_ended() =>
             {
-                conversation.channels = Some(kept.channels);
+                conversation.live = Some(kept.conversation);
                 Ok(conversation)
             }
             // In a task of its own: the caller may be dropped at any moment, and the permit must be
@@ -242,7 +238,7 @@ impl ConversationPool {
         };
         let (inner, id) = (Arc::clone(&self.inner), id.to_owned());
         let closed = task::spawn("closing a conversation", async move {
-            kept.channels.close().await;
+            kept.conversation.close().await;
             inner.closed(&id);
             permit
         });
@@ -275,38 +271,30 @@ fn open_failed(why: &dyn std::fmt::Display) -> HostError {
 
 impl PoolEntry {
     fn bytes(&self) -> usize {
-        self.weight.as_ref().map_or(0, ConversationMemory::bytes)
+        match &self.idle {
+            // A turn that started by itself may have made it larger.
+            Some(idle) => idle.conversation.bytes(),
+            None => self.weight.as_ref().map_or(0, ConversationMemory::bytes),
+        }
     }
 
     /// Takes the idle conversation in order to close it; other holders wait until it has ended.
     fn take_idle(&mut self) -> Option<ClosingConversation> {
         self.idle.as_ref()?;
-        let place = Arc::clone(&self.lock).try_acquire_owned().ok()?;
-        let line = self.idle.take()?.channels;
+        let permit = Arc::clone(&self.lock).try_acquire_owned().ok()?;
+        let conversation = self.idle.take()?.conversation;
         self.weight = None;
         Some(ClosingConversation {
-            channels: line,
-            permit: place,
+            conversation,
+            permit,
         })
     }
 }
 
 /// A conversation that is being closed.
 struct ClosingConversation {
-    channels: ConversationChannels,
+    conversation: LiveConversation,
     permit: OwnedSemaphorePermit,
-}
-
-impl ConversationChannels {
-    /// Returns when it has ended.
-    async fn close(self) {
-        let Self {
-            requests,
-            mut updates,
-        } = self;
-        drop(requests);
-        while updates.recv().await.is_some() {}
-    }
 }
 
 impl PoolInner {
@@ -329,11 +317,11 @@ impl PoolInner {
         let inner = Arc::clone(self);
         task::spawn("closing a conversation", async move {
             let ClosingConversation {
-                channels: line,
-                permit: place,
+                conversation,
+                permit,
             } = closing;
-            line.close().await;
-            drop(place);
+            conversation.close().await;
+            drop(permit);
             inner.remove_unused();
         })
     }
@@ -479,7 +467,7 @@ pub enum HolderEvent {
 /// A conversation in use. Dropping this keeps it open for the next holder.
 pub struct PooledConversation {
     id: String,
-    channels: Option<ConversationChannels>,
+    live: Option<LiveConversation>,
     opened_with: OpenedWith,
     wanted: Arc<Notify>,
     permit: Option<OwnedSemaphorePermit>,
@@ -494,17 +482,16 @@ impl PooledConversation {
         opening: OpeningRequest,
     ) -> Result<Self, HostError> {
         if let Some(old) = old {
-            old.channels.close().await;
+            old.conversation.close().await;
             self.inner.closed(&self.id);
         }
         let OpenedConversation {
-            requests,
-            updates,
+            conversation,
             weight,
             ..
         } = self.inner.host.open(opening).await?;
         self.inner.opened(&self.id, weight);
-        self.channels = Some(ConversationChannels { requests, updates });
+        self.live = Some(conversation);
         Ok(self)
     }
 
@@ -514,21 +501,18 @@ impl PooledConversation {
     }
 
     /// `false`: the conversation has ended.
-    pub async fn request(&self, request: ConversationRequest) -> bool {
-        match &self.channels {
-            Some(line) => line.requests.send(request).await.is_ok(),
-            None => false,
-        }
+    pub fn request(&mut self, request: ConversationRequest) -> bool {
+        self.live.as_mut().is_some_and(|live| live.request(request))
     }
 
-    /// A sender for use while another task reads updates.
-    pub fn requests(&self) -> Option<mpsc::Sender<ConversationRequest>> {
-        self.channels.as_ref().map(|line| line.requests.clone())
+    /// A command for the session. `false`: the conversation has ended.
+    pub fn command(&mut self, command: AgentCommand) -> bool {
+        self.request(ConversationRequest::Agent(command))
     }
 
     /// `None`: the conversation has ended.
     pub async fn next_update(&mut self) -> Option<ConversationUpdate> {
-        self.channels.as_mut()?.updates.recv().await
+        self.live.as_mut()?.next_update().await
     }
 
     /// Waits for an update, or for another holder that waits for this session.
@@ -543,25 +527,20 @@ impl PooledConversation {
 
     /// Abandons a conversation that does not end: the next holder opens it again.
     pub fn abandon(mut self) {
-        if let Some(line) = self.channels.take() {
+        if let Some(live) = self.live.take() {
             self.inner.closed(&self.id);
-            drop(task::spawn("abandoned conversation", line.close()));
+            drop(task::spawn("abandoned conversation", live.close()));
         }
-    }
-
-    /// Returns when another holder waits: between turns the conversation should be released.
-    pub async fn wanted(&self) {
-        self.wanted.notified().await;
     }
 
     /// Closes the conversation instead of keeping it; returns when it has ended.
     pub async fn close(mut self) {
-        let Some(line) = self.channels.take() else {
+        let Some(live) = self.live.take() else {
             return;
         };
         // The permit moves along, so that it is held until then even if the caller is dropped.
         let closed = task::spawn("closing a conversation", async move {
-            line.close().await;
+            live.close().await;
             self.inner.closed(&self.id);
         });
         let _ = closed.await;
@@ -570,18 +549,16 @@ impl PooledConversation {
 
 impl Drop for PooledConversation {
     fn drop(&mut self) {
-        if let Some(line) = self.channels.take()
+        if let Some(live) = self.live.take()
             && let Some(row) = self.inner.rows().get_mut(&self.id)
         {
-            if line.requests.is_closed() {
+            if live.has_ended() {
                 row.weight = None;
             } else {
-                let since = Instant::now();
-                let terms = self.opened_with.clone();
                 row.idle = Some(IdleConversation {
-                    channels: line,
-                    opened_with: terms,
-                    since,
+                    conversation: live,
+                    opened_with: self.opened_with.clone(),
+                    since: Instant::now(),
                 });
             }
         }

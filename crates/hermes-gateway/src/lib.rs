@@ -29,6 +29,3 @@ pub mod settings;
 pub mod spine;
 pub mod turn;
 pub mod voice;
-
-/// What opens conversations.
-pub use hermes_app::host as program;

@@ -143,6 +143,11 @@ pub fn definition(name: &str) -> Option<&'static PlatformDef> {
     PLATFORMS.into_iter().find(|one| one.name == name)
 }
 
+/// Whether programs write there, so that nobody can be asked or reads a notice.
+pub fn is_for_programs(name: &str) -> bool {
+    definition(name).is_some_and(|one| one.writers == Writers::Programs)
+}
+
 /// The API server is configured like a platform, but has no adapter.
 static API_SERVER: PlatformDef = PlatformDef {
     name: "api_server",

@@ -4,6 +4,7 @@
 //! one is reused; the trusted roots are read once.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 pub use hermes_http::HttpError;
@@ -49,6 +50,36 @@ impl PlatformHttp {
     pub fn upgradable(&self) -> Result<reqwest::Client, HttpError> {
         self.clients.read_roots()?;
         self.clients.upgradable()
+    }
+}
+
+/// The client of an adapter, replaced when one of its connections may be broken.
+pub(crate) struct RenewableClient {
+    http: PlatformHttp,
+    client: Mutex<reqwest::Client>,
+}
+
+impl RenewableClient {
+    pub(crate) fn new(http: PlatformHttp) -> Result<Self, HttpError> {
+        let client = Mutex::new(http.client()?);
+        Ok(Self { http, client })
+    }
+
+    pub(crate) fn http(&self) -> &PlatformHttp {
+        &self.http
+    }
+
+    pub(crate) fn get(&self) -> reqwest::Client {
+        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        client.clone()
+    }
+
+    /// Drops all connections: one of them may be dead without being detected.
+    pub(crate) fn renew(&self, platform: &str) {
+        match self.http.client() {
+            Ok(client) => *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client,
+            Err(error) => tracing::warn!("{platform}: the old HTTP client stays in use: {error}"),
+        }
     }
 }
 

@@ -34,7 +34,7 @@ use hermes_core::clock::{Clock, Rng};
 
 pub use definition::{
     Batching, PLATFORMS, PlatformDef, SetupField, StrangerRules, SwitchedOn, ThreadSyntax, Writers,
-    definition,
+    definition, is_for_programs,
 };
 pub use form::MultipartForm;
 pub use http::{HttpError, PlatformHttp};
@@ -43,7 +43,7 @@ pub use platform::{
     AdapterLink, Admission, Applicant, Arrival, Button, ButtonPress, Capabilities, DeliveryLookup,
     FatalPlatformError, HealthReporter, InboundAdapter, IncomingMessage, Markup, MediaKind,
     MediaRef, Offer, OutMedia, OutboundAdapter, OutgoingMessage, Platform, PlatformCondition,
-    PlatformLimits, PlatformState, Recourse, ReplyTo, SendError, TextUnit, Tone,
+    PlatformLimits, PlatformState, Recourse, ReplyTo, SendError, SendFuture, TextUnit, Tone,
 };
 pub use posting::{MirrorRole, PostError, Posting};
 pub use serve::serve;

@@ -228,32 +228,31 @@ impl MediaKind {
     }
 }
 
+/// The result of a call to a platform.
+pub type SendFuture<'a, T> = BoxFuture<'a, Result<T, SendError>>;
+
 /// Sends messages. Each call is one request to the platform; retrying is up to the caller.
 pub trait OutboundAdapter: Send + Sync {
     fn capabilities(&self) -> &Capabilities;
 
     /// Sends a message and returns the platform's id of it.
-    fn send<'a>(
-        &'a self,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<Option<String>, SendError>>;
+    fn send<'a>(&'a self, message: &'a OutgoingMessage) -> SendFuture<'a, Option<String>>;
 
-    /// Replaces the text of one of our messages.
-    fn edit<'a>(
-        &'a self,
-        id: &'a str,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<(), SendError>>;
+    /// Replaces the text of one of our messages ([`Capabilities::edit`]).
+    fn edit<'a>(&'a self, id: &'a str, message: &'a OutgoingMessage) -> SendFuture<'a, ()> {
+        let _ = (id, message);
+        let never = SendError::Refused("messages of this platform cannot be changed".to_owned());
+        Box::pin(std::future::ready(Err(never)))
+    }
 
     /// Shows that an answer is being written. Failure is of no consequence.
-    fn typing<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, ()>;
+    fn typing<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, ()> {
+        let _ = target;
+        Box::pin(std::future::ready(()))
+    }
 
     /// Deletes one of our messages (a replaced preview).
-    fn delete<'a>(
-        &'a self,
-        target: &'a Target,
-        id: &'a str,
-    ) -> BoxFuture<'a, Result<(), SendError>> {
+    fn delete<'a>(&'a self, target: &'a Target, id: &'a str) -> SendFuture<'a, ()> {
         let _ = (target, id);
         Box::pin(std::future::ready(Ok(())))
     }
@@ -271,12 +270,7 @@ pub trait OutboundAdapter: Send + Sync {
 
     /// Shows the text of an unfinished answer as a draft ([`Capabilities::drafts`]); the same
     /// `draft` replaces it. Drafts are not stored.
-    fn draft<'a>(
-        &'a self,
-        target: &'a Target,
-        draft: u64,
-        text: &'a str,
-    ) -> BoxFuture<'a, Result<(), SendError>> {
+    fn draft<'a>(&'a self, target: &'a Target, draft: u64, text: &'a str) -> SendFuture<'a, ()> {
         let _ = (target, draft, text);
         Box::pin(std::future::ready(Ok(())))
     }
@@ -293,7 +287,7 @@ pub trait OutboundAdapter: Send + Sync {
     }
 
     /// Offers these commands in the platform's own menu.
-    fn offer<'a>(&'a self, commands: &'a [Offer]) -> BoxFuture<'a, Result<(), SendError>> {
+    fn offer<'a>(&'a self, commands: &'a [Offer]) -> SendFuture<'a, ()> {
         let _ = commands;
         Box::pin(std::future::ready(Ok(())))
     }
@@ -304,13 +298,14 @@ pub trait OutboundAdapter: Send + Sync {
         media: &'a MediaRef,
         into: &'a std::path::Path,
         max_bytes: u64,
-    ) -> BoxFuture<'a, Result<PathBuf, SendError>>;
+    ) -> SendFuture<'a, PathBuf> {
+        let _ = (media, into, max_bytes);
+        let never = SendError::Refused("messages of this platform bring no files".to_owned());
+        Box::pin(std::future::ready(Err(never)))
+    }
 
     /// Whether one of our messages arrived, for platforms with [`Recourse::History`].
-    fn look_up<'a>(
-        &'a self,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<DeliveryLookup, SendError>> {
+    fn look_up<'a>(&'a self, message: &'a OutgoingMessage) -> SendFuture<'a, DeliveryLookup> {
         let _ = message;
         Box::pin(std::future::ready(Ok(DeliveryLookup::Unknown)))
     }

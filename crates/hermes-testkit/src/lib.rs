@@ -35,6 +35,7 @@ pub mod oracle;
 pub mod place;
 pub mod process;
 pub mod recorder;
+mod server_thread;
 pub mod slack;
 pub mod telegram;
 pub mod terminal;

@@ -41,15 +41,14 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::net::TcpListener;
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::server_thread::{ServerThread, listen};
 use forgetting::{Balancer, Forgetting};
 use limit::Limiter;
 
@@ -62,8 +61,7 @@ pub struct FaultyServer {
     shared: Arc<Shared>,
     handle: Handle,
     switch: mpsc::Sender<Switch>,
-    stop: CancellationToken,
-    thread: Option<JoinHandle<()>>,
+    _thread: ServerThread,
 }
 
 /// A change of listening, and who waits for it.
@@ -215,45 +213,28 @@ impl FaultyServer {
 
     pub fn start_on(wire: Wire, address: SocketAddr) -> Self {
         let shared = Arc::new(Shared::new(wire));
-        let stop = CancellationToken::new();
         let (switch, switches) = mpsc::channel(4);
-        let (ready, started) = std::sync::mpsc::channel();
-        let (for_thread, stopped) = (shared.clone(), stop.clone());
-        let thread = std::thread::Builder::new()
-            .name("faulty-mcp".to_owned())
-            .spawn(move || {
-                let runtime = Builder::new_current_thread()
-                    .enable_all()
-                    .build()
-                    .expect("a runtime for the MCP server");
-                runtime.block_on(async move {
-                    let listener = TcpListener::bind(address)
-                        .await
-                        .unwrap_or_else(|error| panic!("cannot listen on {address}: {error}"));
-                    let bound = listener.local_addr().expect("the listener has an address");
-                    ready
-                        .send((bound, Handle::current()))
-                        .expect("the starter waits");
-                    serve::run(listener, switches, for_thread, stopped).await;
-                });
-            })
-            .expect("a thread for the MCP server");
-        let (address, handle) = started.recv().expect("the MCP server starts");
+        let served = Arc::clone(&shared);
+        let (thread, (address, handle)) =
+            ServerThread::start("faulty-mcp", move |ready, stop| async move {
+                let (listener, bound) = listen(address).await;
+                let started = (bound, Handle::current());
+                ready.send(started).expect("the starter waits");
+                serve::run(listener, switches, served, stop).await;
+            });
         Self {
             address,
             shared,
             handle,
             switch,
-            stop,
-            thread: Some(thread),
+            _thread: thread,
         }
     }
 
     /// A server on the runtime of the caller, for tests on a paused clock: all that happens in it
     /// happens between two polls of the test. [`Self::restart`] and the like need the other kind.
     pub async fn start_here(wire: Wire) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("the listener has an address");
+        let (listener, address) = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await;
         let shared = Arc::new(Shared::new(wire));
         let stop = CancellationToken::new();
         let (switch, switches) = mpsc::channel(4);
@@ -265,8 +246,7 @@ impl FaultyServer {
             shared,
             handle: Handle::current(),
             switch,
-            stop,
-            thread: None,
+            _thread: ServerThread::task(stop),
         }
     }
 
@@ -359,16 +339,6 @@ impl FaultyServer {
     pub fn heal(&self) -> &Self {
         self.shared.state().faults.clear();
         self
-    }
-}
-
-impl Drop for FaultyServer {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        if let Some(thread) = self.thread.take() {
-            // A panic of the server thread was already printed; dropping must not panic again.
-            let _ = thread.join();
-        }
     }
 }
 

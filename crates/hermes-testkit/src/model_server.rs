@@ -33,13 +33,12 @@ mod serve;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
 use serde_json::Value;
-use tokio::net::TcpListener;
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+
+use crate::server_thread::{ServerThread, listen};
 
 pub use reply::{Call, Gate, ReasoningField, Reply, ReplyUsage, UsagePlace};
 pub use request::{Format, RecordedRequest, ToolResult};
@@ -53,8 +52,7 @@ pub struct ModelServer {
     address: SocketAddr,
     shared: Arc<ModelServerShared>,
     handle: Handle,
-    stop: CancellationToken,
-    thread: Option<JoinHandle<()>>,
+    _thread: ServerThread,
 }
 
 pub(crate) struct ModelServerShared {
@@ -140,35 +138,19 @@ impl ModelServer {
             answers: Mutex::default(),
             progress: watch::Sender::new(ModelServerProgress::default()),
         });
-        let stop = CancellationToken::new();
-        let (ready, started) = std::sync::mpsc::channel();
-        let (for_thread, stopped) = (shared.clone(), stop.clone());
-        let thread = std::thread::Builder::new()
-            .name("model-server".to_owned())
-            .spawn(move || {
-                let runtime = Builder::new_current_thread()
-                    .enable_all()
-                    .build()
-                    .expect("a runtime for the model server");
-                runtime.block_on(async move {
-                    let listener = TcpListener::bind(address)
-                        .await
-                        .unwrap_or_else(|error| panic!("cannot listen on {address}: {error}"));
-                    let bound = listener.local_addr().expect("the listener has an address");
-                    ready
-                        .send((bound, Handle::current()))
-                        .expect("the starter waits");
-                    serve::accept(listener, for_thread, stopped).await;
-                });
-            })
-            .expect("a thread for the model server");
-        let (address, handle) = started.recv().expect("the model server starts");
+        let served = Arc::clone(&shared);
+        let (thread, (address, handle)) =
+            ServerThread::start("model-server", move |ready, stop| async move {
+                let (listener, bound) = listen(address).await;
+                let started = (bound, Handle::current());
+                ready.send(started).expect("the starter waits");
+                serve::accept(listener, served, stop).await;
+            });
         Self {
             address,
             shared,
             handle,
-            stop,
-            thread: Some(thread),
+            _thread: thread,
         }
     }
 
@@ -328,16 +310,6 @@ impl ModelServer {
         enough: impl Fn(&ModelServerProgress) -> bool,
     ) -> ModelServerProgress {
         self.handle.block_on(self.wait_for(enough))
-    }
-}
-
-impl Drop for ModelServer {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        if let Some(thread) = self.thread.take() {
-            // A panic of the server thread was already printed; dropping must not panic again.
-            let _ = thread.join();
-        }
     }
 }
 

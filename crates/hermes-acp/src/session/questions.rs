@@ -7,27 +7,26 @@ use hermes_core::event::AgentCommand;
 use hermes_core::task;
 use tokio_util::sync::CancellationToken;
 
-use super::EditorSession;
+use super::{EditorRequest, EditorSession};
 use crate::permission;
 use crate::question::{self, QuestionForm};
-use hermes_app::front::ConversationRequest;
 
 impl EditorSession {
     pub(super) fn ask_permission(&mut self, request: ApprovalRequest) {
         let id = request.id.clone();
         let answer = |verdict| {
             let request = id.clone();
-            ConversationRequest::Agent(AgentCommand::Answer { request, verdict })
+            AgentCommand::Answer { request, verdict }
         };
         if let Some(verdict) = self.edits.mode().verdict(&request) {
-            return self.send_request(answer(verdict));
+            return self.send_command(answer(verdict));
         }
         let call = permission::call_of(&id, self.running.keys()).unwrap_or(&id);
         let changes = self.edits.of(call);
         let asked = permission::request(&self.outlet.session, call, &request, &changes);
         let call = call.clone();
         let open = self.open(&id);
-        let (outlet, requests) = (self.outlet.clone(), self.requests.clone());
+        let (outlet, answers) = (self.outlet.clone(), self.answers.clone());
         task::spawn("acp permission", async move {
             outlet.gauge.room().await;
             let answered = outlet.connection.send_request(asked).block_task();
@@ -49,7 +48,9 @@ impl EditorSession {
             let request = request.id;
             let order = AgentCommand::Answer { request, verdict };
             // Without a session nothing can be allowed.
-            let _ = requests.send(ConversationRequest::Agent(order)).await;
+            if let Some(answers) = answers.upgrade() {
+                let _ = answers.send(EditorRequest::Answer(order)).await;
+            }
             open.cancel();
         });
     }
@@ -59,13 +60,10 @@ impl EditorSession {
         let asking = question::asking(&self.outlet.session, &question, can.as_ref());
         if let QuestionForm::Not(answer) = asking {
             let question = question.id;
-            return self.send_request(ConversationRequest::Agent(AgentCommand::Reply {
-                question,
-                answer,
-            }));
+            return self.send_command(AgentCommand::Reply { question, answer });
         }
         let open = self.open(&question.id);
-        let (outlet, requests) = (self.outlet.clone(), self.requests.clone());
+        let (outlet, answers) = (self.outlet.clone(), self.answers.clone());
         task::spawn("acp question", async move {
             outlet.gauge.room().await;
             let connection = outlet.connection.clone();
@@ -96,7 +94,9 @@ impl EditorSession {
             };
             let question = question.id.clone();
             let order = AgentCommand::Reply { question, answer };
-            let _ = requests.send(ConversationRequest::Agent(order)).await;
+            if let Some(answers) = answers.upgrade() {
+                let _ = answers.send(EditorRequest::Answer(order)).await;
+            }
             open.cancel();
         });
     }

@@ -102,11 +102,11 @@ impl SessionHandle {
         }
     }
 
-    /// Sends without waiting: for signal handlers. `Ok(false)`: the inbox is full.
-    pub fn try_send(&self, command: AgentCommand) -> Result<bool, SessionClosed> {
+    /// Sends without waiting. `Ok(Some)`: the inbox is full, so the command was not sent.
+    pub fn try_send(&self, command: AgentCommand) -> Result<Option<AgentCommand>, SessionClosed> {
         match self.commands.try_send(command) {
-            Ok(()) => Ok(true),
-            Err(mpsc::error::TrySendError::Full(_)) => Ok(false),
+            Ok(()) => Ok(None),
+            Err(mpsc::error::TrySendError::Full(command)) => Ok(Some(command)),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(SessionClosed),
         }
     }

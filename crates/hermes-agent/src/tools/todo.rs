@@ -294,10 +294,6 @@ impl Tool for Todo {
     }
 
     fn call<'a>(&'a self, args: ToolArgs, _cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
-        let outcome = match self.run(&args) {
-            Ok(value) => ToolOutcome::json(&value),
-            Err(outcome) => outcome,
-        };
-        Box::pin(std::future::ready(outcome))
+        Box::pin(std::future::ready(ToolOutcome::of(self.run(&args))))
     }
 }

@@ -15,18 +15,17 @@ use tokio::sync::OnceCell;
 
 pub(super) use self::items::ResponseItems;
 pub(super) use self::request::{ResponsesRequest, read};
-use super::admit::TurnPermit;
 use super::error::ApiError;
 use super::fields::ApiEndpoint;
-use super::idempotency::{self, IdempotencyKey};
 use super::input::{self, JsonObjectBody};
-use super::names::{self, RequestedSession};
+use super::names;
 use super::outcome::{OutcomeReport, response_usage};
 use super::reply::StoredReply;
 use super::threads::HistoryDigest;
 use super::turn::{ApiTurn, TurnResult, TurnStep};
+use super::turn_call::{self, TurnCall};
 use super::turn_request::TurnRequest;
-use super::{ApiState, SharedApiState, recording, reply, sse};
+use super::{ApiState, SharedApiState, reply};
 
 const FILE: &str = "response_store.db";
 
@@ -70,24 +69,11 @@ pub(super) async fn create(
     headers: HeaderMap,
     body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
-    let ticket = state.work.admit(state.deps.facts.draining())?;
-    let hints = ApiEndpoint::Responses.check(&body, &state.settings.ignore_fields)?;
-    let response = answer(state, ticket, headers, body).await?;
-    Ok(hints.name_in(response))
-}
-
-async fn answer(
-    state: Arc<ApiState>,
-    ticket: TurnPermit,
-    headers: HeaderMap,
-    body: JsonObjectBody,
-) -> Result<Response, ApiError> {
-    let named = RequestedSession::read(&headers, &body)?;
+    let call = TurnCall::admit(&state, ApiEndpoint::Responses, &headers, &body)?;
     let stream = body.flag("stream", false)?;
     let store = body.flag("store", true)?;
-    let model = body.text("model")?;
-    let asked = IdempotencyKey::read(&headers, "responses", &body.0)?;
-    let request = read(&state, &body, &named).await?;
+    let model = call.model.as_deref();
+    let request = read(&state, &body, &call.named).await?;
     let answer = ResponseHead {
         id: names::fresh("resp_", 28),
         created: state.deps.clock.now().timestamp(),
@@ -97,7 +83,7 @@ async fn answer(
         previous: request.previous,
         conversation: request.conversation,
         store,
-        key: named.key,
+        key: call.named.key,
     };
     let (session, fresh) = match request.session {
         Some(session) => (session, false),
@@ -107,26 +93,20 @@ async fn answer(
     let past = (request.said.system, request.said.history);
     let place = TurnRequest::named(&state, (&session, fresh), model, past, input).await?;
     let shared = Arc::clone(&state);
-    if stream {
+    let response = if stream {
         let begin = async move {
-            let turn = ApiTurn::begin(&shared, ticket, place.opening, place.input).await?;
+            let turn = ApiTurn::begin(&shared, call.permit, place.opening, place.input).await?;
             stream::begin(shared, answer, turn).await
         };
-        return match asked {
-            Some(asked) => recording::answer(&state, asked, &session, begin).await,
-            None => begin.await.map(sse::with_headers),
+        turn_call::answer_stream(&state, call.repeat, &session, begin).await?
+    } else {
+        let work = async move {
+            let turn = ApiTurn::begin(&shared, call.permit, place.opening, place.input).await?;
+            whole(&shared, answer, turn).await
         };
-    }
-    let Some(asked) = asked else {
-        let turn = ApiTurn::begin(&state, ticket, place.opening, place.input).await?;
-        return Ok(whole(&state, answer, turn).await?.response());
+        turn_call::answer_whole(&state, call.repeat, &session, work).await?
     };
-    let work = async move {
-        let turn = ApiTurn::begin(&shared, ticket, place.opening, place.input).await?;
-        whole(&shared, answer, turn).await
-    };
-    let told = idempotency::answer(&state, asked, &session, work).await?;
-    Ok(told.response())
+    Ok(call.ignored.name_in(response))
 }
 
 /// A complete answer.

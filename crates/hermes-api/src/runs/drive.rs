@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use hermes_app::front::ConversationRequest;
 use hermes_core::approval::{ApprovalRequest, Verdict as Given};
 use hermes_core::event::{AgentCommand, TurnExit};
 use hermes_core::redact;
 use hermes_gateway::settings::approval_wait;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::log::{ApiRun, RunStatus};
@@ -18,6 +18,8 @@ use crate::outcome::{self, OutcomeReport};
 use crate::turn::{ApiTurn, ApprovalEvent, TurnResult, TurnStep};
 use crate::turn_request::TurnRequest;
 
+/// Answers of clients that may wait.
+const ANSWERS: usize = 64;
 const LATE: &str = "no one answered in time";
 
 pub(super) async fn drive(state: &ApiState, run: &ApiRun, ticket: TurnPermit, place: TurnRequest) {
@@ -34,7 +36,8 @@ pub(super) async fn drive(state: &ApiState, run: &ApiRun, ticket: TurnPermit, pl
         }
         None => return run.end(RunStatus::Cancelled, json!({}), now()),
     };
-    run.mark_started(turn.requests(), turn.session(), now());
+    let (answers, mut answered) = mpsc::channel(ANSWERS);
+    run.mark_started(answers, turn.session(), now());
     let patience = approval_wait(&state.deps.config);
     let mut stopping = false;
     let mut thought = String::new();
@@ -43,13 +46,15 @@ pub(super) async fn drive(state: &ApiState, run: &ApiRun, ticket: TurnPermit, pl
             step = turn.next() => step,
             () = run.stop.cancelled(), if !stopping => {
                 stopping = true;
-                if let Some(requests) = turn.requests() {
-                    let _ = requests.send(ConversationRequest::Agent(AgentCommand::Interrupt)).await;
-                }
+                turn.command(AgentCommand::Interrupt);
+                continue;
+            }
+            Some(answer) = answered.recv() => {
+                turn.command(answer);
                 continue;
             }
             () = sleep_until(run.due()) => {
-                deny_late(run, &turn, now()).await;
+                deny_late(run, &mut turn, now());
                 continue;
             }
         };
@@ -74,7 +79,7 @@ async fn sleep_until(at: Option<Instant>) {
 }
 
 /// No answer means no; otherwise the run would occupy its permit and session forever.
-async fn deny_late(run: &ApiRun, turn: &ApiTurn, now: f64) {
+fn deny_late(run: &ApiRun, turn: &mut ApiTurn, now: f64) {
     for request in run.take_late(Instant::now(), now) {
         let told = json!({
             "choice": "deny",
@@ -84,14 +89,10 @@ async fn deny_late(run: &ApiRun, turn: &ApiTurn, now: f64) {
         });
         run.add_event("approval.responded", told, now);
         let why = Some(LATE.to_owned());
-        let order = AgentCommand::Answer {
+        turn.command(AgentCommand::Answer {
             request: request.id,
             verdict: Given::Deny { why },
-        };
-        if let Some(requests) = turn.requests() {
-            // A run that has ended needs no answer.
-            let _ = requests.send(ConversationRequest::Agent(order)).await;
-        }
+        });
     }
 }
 

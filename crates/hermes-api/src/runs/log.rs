@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
-use hermes_app::front::ConversationRequest;
 use hermes_core::approval::ApprovalRequest;
+use hermes_core::event::AgentCommand;
 use hermes_store::db::StoredRun;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
@@ -36,7 +36,8 @@ struct RunLog {
     /// The number of the first stored event, counted from 1.
     first: u64,
     pending: VecDeque<PendingApproval>,
-    requests: Option<mpsc::Sender<ConversationRequest>>,
+    /// Takes answers while it runs.
+    answers: Option<mpsc::Sender<AgentCommand>>,
     ended: Option<Instant>,
 }
 
@@ -106,7 +107,7 @@ impl ApiRun {
                 bytes: 0,
                 first: 1,
                 pending: VecDeque::new(),
-                requests: None,
+                answers: None,
                 ended: None,
             }),
             changes: watch::Sender::new(0),
@@ -158,23 +159,24 @@ impl ApiRun {
         Some((log.ended?, log.bytes))
     }
 
-    /// Records the start, with the sender for requests.
+    /// Records the start.
     pub(super) fn mark_started(
         &self,
-        requests: Option<mpsc::Sender<ConversationRequest>>,
+        answers: mpsc::Sender<AgentCommand>,
         session: &str,
         now: f64,
     ) {
         let mut log = self.log();
-        log.requests = requests;
+        log.answers = Some(answers);
         log.shown.insert("session_id".to_owned(), json!(session));
         if log.status == RunStatus::Queued {
             log.set(RunStatus::Running, now);
         }
     }
 
-    pub(super) fn requests(&self) -> Option<mpsc::Sender<ConversationRequest>> {
-        self.log().requests.clone()
+    /// Where answers go; `None`: it is not running.
+    pub(super) fn answers(&self) -> Option<mpsc::Sender<AgentCommand>> {
+        self.log().answers.clone()
     }
 
     /// Something happened: `event`, with the fields of `data`.
@@ -251,7 +253,7 @@ impl ApiRun {
         }
         log.push(&self.id, &event, data, now);
         log.pending.clear();
-        log.requests = None;
+        log.answers = None;
         log.ended = Some(Instant::now());
         drop(log);
         self.changes.send_modify(|change| *change += 1);

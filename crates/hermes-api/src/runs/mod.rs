@@ -11,7 +11,6 @@ use std::time::Duration;
 use axum::extract::{Path, Query, State as Extract};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use hermes_app::front::ConversationRequest;
 use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::event::AgentCommand;
 use hermes_core::task;
@@ -22,12 +21,12 @@ use tokio::time::Instant;
 use self::log::{ApiRun, RunLogExcerpt};
 use super::error::ApiError;
 use super::fields::ApiEndpoint;
-use super::idempotency::{self, IdempotencyKey};
 use super::input::JsonObjectBody;
-use super::names::{self, RequestedSession};
+use super::names;
 use super::reply::StoredReply;
 use super::responses::{self, ResponsesRequest};
 use super::sse::{self, SseFrames};
+use super::turn_call::{self, TurnCall};
 use super::turn_request::TurnRequest;
 use super::{ApiState, SharedApiState, reply};
 
@@ -113,12 +112,10 @@ pub(super) async fn create(
     headers: HeaderMap,
     body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
-    let ticket = state.work.admit(state.deps.facts.draining())?;
-    let _ = ApiEndpoint::Runs.check(&body, &state.settings.ignore_fields)?;
-    let named = RequestedSession::read(&headers, &body)?;
-    let asked = IdempotencyKey::read(&headers, "runs", &body.0)?;
-    let model = body.text("model")?;
-    let ResponsesRequest { said, session, .. } = responses::read(&state, &body, &named).await?;
+    let call = TurnCall::admit(&state, ApiEndpoint::Runs, &headers, &body)?;
+    let model = call.model.as_deref();
+    let ResponsesRequest { said, session, .. } =
+        responses::read(&state, &body, &call.named).await?;
     let id = names::fresh("run_", 32);
     let (session, fresh) = match session {
         Some(session) => (session, false),
@@ -134,7 +131,7 @@ pub(super) async fn create(
     let started = json!({"run_id": id, "status": "started", "session_id": session});
     let mut told = StoredReply::new(StatusCode::ACCEPTED, started);
     told.header(&reply::SESSION_ID, &session);
-    if let Some(key) = &named.key {
+    if let Some(key) = &call.named.key {
         told.header(&reply::SESSION_KEY, key);
     }
     let shared = Arc::clone(&state);
@@ -143,19 +140,14 @@ pub(super) async fn create(
         shared.runs.all().insert(id, Arc::clone(&run));
         shared.runs.sweep();
         task::spawn("api run", async move {
-            drive::drive(&shared, &run, ticket, place).await;
+            drive::drive(&shared, &run, call.permit, place).await;
             if let Err(error) = keep(&shared, &run).await {
                 tracing::warn!("run {}: {}", run.id, error.to_json());
             }
         });
         Ok(told)
     };
-    match asked {
-        Some(asked) => Ok(idempotency::answer(&state, asked, &session, begin)
-            .await?
-            .response()),
-        None => Ok(begin.await?.response()),
-    }
+    turn_call::answer_whole(&state, call.repeat, &session, begin).await
 }
 
 /// `GET /v1/runs/{id}`.
@@ -205,7 +197,7 @@ pub(super) async fn approve(
         }
     };
     let all = body.flag("all", false)? || body.flag("resolve_all", false)?;
-    let Some(requests) = run.requests() else {
+    let Some(answers) = run.answers() else {
         let message = format!("run {id} is not running: nothing can be approved in it");
         return Err(ApiError::new(StatusCode::CONFLICT, message).code("approval_not_active"));
     };
@@ -222,7 +214,7 @@ pub(super) async fn approve(
             request: request.id,
         };
         // A run that has ended needs no answer.
-        let _ = requests.send(ConversationRequest::Agent(order)).await;
+        let _ = answers.send(order).await;
     }
     let told = json!({"choice": choice, "resolved": resolved});
     run.add_event("approval.responded", told, now);

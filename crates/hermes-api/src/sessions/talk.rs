@@ -12,12 +12,13 @@ use crate::error::ApiError;
 use crate::fields::ApiEndpoint;
 use crate::input::{self, JsonObjectBody};
 use crate::label;
-use crate::names::{self, RequestedSession};
+use crate::names;
 use crate::outcome::{OutcomeReport, response_usage};
 use crate::reply::StoredReply;
 use crate::responses::ResponseItems;
 use crate::sse::{self, SseFrames};
 use crate::turn::{ApiTurn, TurnResult, TurnStep};
+use crate::turn_call::TurnCall;
 use crate::turn_request::TurnRequest;
 use crate::{ApiState, SharedApiState, reply};
 
@@ -35,9 +36,8 @@ async fn begin(
     headers: &HeaderMap,
     (body, endpoint): (&JsonObjectBody, ApiEndpoint),
 ) -> Result<StartedTalk, ApiError> {
-    let _ = endpoint.check(body, &state.settings.ignore_fields)?;
-    let ticket = state.work.admit(state.deps.facts.draining())?;
-    let named = RequestedSession::read(headers, body)?;
+    let call = TurnCall::admit(state, endpoint, headers, body)?;
+    let named = call.named;
     if named.session.as_deref().is_some_and(|other| other != id) {
         let message = "the path names another session than the header or the body";
         return Err(ApiError::bad(message).code("session_conflict"));
@@ -59,9 +59,9 @@ async fn begin(
     };
     let past = (system.map(str::to_owned), Vec::new());
     let input = input::user_input(content);
-    let model = body.text("model")?;
+    let model = call.model.as_deref();
     let place = TurnRequest::named(state, (id, false), model, past, input).await?;
-    let turn = ApiTurn::begin(state, ticket, place.opening, place.input).await?;
+    let turn = ApiTurn::begin(state, call.permit, place.opening, place.input).await?;
     Ok(StartedTalk {
         turn,
         key: named.key,

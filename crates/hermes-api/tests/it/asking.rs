@@ -5,31 +5,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use hermes_agent::weight::ConversationMemory;
 use hermes_api::{ApiDeps, ApiServer, GatewayFacts};
-use hermes_app::front::{
-    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, OpenedConversation,
-    REQUESTS, UPDATES,
-};
-use hermes_app::wiring::unattended::CommandOutput;
+use hermes_app::front::{ConversationRequest, ConversationUpdate, HostError, OpenedConversation};
+use hermes_app::host::{ConversationHost, OpeningRequest};
 use hermes_config::{Config, Home};
 use hermes_core::approval::ApprovalRequest;
 use hermes_core::clock::SystemClock;
-use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary};
-use hermes_core::model::{Route, WireFormat};
-use hermes_core::usage::{Cost, Usage};
+use hermes_core::event::{AgentCommand, AgentEvent, TurnExit};
 use hermes_core::{BoxFuture, task};
 use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
-use hermes_gateway::program::{ConversationHost, HomeScript, OpeningRequest};
 use hermes_platforms::{Offer, PlatformSettings};
 use hermes_store::Store;
 use pretty_assertions::assert_eq;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::harness::{KEY, StreamedEvent, answer, events};
+use crate::fake_conversation::{self, FakeSide};
+use crate::harness::{KEY, StreamedEvent, answer, events};
 
 /// Longer than any test needs.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -49,26 +42,9 @@ impl ConversationHost for ApprovalHost {
         &self,
         opening: OpeningRequest,
     ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
-        let (requests, orders) = mpsc::channel(REQUESTS);
-        let (updates, heard) = mpsc::channel(UPDATES);
-        let id = opening.id.clone();
-        drop(task::spawn("asks", talk(id, orders, updates)));
-        Box::pin(std::future::ready(Ok(OpenedConversation {
-            id: opening.id,
-            title: None,
-            cost: None,
-            past: Vec::new(),
-            remarks: Vec::new(),
-            approvals_off: false,
-            weight: ConversationMemory::default(),
-            requests,
-            updates: heard,
-        })))
-    }
-
-    fn script(&self, _: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
-        let refusal = HostError::new(HostErrorKind::Invalid, "no scripts here");
-        Box::pin(std::future::ready(Err(refusal)))
+        let (opened, side) = fake_conversation::open(&opening.id);
+        drop(task::spawn("asks", talk(opening.id, side)));
+        Box::pin(std::future::ready(Ok(opened)))
     }
 
     fn commands(&self) -> Vec<Offer> {
@@ -76,30 +52,20 @@ impl ConversationHost for ApprovalHost {
     }
 }
 
-async fn talk(
-    id: String,
-    mut orders: mpsc::Receiver<ConversationRequest>,
-    updates: mpsc::Sender<ConversationUpdate>,
-) {
-    while let Some(request) = orders.recv().await {
+async fn talk(id: String, mut side: FakeSide) {
+    while let Some(request) = side.requests.recv().await {
         let ConversationRequest::Input(input) = request else {
             continue;
         };
-        let route = Route {
-            provider: "test".to_owned(),
-            model: "test-model".to_owned(),
-            base_url: String::new(),
-            format: WireFormat::ChatCompletions,
-            credential: None,
-        };
+        let route = fake_conversation::route();
         let session = id.as_str().into();
         let mut told = vec![AgentEvent::TurnStarted { session, route }];
         told.extend(input.text.split_whitespace().map(asks));
         for event in told {
-            let _ = updates.send(ConversationUpdate::Event(event)).await;
+            let _ = side.updates.send(ConversationUpdate::Event(event)).await;
         }
         let text = loop {
-            match orders.recv().await {
+            match side.requests.recv().await {
                 Some(ConversationRequest::Agent(AgentCommand::Answer { request, verdict })) => {
                     break format!("{request}: {verdict:?}");
                 }
@@ -107,18 +73,9 @@ async fn talk(
                 None => return,
             }
         };
-        let summary = TurnSummary {
-            exit: TurnExit::Answered,
-            text,
-            usage: Usage::default(),
-            cost: Cost::Unknown,
-            calls: 1,
-            tool_calls: 0,
-            millis: 1,
-            pending_steer: None,
-        };
+        let summary = fake_conversation::summary(TurnExit::Answered, text);
         let end = AgentEvent::TurnFinished { summary };
-        let _ = updates.send(ConversationUpdate::Event(end)).await;
+        let _ = side.updates.send(ConversationUpdate::Event(end)).await;
     }
 }
 

@@ -5,31 +5,30 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use hermes_agent::weight::ConversationMemory;
 use hermes_api::{ActiveTurns, ApiDeps, ApiServer, GatewayFacts};
 use hermes_app::front::{
     ConversationRequest, ConversationUpdate, HostError, HostErrorKind, OpenedConversation,
-    REQUESTS, UPDATES,
 };
-use hermes_app::wiring::unattended::CommandOutput;
+use hermes_app::host::{ConversationHost, OpeningRequest};
 use hermes_config::{Config, Home};
 use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
 use hermes_core::ask::{Answer, Question, Want};
 use hermes_core::clock::{Clock, SystemClock};
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
 use hermes_core::message::Message;
-use hermes_core::model::{ErrorClass, Route, WireFormat};
+use hermes_core::model::ErrorClass;
 use hermes_core::store::{NewItem, NewSession, SessionStore as _};
-use hermes_core::usage::{Cost, Usage};
+use hermes_core::usage::Usage;
 use hermes_core::{BoxFuture, task};
 use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
-use hermes_gateway::program::{ConversationHost, HomeScript, OpeningRequest};
 use hermes_platforms::{Offer, PlatformSettings};
 use hermes_store::Store;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
+
+use crate::fake_conversation;
 
 pub(crate) const KEY: &str = "test-key-0123456789abcdef";
 
@@ -88,34 +87,19 @@ impl ConversationHost for FakeHost {
                 Some(stored) => stored.items.into_iter().map(|item| item.message).collect(),
                 None => opening.history.clone(),
             };
-            let (requests, receiver) = mpsc::channel(REQUESTS);
-            let (sender, updates) = mpsc::channel(UPDATES);
+            let (opened, side) = fake_conversation::open(&opening.id);
             let talk = FakeConversation {
                 id: opening.id.clone(),
                 unattended: opening.unattended,
                 past,
-                requests: receiver,
-                updates: sender,
+                requests: side.requests,
+                updates: side.updates,
                 store: self.store.clone(),
                 seen: Arc::clone(&self.seen),
             };
             task::spawn("talk", talk.run());
-            Ok(OpenedConversation {
-                id: opening.id,
-                title: None,
-                cost: None,
-                past: Vec::new(),
-                remarks: Vec::new(),
-                approvals_off: false,
-                weight: ConversationMemory::default(),
-                requests,
-                updates,
-            })
+            Ok(opened)
         })
-    }
-
-    fn script(&self, _: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
-        Box::pin(async { Err(HostError::new(HostErrorKind::Failed, "no scripts")) })
     }
 
     fn commands(&self) -> Vec<Offer> {
@@ -157,13 +141,7 @@ impl FakeConversation {
     }
 
     async fn turn(&mut self, input: &UserInput) {
-        let route = Route {
-            provider: "test".to_owned(),
-            model: "test-model".to_owned(),
-            base_url: String::new(),
-            format: WireFormat::ChatCompletions,
-            credential: None,
-        };
+        let route = fake_conversation::route();
         let session = self.id.as_str().into();
         self.tell(AgentEvent::TurnStarted { session, route }).await;
         let (verb, rest) = input.text.split_once(' ').unwrap_or((&input.text, ""));
@@ -204,19 +182,13 @@ impl FakeConversation {
         };
         self.store_turn(input, &text).await;
         let summary = TurnSummary {
-            exit,
-            text,
             usage: Usage {
                 input: 7,
                 output: 5,
                 cache_read: 3,
                 ..Usage::default()
             },
-            cost: Cost::Unknown,
-            calls: 1,
-            tool_calls: 0,
-            millis: 1,
-            pending_steer: None,
+            ..fake_conversation::summary(exit, text)
         };
         self.tell(AgentEvent::TurnFinished { summary }).await;
     }

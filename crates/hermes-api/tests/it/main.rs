@@ -5,6 +5,9 @@ mod asking;
 #[cfg(test)]
 mod chat;
 #[cfg(test)]
+#[path = "../../../hermes-gateway/tests/it/fake_conversation.rs"]
+mod fake_conversation;
+#[cfg(test)]
 mod guard;
 #[cfg(test)]
 mod harness;

@@ -29,7 +29,7 @@ use hermes_tools::files::{ReadMemory, whole_files};
 use tokio_util::sync::CancellationToken;
 
 use super::commands::CommandEnvironment;
-use super::front_end::FrontEndSettings;
+use super::front_end::{FrontEndKind, FrontEndSettings};
 use super::web;
 use crate::context::AppContext;
 use crate::failure::Failure;
@@ -70,7 +70,7 @@ impl ActionTools {
         let post = ReportQueue::default();
         let parent_tools = ParentTools::default();
         let mut tools = vec![children(deps, post.clone(), parent_tools.clone())];
-        if !deps.front_end.is_job {
+        if deps.front_end.kind != FrontEndKind::Job {
             tools.push(clarify(deps.config));
         }
         tools.extend(several_models(deps.cx, deps.config).ok());
@@ -81,7 +81,7 @@ impl ActionTools {
         );
         tools.extend(programs::programs(deps.commands, deps.config).unwrap_or_default());
         let clock = Arc::clone(&deps.clock);
-        if !deps.front_end.is_job {
+        if deps.front_end.kind != FrontEndKind::Job {
             let origin = deps.front_end.origin.clone();
             let jobs = programs::jobs(deps.cx, deps.config, &*deps.router, clock, origin);
             tools.extend(jobs);
@@ -90,7 +90,7 @@ impl ActionTools {
         let files = deps.commands.map(|commands| {
             let model = (deps.sees, deps.window);
             let mut files = files::deps(deps.cx, deps.config, commands, model, read.clone());
-            files.only_workspace = deps.front_end.only_workspace;
+            files.only_workspace = deps.front_end.kind == FrontEndKind::Editor;
             files.open_texts.clone_from(&deps.front_end.open_texts);
             files
         });

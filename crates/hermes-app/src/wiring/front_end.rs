@@ -21,9 +21,33 @@ use crate::failure::Failure;
 /// Wraps each tool that acts; the flag tells whether it acts on this machine.
 pub type ToolGuard = Arc<dyn Fn(Arc<dyn Tool>, bool) -> Arc<dyn Tool> + Send + Sync>;
 
+/// What a front end is to its conversations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FrontEndKind {
+    /// A person at a terminal.
+    #[default]
+    Terminal,
+    /// An editor: files outside the directory that it was opened in are never changed unasked.
+    Editor,
+    /// A chat platform.
+    Chat,
+    /// Programs ask, over the API or webhooks. Their conversations are not named.
+    Service,
+    /// A job: it creates no jobs, asks no one and is not named.
+    Job,
+}
+
+impl FrontEndKind {
+    /// Whether conversations get a title.
+    pub(super) fn names_conversations(self) -> bool {
+        !matches!(self, Self::Service | Self::Job)
+    }
+}
+
 /// Kept across the sessions of a conversation.
 #[derive(Clone, Default)]
 pub struct FrontEndSettings {
+    pub kind: FrontEndKind,
     pub guard: Option<ToolGuard>,
     /// MCP servers of this conversation alone.
     pub servers: Option<Arc<Toolbox>>,
@@ -35,18 +59,10 @@ pub struct FrontEndSettings {
     pub prompt_hint: Option<&'static str>,
     /// The platform's id of the user.
     pub user_id: Option<String>,
-    /// A chat platform with its own configured toolsets.
-    pub is_platform: bool,
     /// No one can be asked.
     pub unattended: bool,
-    /// Conversations are not named.
-    pub untitled: bool,
     /// The chat, as stored in jobs that are created in it.
     pub origin: Option<serde_json::Value>,
-    /// It is a job: it creates no jobs and asks no one.
-    pub is_job: bool,
-    /// Files outside the directory that it was opened in are never changed unasked.
-    pub only_workspace: bool,
     /// An editor that has files open.
     pub open_texts: Option<Arc<dyn OpenTexts>>,
     /// An editor that runs commands in its terminals.
@@ -104,7 +120,10 @@ impl SharedResources {
 impl FrontEndSettings {
     /// The platform whose toolsets apply.
     pub(super) fn platform<'a>(&self, source: &'a str) -> &'a str {
-        if self.is_platform { source } else { "cli" }
+        match self.kind {
+            FrontEndKind::Terminal | FrontEndKind::Editor => "cli",
+            FrontEndKind::Chat | FrontEndKind::Service | FrontEndKind::Job => source,
+        }
     }
 
     pub(super) fn guarded(

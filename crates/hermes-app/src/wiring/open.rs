@@ -408,7 +408,7 @@ fn agent_settings(
     route: &Route,
 ) -> AgentSettings {
     let mut settings = settings::from_config(config, &cx.home.cache_dir(), &route.model);
-    settings.titles &= mode != ConversationMode::Oneshot && !front_end.untitled;
+    settings.titles &= mode != ConversationMode::Oneshot && front_end.kind.names_conversations();
     settings.directory_hints = !options.ignore_rules && !options.safe_mode;
     settings.max_turns = options.max_turns.unwrap_or(settings.max_turns);
     settings.keep_unfinished = true;

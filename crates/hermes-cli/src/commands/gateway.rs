@@ -3,9 +3,7 @@
 mod control;
 mod facts;
 mod lifecycle;
-mod program;
 mod run;
-pub(crate) mod scripts;
 mod service;
 mod setup;
 mod status;
@@ -16,7 +14,6 @@ use clap::{Args, Subcommand};
 use super::{Context, IN_GATEWAY};
 use crate::exit::{Exit, Failure, Outcome};
 
-pub(crate) use program::GatewayConversations;
 pub(crate) use status::{platforms_in_short, summary};
 
 #[derive(Debug, Args)]

@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
 use super::{
-    EXTRACT_TIME, Extracted, SEARCH_TIME, ServiceError, ServiceRequest, WebHit, bearer, list, text,
+    EXTRACT_TIME, Extracted, SEARCH_TIME, ServiceError, ServiceRequest, WebHit, hits, list, text,
 };
 
-const USUAL: &str = "https://api.firecrawl.dev";
 /// Maximum number of pages read concurrently.
 const AT_ONCE: usize = 3;
 
@@ -21,15 +19,7 @@ async fn post(
     body: Value,
     time: Duration,
 ) -> Result<Value, ServiceError> {
-    let access = ask.access();
-    let mut headers = HeaderMap::new();
-    match &access.firecrawl {
-        Some(key) => bearer(&mut headers, key)?,
-        None if access.firecrawl_url.is_some() => {}
-        None => drop(ask.key(None)?),
-    }
-    let url = ask.url(access.firecrawl_url.as_deref(), USUAL, path)?;
-    let answer = ask.post(url, headers, &body, time).await?;
+    let answer = ask.post(path, body, time).await?;
     if answer.get("success").and_then(Value::as_bool) == Some(false) {
         let why = match text(&answer, "error") {
             why if why.is_empty() => "it failed without a reason".to_owned(),
@@ -48,18 +38,11 @@ pub(super) async fn search(
     let body = json!({ "query": query, "limit": limit });
     let answer = post(ask, "/v2/search", body, SEARCH_TIME).await?;
     // Older instances return a plain list.
-    let hits = match list(&answer, "/data/web") {
+    let found = match list(&answer, "/data/web") {
         [] => list(&answer, "/data"),
-        hits => hits,
+        found => found,
     };
-    Ok(hits
-        .iter()
-        .map(|hit| WebHit {
-            title: text(hit, "title"),
-            url: text(hit, "url"),
-            description: text(hit, "description"),
-        })
-        .collect())
+    Ok(hits(found, |hit| text(hit, "description")))
 }
 
 pub(super) async fn extract(ask: &ServiceRequest<'_>, urls: &[String]) -> Vec<Extracted> {
@@ -68,7 +51,7 @@ pub(super) async fn extract(ask: &ServiceRequest<'_>, urls: &[String]) -> Vec<Ex
             let body = json!({ "url": url, "formats": ["markdown"] });
             match post(ask, "/v2/scrape", body, EXTRACT_TIME).await {
                 Ok(answer) => page(ask, &url, &answer),
-                Err(error) => failed(&url, error.to_string()),
+                Err(error) => Extracted::failed(url, error.to_string()),
             }
         })
         .buffered(AT_ONCE)
@@ -89,19 +72,12 @@ fn page(ask: &ServiceRequest<'_>, url: &str, answer: &Value) -> Extracted {
     if let (Some(guard), Ok(target)) = (guard, final_url.parse())
         && let Err(blocked) = guard.check_redirect(&target)
     {
-        return failed(url, format!("Blocked: the page redirects: {blocked}"));
+        let why = format!("Blocked: the page redirects: {blocked}");
+        return Extracted::failed(url.to_owned(), why);
     }
     Extracted {
         url: url.to_owned(),
         title: text(metadata, "title"),
         text: Ok(text(data, "markdown")),
-    }
-}
-
-fn failed(url: &str, why: String) -> Extracted {
-    Extracted {
-        url: url.to_owned(),
-        title: String::new(),
-        text: Err(why),
     }
 }

@@ -193,6 +193,16 @@ pub struct Extracted {
     pub text: Result<String, String>,
 }
 
+impl Extracted {
+    fn failed(url: String, why: String) -> Self {
+        Self {
+            url,
+            title: String::new(),
+            text: Err(why),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServiceError {
     #[error("{service} needs {variable}; the person can set it in the home's .env")]
@@ -325,11 +335,7 @@ impl Services {
             Ok(found) => in_order(urls, found, backend),
             Err(error) => urls
                 .iter()
-                .map(|url| Extracted {
-                    url: url.clone(),
-                    title: String::new(),
-                    text: Err(error.to_string()),
-                })
+                .map(|url| Extracted::failed(url.clone(), error.to_string()))
                 .collect(),
         }
     }
@@ -350,13 +356,9 @@ fn in_order(urls: &[String], found: Vec<Extracted>, backend: WebBackend) -> Vec<
     out.into_iter()
         .zip(urls)
         .map(|(entry, url)| {
-            entry.or_else(|| rest.next()).unwrap_or_else(|| Extracted {
-                url: url.clone(),
-                title: String::new(),
-                text: Err(format!(
-                    "{} returned nothing for this page",
-                    backend.title()
-                )),
+            entry.or_else(|| rest.next()).unwrap_or_else(|| {
+                let why = format!("{} returned nothing for this page", backend.title());
+                Extracted::failed(url.clone(), why)
             })
         })
         .collect()
@@ -399,14 +401,33 @@ impl ServiceRequest<'_> {
         }
     }
 
-    async fn post(
-        &self,
-        url: Url,
-        headers: HeaderMap,
-        body: &Value,
-        time: Duration,
-    ) -> Result<Value, ServiceError> {
-        let mut headers = headers;
+    /// Posts `body` with the key of the service.
+    async fn post(&self, path: &str, body: Value, time: Duration) -> Result<Value, ServiceError> {
+        let access = self.access();
+        let (key, address, usual) = match self.backend {
+            WebBackend::Exa => (&access.exa, &access.exa_url, "https://api.exa.ai"),
+            WebBackend::Parallel => (
+                &access.parallel,
+                &access.parallel_url,
+                "https://api.parallel.ai",
+            ),
+            WebBackend::Firecrawl => (
+                &access.firecrawl,
+                &access.firecrawl_url,
+                "https://api.firecrawl.dev",
+            ),
+            _ => (&access.tavily, &access.tavily_url, "https://api.tavily.com"),
+        };
+        let mut headers = HeaderMap::new();
+        match (self.backend, key) {
+            (WebBackend::Exa | WebBackend::Parallel, key) => {
+                header(&mut headers, "x-api-key", self.key(key.as_ref())?)?;
+            }
+            // A self-hosted instance needs no key.
+            (WebBackend::Firecrawl, None) if address.is_some() => {}
+            (_, key) => bearer(&mut headers, self.key(key.as_ref())?)?,
+        }
+        let url = self.url(address.as_deref(), usual, path)?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let body = Bytes::from(body.to_string());
         self.json(Method::POST, url, headers, Some(body), time)
@@ -522,6 +543,25 @@ fn joined(value: &Value, name: &str, with: &str) -> String {
         .flatten();
     let items: Vec<&str> = items.filter_map(Value::as_str).collect();
     items.join(with)
+}
+
+/// The results of a search; services differ in where the description is.
+fn hits(found: &[Value], description: impl Fn(&Value) -> String) -> Vec<WebHit> {
+    let hit = |hit| WebHit {
+        title: text(hit, "title"),
+        url: text(hit, "url"),
+        description: description(hit),
+    };
+    found.iter().map(hit).collect()
+}
+
+/// Pages that were read; services differ in where the text is.
+fn pages(found: &[Value], body: impl Fn(&Value) -> String) -> impl Iterator<Item = Extracted> {
+    found.iter().map(move |page| Extracted {
+        url: text(page, "url"),
+        title: text(page, "title"),
+        text: Ok(body(page)),
+    })
 }
 
 /// The list at `pointer`; missing is empty.

@@ -1,14 +1,15 @@
 //! Tavily: `POST /search`, `POST /extract`.
 
-use reqwest::header::HeaderMap;
+use std::time::Duration;
+
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
 use super::{
-    EXTRACT_TIME, Extracted, SEARCH_TIME, ServiceError, ServiceRequest, WebHit, bearer, list, text,
+    EXTRACT_TIME, Extracted, SEARCH_TIME, ServiceError, ServiceRequest, WebHit, hits, list, pages,
+    text,
 };
 
-const USUAL: &str = "https://api.tavily.com";
 /// Limit of the service.
 const MOST: usize = 20;
 
@@ -16,15 +17,13 @@ async fn post(
     ask: &ServiceRequest<'_>,
     path: &str,
     mut body: Value,
-    time: std::time::Duration,
+    time: Duration,
 ) -> Result<Value, ServiceError> {
-    let key = ask.key(ask.access().tavily.as_ref())?;
-    let mut headers = HeaderMap::new();
-    bearer(&mut headers, key)?;
-    // Relays set up for older clients expect the key here.
-    body["api_key"] = key.expose_secret().into();
-    let url = ask.url(ask.access().tavily_url.as_deref(), USUAL, path)?;
-    ask.post(url, headers, &body, time).await
+    if let Some(key) = &ask.access().tavily {
+        // Relays set up for older clients expect the key here.
+        body["api_key"] = key.expose_secret().into();
+    }
+    ask.post(path, body, time).await
 }
 
 pub(super) async fn search(
@@ -39,14 +38,8 @@ pub(super) async fn search(
         "include_images": false,
     });
     let answer = post(ask, "/search", body, SEARCH_TIME).await?;
-    Ok(list(&answer, "/results")
-        .iter()
-        .map(|hit| WebHit {
-            title: text(hit, "title"),
-            url: text(hit, "url"),
-            description: text(hit, "content"),
-        })
-        .collect())
+    let found = list(&answer, "/results");
+    Ok(hits(found, |hit| text(hit, "content")))
 }
 
 pub(super) async fn extract(
@@ -55,20 +48,13 @@ pub(super) async fn extract(
 ) -> Result<Vec<Extracted>, ServiceError> {
     let body = json!({ "urls": urls, "include_images": false, "format": "markdown" });
     let answer = post(ask, "/extract", body, EXTRACT_TIME).await?;
-    let read = list(&answer, "/results").iter().map(|page| Extracted {
-        url: text(page, "url"),
-        title: text(page, "title"),
-        text: Ok(text(page, "raw_content")),
+    let read = pages(list(&answer, "/results"), |page| text(page, "raw_content"));
+    let failed = list(&answer, "/failed_results").iter().map(|page| {
+        let why = match text(page, "error") {
+            why if why.is_empty() => "Tavily could not read it".to_owned(),
+            why => why,
+        };
+        Extracted::failed(text(page, "url"), why)
     });
-    let failed = list(&answer, "/failed_results")
-        .iter()
-        .map(|page| Extracted {
-            url: text(page, "url"),
-            title: String::new(),
-            text: Err(match text(page, "error") {
-                why if why.is_empty() => "Tavily could not read it".to_owned(),
-                why => why,
-            }),
-        });
     Ok(read.chain(failed).collect())
 }

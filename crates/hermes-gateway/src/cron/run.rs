@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, FixedOffset};
 use hermes_app::front::{ConversationRequest, ConversationUpdate};
+use hermes_app::host::{FrontEndKind, HomeScript, OpeningRequest};
 use hermes_core::approval::Verdict;
 use hermes_core::ask::Answer;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
@@ -18,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 use super::SchedulerInner;
 use super::texts::{self, JobPromptContext, RunRecord};
 use crate::conversation_pool::PooledConversation;
-use crate::program::{HomeScript, OpeningRequest};
 
 /// How long a conversation may take to stop after an interrupt.
 const STOPPING: Duration = Duration::from_secs(5);
@@ -278,10 +278,7 @@ impl SchedulerInner {
         cancel: &CancellationToken,
     ) -> Result<String, String> {
         const GONE: &str = "the conversation ended before there was an answer";
-        if !conversation
-            .request(ConversationRequest::Input(UserInput::from(prompt)))
-            .await
-        {
+        if !conversation.request(ConversationRequest::Input(UserInput::from(prompt))) {
             return Err(GONE.to_owned());
         }
         let patience = self.deps.policy.inactivity;
@@ -324,9 +321,7 @@ impl SchedulerInner {
                 }
                 _ => continue,
             };
-            conversation
-                .request(ConversationRequest::Agent(order))
-                .await;
+            conversation.command(order);
         }
     }
 
@@ -403,6 +398,7 @@ fn opening(job: &Job, id: String) -> Result<OpeningRequest, String> {
     Ok(OpeningRequest {
         id,
         source: "cron".to_owned(),
+        kind: FrontEndKind::Job,
         cwd,
         model: given("model"),
         provider: given("provider"),
@@ -448,9 +444,7 @@ async fn within<T>(patience: Option<Duration>, what: impl Future<Output = T>) ->
 
 /// Interrupts the turn and waits a moment, so that its work is recorded.
 async fn stop(conversation: &mut PooledConversation) {
-    conversation
-        .request(ConversationRequest::Agent(AgentCommand::Interrupt))
-        .await;
+    conversation.command(AgentCommand::Interrupt);
     let ended = async {
         while let Some(update) = conversation.next_update().await {
             if matches!(

@@ -1,6 +1,6 @@
 //! Who would be admitted with this configuration, checked before the gateway starts.
 
-use hermes_platforms::{Writers, definition, is_on};
+use hermes_platforms::{is_for_programs, is_on};
 
 use super::GatewaySettings;
 use crate::authorize::SenderPolicy;
@@ -29,7 +29,7 @@ impl GatewaySettings {
         }
         let mut people = false;
         for platform in self.enabled() {
-            if definition(&platform.name).is_some_and(|one| one.writers == Writers::Programs) {
+            if is_for_programs(&platform.name) {
                 continue;
             }
             people = true;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use hermes_app::front::{ConversationRequest, ConversationUpdate};
+use hermes_app::host::OpeningRequest;
 use hermes_core::event::{AgentCommand, AgentEvent, UserInput};
 use hermes_core::task;
 use hermes_store::db::delivery::{Final, NewChunk, Reply, Target};
@@ -13,7 +14,6 @@ use super::hub::Hub;
 use super::message::InboxMessage;
 use super::side_work::SideWorkGuard;
 use super::texts;
-use crate::program::OpeningRequest;
 
 /// A background question with its message and chat.
 pub(super) struct BackgroundRequest {
@@ -101,10 +101,7 @@ async fn run(hub: &Hub, opening: OpeningRequest, text: String) -> Option<String>
         text,
         ..UserInput::default()
     };
-    if !conversation
-        .request(ConversationRequest::Input(input))
-        .await
-    {
+    if !conversation.request(ConversationRequest::Input(input)) {
         return Some(texts::BROKE.to_owned());
     }
     while let Some(update) = conversation.next_update().await {
@@ -118,18 +115,14 @@ async fn run(hub: &Hub, opening: OpeningRequest, text: String) -> Option<String>
                 let answer = hermes_core::ask::Answer::Unanswered { why };
                 let question = question.id;
                 let reply = AgentCommand::Reply { question, answer };
-                conversation
-                    .request(ConversationRequest::Agent(reply))
-                    .await;
+                conversation.command(reply);
             }
             ConversationUpdate::Event(AgentEvent::ApprovalNeeded { request }) => {
                 let why = Some("this runs in the background, where no one can be asked".to_owned());
                 let verdict = hermes_core::approval::Verdict::Deny { why };
                 let request = request.id;
                 let answer = AgentCommand::Answer { request, verdict };
-                conversation
-                    .request(ConversationRequest::Agent(answer))
-                    .await;
+                conversation.command(answer);
             }
             ConversationUpdate::Rejected(refusal) => return Some(format!("⚠️ {refusal}")),
             _ => {}

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use hermes_platforms::PlatformState;
+use hermes_platforms::{PlatformState, is_for_programs};
 use hermes_store::db::delivery::{Final, Reply, Target};
 
 use super::hub::Hub;
@@ -65,8 +65,7 @@ fn wants_notice(hub: &Hub, target: &Target) -> bool {
             && one.account == target.account
             && one.condition.state == PlatformState::Connected
     });
-    // Webhooks have no reader.
-    !off && connected && target.platform != "webhook"
+    !off && connected && !is_for_programs(&target.platform)
 }
 
 fn notice_text(restart: bool, works: bool) -> &'static str {

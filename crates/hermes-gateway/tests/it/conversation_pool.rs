@@ -6,19 +6,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_agent::weight::ConversationMemory;
-use hermes_app::front::{
-    ConversationUpdate, HostError, HostErrorKind, OpenedConversation, REQUESTS, UPDATES,
-};
-use hermes_app::wiring::unattended::CommandOutput;
+use hermes_app::front::{HostError, OpenedConversation};
+use hermes_app::host::{ConversationHost, OpeningRequest};
 use hermes_core::{BoxFuture, task};
 use hermes_gateway::conversation_pool::{
     ConversationPool, HolderEvent, PoolLimits, PooledConversation,
 };
-use hermes_gateway::program::{ConversationHost, HomeScript, OpeningRequest};
 use hermes_platforms::Offer;
 use pretty_assertions::assert_eq;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+
+use crate::fake_conversation;
 
 const MB: usize = 1 << 20;
 
@@ -45,19 +44,9 @@ impl ConversationHost for HeavyHost {
         &self,
         opening: OpeningRequest,
     ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
-        let (requests, mut orders) = mpsc::channel(REQUESTS);
-        let (updates, heard) = mpsc::channel::<ConversationUpdate>(UPDATES);
         let (id, closed) = (opening.id.clone(), Arc::clone(&self.closed));
         let stuck = self.stuck.lock().unwrap().contains(&opening.id);
         let door = Arc::clone(&self.door);
-        drop(task::spawn("heavy", async move {
-            while orders.recv().await.is_some() {}
-            if stuck {
-                door.notified().await;
-            }
-            closed.lock().unwrap().push(id);
-            drop(updates);
-        }));
         let shared = self.shared.lock().unwrap().clone();
         let weight = shared.unwrap_or_else(|| {
             let weight = ConversationMemory::default();
@@ -65,22 +54,16 @@ impl ConversationHost for HeavyHost {
             weight
         });
         self.opened.lock().unwrap().push(opening.id.clone());
-        Box::pin(std::future::ready(Ok(OpenedConversation {
-            id: opening.id,
-            title: None,
-            cost: None,
-            past: Vec::new(),
-            remarks: Vec::new(),
-            approvals_off: false,
-            weight,
-            requests,
-            updates: heard,
-        })))
-    }
-
-    fn script(&self, _: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
-        let refusal = HostError::new(HostErrorKind::Invalid, "no scripts here");
-        Box::pin(std::future::ready(Err(refusal)))
+        let (opened, mut side) = fake_conversation::open_with_weight(&opening.id, weight);
+        drop(task::spawn("heavy", async move {
+            while side.requests.recv().await.is_some() {}
+            if stuck {
+                door.notified().await;
+            }
+            closed.lock().unwrap().push(id);
+            drop(side.updates);
+        }));
+        Box::pin(std::future::ready(Ok(opened)))
     }
 
     fn commands(&self) -> Vec<Offer> {

@@ -9,10 +9,10 @@ use std::time::Duration;
 use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
 use hermes_platforms::{
-    Capabilities, DeliveryLookup, Markup, MediaRef, OutboundAdapter, OutgoingMessage,
-    PlatformLimits, Recourse, SendError, TextUnit,
+    Capabilities, DeliveryLookup, Markup, OutboundAdapter, OutgoingMessage, PlatformLimits,
+    Recourse, SendError, SendFuture, TextUnit,
 };
-use hermes_store::db::delivery::{DeliveryAccess, DeliveryHook, Target};
+use hermes_store::db::delivery::{DeliveryAccess, DeliveryHook};
 use tokio_util::sync::CancellationToken;
 
 /// Burns down by one at every step. At zero the process ends: nothing after it happens.
@@ -150,10 +150,7 @@ impl OutboundAdapter for FakePlatform {
         &self.capabilities
     }
 
-    fn send<'a>(
-        &'a self,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
+    fn send<'a>(&'a self, message: &'a OutgoingMessage) -> SendFuture<'a, Option<String>> {
         Box::pin(async move {
             self.fuse.tick().await;
             let weather = self.world.weather.lock().unwrap().pop_front();
@@ -177,35 +174,7 @@ impl OutboundAdapter for FakePlatform {
         })
     }
 
-    fn edit<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<(), SendError>> {
-        Box::pin(std::future::ready(Err(SendError::Refused(
-            "no edits".to_owned(),
-        ))))
-    }
-
-    fn typing<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, ()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn fetch_media<'a>(
-        &'a self,
-        _: &'a MediaRef,
-        _: &'a std::path::Path,
-        _: u64,
-    ) -> BoxFuture<'a, Result<std::path::PathBuf, SendError>> {
-        Box::pin(std::future::ready(Err(SendError::Refused(
-            "no files".to_owned(),
-        ))))
-    }
-
-    fn look_up<'a>(
-        &'a self,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<DeliveryLookup, SendError>> {
+    fn look_up<'a>(&'a self, message: &'a OutgoingMessage) -> SendFuture<'a, DeliveryLookup> {
         Box::pin(async move {
             self.fuse.tick().await;
             let seen = self.world.seen.lock().unwrap();

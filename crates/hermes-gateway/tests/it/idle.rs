@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_app::front::{HostError, HostErrorKind, OpenedConversation};
+use hermes_app::host::{ConversationHost, HomeScript, OpeningRequest};
 use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::env::ProcessEnv;
 use hermes_config::{Config, Env, Home};
@@ -15,7 +16,6 @@ use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
 use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
 use hermes_gateway::gateway::{Gateway, GatewayCallbacks, GatewayDeps};
-use hermes_gateway::program::{ConversationHost, HomeScript, OpeningRequest};
 use hermes_gateway::settings::GatewaySettings;
 use hermes_platforms::{
     AdapterLink, FatalPlatformError, InboundAdapter, Offer, Platform, Recourse,

@@ -7,6 +7,8 @@ mod crashes;
 #[cfg(test)]
 mod cron;
 #[cfg(test)]
+mod fake_conversation;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod idle;

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
 use hermes_gateway::spine::{ChunkExtras, MARK, Outbox, OutboxPolicy};
 use hermes_platforms::{
-    Capabilities, DeliveryLookup, MediaKind, MediaRef, OutMedia, OutboundAdapter, OutgoingMessage,
-    Recourse, SendError,
+    Capabilities, DeliveryLookup, MediaKind, OutMedia, OutboundAdapter, OutgoingMessage, Recourse,
+    SendError, SendFuture,
 };
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Final, NewChunk, Owner, Processes, Reply, Target};
@@ -93,43 +92,18 @@ impl OutboundAdapter for OutboxPlatform {
         &self.capabilities
     }
 
-    fn send<'a>(
-        &'a self,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
+    fn send<'a>(&'a self, message: &'a OutgoingMessage) -> SendFuture<'a, Option<String>> {
         Box::pin(async move {
             let done = self.act(message, format!("send {}", message.text)).await;
             done.map(|()| None)
         })
     }
 
-    fn edit<'a>(
-        &'a self,
-        id: &'a str,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<(), SendError>> {
+    fn edit<'a>(&'a self, id: &'a str, message: &'a OutgoingMessage) -> SendFuture<'a, ()> {
         Box::pin(self.act(message, format!("edit {id} {}", message.text)))
     }
 
-    fn typing<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, ()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn fetch_media<'a>(
-        &'a self,
-        _: &'a MediaRef,
-        _: &'a std::path::Path,
-        _: u64,
-    ) -> BoxFuture<'a, Result<PathBuf, SendError>> {
-        Box::pin(std::future::ready(Err(SendError::Refused(
-            "no files".to_owned(),
-        ))))
-    }
-
-    fn look_up<'a>(
-        &'a self,
-        _: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<DeliveryLookup, SendError>> {
+    fn look_up<'a>(&'a self, _: &'a OutgoingMessage) -> SendFuture<'a, DeliveryLookup> {
         Box::pin(std::future::pending())
     }
 }

@@ -1,7 +1,6 @@
 //! Calls of Discord's REST API and the classification of their failures.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
@@ -12,7 +11,7 @@ use tokio::time::Instant;
 
 use super::limits::{DiscordRateLimits, RateLimitRoute};
 use crate::form::MultipartForm;
-use crate::http::{HttpError, PlatformHttp};
+use crate::http::{HttpError, PlatformHttp, RenewableClient};
 use crate::platform::SendError;
 
 /// Answers larger than this are not Discord's.
@@ -73,8 +72,7 @@ pub(super) struct DiscordApi {
     token: String,
     deadline: Duration,
     transfer: Duration,
-    http: PlatformHttp,
-    client: Mutex<reqwest::Client>,
+    client: RenewableClient,
     limits: DiscordRateLimits,
 }
 
@@ -91,8 +89,7 @@ impl DiscordApi {
             token: token.to_owned(),
             deadline,
             transfer,
-            client: Mutex::new(http.client()?),
-            http,
+            client: RenewableClient::new(http)?,
             limits: DiscordRateLimits::default(),
         })
     }
@@ -102,20 +99,16 @@ impl DiscordApi {
     }
 
     pub(super) fn http(&self) -> &PlatformHttp {
-        &self.http
+        self.client.http()
     }
 
     pub(super) fn client(&self) -> reqwest::Client {
-        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        client.clone()
+        self.client.get()
     }
 
     /// Drops all connections: one of them may be dead without being detected.
     pub(super) fn renew(&self) {
-        match self.http.client() {
-            Ok(client) => *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client,
-            Err(error) => tracing::warn!("discord: the old HTTP client stays in use: {error}"),
-        }
+        self.client.renew("discord");
     }
 
     /// One request.

@@ -16,7 +16,7 @@ use super::wire::{DiscordMessage, Snowflake};
 use super::{DiscordShared, files, menu};
 use crate::platform::{
     Button, Capabilities, IncomingMessage, Markup, MediaRef, Offer, OutboundAdapter,
-    OutgoingMessage, PlatformLimits, Recourse, SendError, TextUnit, Tone,
+    OutgoingMessage, PlatformLimits, Recourse, SendError, SendFuture, TextUnit, Tone,
 };
 use crate::settings::ReplyMode;
 
@@ -242,18 +242,11 @@ impl OutboundAdapter for DiscordSender {
         &self.capabilities
     }
 
-    fn send<'a>(
-        &'a self,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
+    fn send<'a>(&'a self, message: &'a OutgoingMessage) -> SendFuture<'a, Option<String>> {
         Box::pin(self.post(message))
     }
 
-    fn edit<'a>(
-        &'a self,
-        id: &'a str,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<(), SendError>> {
+    fn edit<'a>(&'a self, id: &'a str, message: &'a OutgoingMessage) -> SendFuture<'a, ()> {
         Box::pin(self.patch(id, message))
     }
 
@@ -267,11 +260,7 @@ impl OutboundAdapter for DiscordSender {
         })
     }
 
-    fn delete<'a>(
-        &'a self,
-        target: &'a Target,
-        id: &'a str,
-    ) -> BoxFuture<'a, Result<(), SendError>> {
+    fn delete<'a>(&'a self, target: &'a Target, id: &'a str) -> SendFuture<'a, ()> {
         Box::pin(self.remove(target, id))
     }
 
@@ -301,7 +290,7 @@ impl OutboundAdapter for DiscordSender {
         })
     }
 
-    fn offer<'a>(&'a self, commands: &'a [Offer]) -> BoxFuture<'a, Result<(), SendError>> {
+    fn offer<'a>(&'a self, commands: &'a [Offer]) -> SendFuture<'a, ()> {
         Box::pin(async move {
             let application = self
                 .application
@@ -319,7 +308,7 @@ impl OutboundAdapter for DiscordSender {
         media: &'a MediaRef,
         into: &'a std::path::Path,
         max_bytes: u64,
-    ) -> BoxFuture<'a, Result<std::path::PathBuf, SendError>> {
+    ) -> SendFuture<'a, std::path::PathBuf> {
         Box::pin(files::fetch(&self.shared, media, into, max_bytes))
     }
 }

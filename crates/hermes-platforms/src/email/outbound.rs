@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_core::BoxFuture;
 use hermes_core::clock::Clock;
-use hermes_store::db::delivery::Target;
 use mail_parser::MimeHeaders as _;
 use sha2::{Digest as _, Sha256};
 
@@ -16,7 +14,7 @@ use super::state::EmailState;
 use super::{OWN_ID, compose, message, smtp};
 use crate::platform::{
     Capabilities, DeliveryLookup, Markup, MediaRef, OutboundAdapter, OutgoingMessage,
-    PlatformLimits, Recourse, SendError, TextUnit,
+    PlatformLimits, Recourse, SendError, SendFuture, TextUnit,
 };
 
 /// Maximum file size of large providers, minus the encoding overhead of a third.
@@ -236,24 +234,8 @@ impl OutboundAdapter for EmailSender {
         &self.capabilities
     }
 
-    fn send<'a>(
-        &'a self,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
+    fn send<'a>(&'a self, message: &'a OutgoingMessage) -> SendFuture<'a, Option<String>> {
         Box::pin(self.post(message))
-    }
-
-    fn edit<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<(), SendError>> {
-        let never = SendError::Refused("a mail that is sent cannot be changed".to_owned());
-        Box::pin(std::future::ready(Err(never)))
-    }
-
-    fn typing<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, ()> {
-        Box::pin(std::future::ready(()))
     }
 
     fn fetch_media<'a>(
@@ -261,14 +243,11 @@ impl OutboundAdapter for EmailSender {
         media: &'a MediaRef,
         into: &'a Path,
         max_bytes: u64,
-    ) -> BoxFuture<'a, Result<PathBuf, SendError>> {
+    ) -> SendFuture<'a, PathBuf> {
         Box::pin(self.fetch(media, into, max_bytes))
     }
 
-    fn look_up<'a>(
-        &'a self,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<DeliveryLookup, SendError>> {
+    fn look_up<'a>(&'a self, message: &'a OutgoingMessage) -> SendFuture<'a, DeliveryLookup> {
         Box::pin(async move {
             self.find(message)
                 .await

@@ -1,12 +1,11 @@
 //! Calls of the Web API and the classification of their failures.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use serde_json::Value;
 
-use crate::http::{HttpError, PlatformHttp};
+use crate::http::{HttpError, PlatformHttp, RenewableClient};
 use crate::platform::SendError;
 
 /// Answers larger than this are not Slack's.
@@ -73,8 +72,7 @@ impl SlackCallError {
 pub(super) struct SlackApi {
     base: String,
     deadline: Duration,
-    http: PlatformHttp,
-    client: Mutex<reqwest::Client>,
+    client: RenewableClient,
 }
 
 impl SlackApi {
@@ -86,8 +84,7 @@ impl SlackApi {
         Ok(Self {
             base: base.to_owned(),
             deadline,
-            client: Mutex::new(http.client()?),
-            http,
+            client: RenewableClient::new(http)?,
         })
     }
 
@@ -96,16 +93,12 @@ impl SlackApi {
     }
 
     pub(super) fn client(&self) -> reqwest::Client {
-        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        client.clone()
+        self.client.get()
     }
 
     /// Drops all connections: one of them may be dead without being detected.
     pub(super) fn renew(&self) {
-        match self.http.client() {
-            Ok(client) => *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client,
-            Err(error) => tracing::warn!("slack: the old HTTP client stays in use: {error}"),
-        }
+        self.client.renew("slack");
     }
 
     /// One request.

@@ -19,7 +19,7 @@ use super::team::ChannelAccess;
 use super::text::escape;
 use crate::platform::{
     Capabilities, DeliveryLookup, IncomingMessage, Markup, MediaRef, Offer, OutboundAdapter,
-    OutgoingMessage, PlatformLimits, Recourse, SendError, TextUnit,
+    OutgoingMessage, PlatformLimits, Recourse, SendFuture, TextUnit,
 };
 
 /// Maximum number of remembered reactions, to remove them later.
@@ -274,10 +274,7 @@ impl OutboundAdapter for SlackSender {
         &self.capabilities
     }
 
-    fn send<'a>(
-        &'a self,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
+    fn send<'a>(&'a self, message: &'a OutgoingMessage) -> SendFuture<'a, Option<String>> {
         Box::pin(async move {
             let sent = match &message.media {
                 Some(media) => self.shared.share_file(message, media).await,
@@ -288,11 +285,7 @@ impl OutboundAdapter for SlackSender {
         })
     }
 
-    fn edit<'a>(
-        &'a self,
-        id: &'a str,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<(), SendError>> {
+    fn edit<'a>(&'a self, id: &'a str, message: &'a OutgoingMessage) -> SendFuture<'a, ()> {
         Box::pin(async move {
             let edited = self.update(id, message).await;
             edited.map_err(SlackCallError::into_send_error)
@@ -307,11 +300,7 @@ impl OutboundAdapter for SlackSender {
         })
     }
 
-    fn delete<'a>(
-        &'a self,
-        target: &'a Target,
-        id: &'a str,
-    ) -> BoxFuture<'a, Result<(), SendError>> {
+    fn delete<'a>(&'a self, target: &'a Target, id: &'a str) -> SendFuture<'a, ()> {
         Box::pin(async move {
             let removed = self.remove(target, id).await;
             removed.map_err(SlackCallError::into_send_error)
@@ -353,7 +342,7 @@ impl OutboundAdapter for SlackSender {
         })
     }
 
-    fn offer<'a>(&'a self, commands: &'a [Offer]) -> BoxFuture<'a, Result<(), SendError>> {
+    fn offer<'a>(&'a self, commands: &'a [Offer]) -> SendFuture<'a, ()> {
         // Slack's menu is part of the app's manifest; here they only become `!name`.
         let names = commands
             .iter()
@@ -373,14 +362,11 @@ impl OutboundAdapter for SlackSender {
         media: &'a MediaRef,
         into: &'a Path,
         max_bytes: u64,
-    ) -> BoxFuture<'a, Result<PathBuf, SendError>> {
+    ) -> SendFuture<'a, PathBuf> {
         Box::pin(self.shared.fetch_file(media, into, max_bytes))
     }
 
-    fn look_up<'a>(
-        &'a self,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<DeliveryLookup, SendError>> {
+    fn look_up<'a>(&'a self, message: &'a OutgoingMessage) -> SendFuture<'a, DeliveryLookup> {
         Box::pin(async move {
             let found = self.shared.find_message(message).await;
             found.map_err(SlackCallError::into_send_error)

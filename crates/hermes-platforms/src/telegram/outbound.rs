@@ -18,7 +18,7 @@ use crate::http::HttpError;
 use crate::markup::render;
 use crate::platform::{
     Button, Capabilities, IncomingMessage, Markup, MediaRef, Offer, OutboundAdapter,
-    OutgoingMessage, PlatformLimits, Recourse, SendError, TextUnit,
+    OutgoingMessage, PlatformLimits, Recourse, SendError, SendFuture, TextUnit,
 };
 
 /// For a message without a file.
@@ -275,10 +275,7 @@ impl OutboundAdapter for TelegramSender {
         &self.capabilities
     }
 
-    fn send<'a>(
-        &'a self,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
+    fn send<'a>(&'a self, message: &'a OutgoingMessage) -> SendFuture<'a, Option<String>> {
         Box::pin(async move {
             match &message.media {
                 Some(media) => self.send_file(message, media).await,
@@ -287,11 +284,7 @@ impl OutboundAdapter for TelegramSender {
         })
     }
 
-    fn edit<'a>(
-        &'a self,
-        id: &'a str,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<(), SendError>> {
+    fn edit<'a>(&'a self, id: &'a str, message: &'a OutgoingMessage) -> SendFuture<'a, ()> {
         Box::pin(self.edit_text(id, message))
     }
 
@@ -316,11 +309,7 @@ impl OutboundAdapter for TelegramSender {
         })
     }
 
-    fn delete<'a>(
-        &'a self,
-        target: &'a Target,
-        id: &'a str,
-    ) -> BoxFuture<'a, Result<(), SendError>> {
+    fn delete<'a>(&'a self, target: &'a Target, id: &'a str) -> SendFuture<'a, ()> {
         Box::pin(async move {
             let params = json!({"chat_id": self.chat(target)?, "message_id": number(id)});
             match self.call::<Value>("deleteMessage", &params, CALL).await {
@@ -353,12 +342,7 @@ impl OutboundAdapter for TelegramSender {
         })
     }
 
-    fn draft<'a>(
-        &'a self,
-        target: &'a Target,
-        draft: u64,
-        text: &'a str,
-    ) -> BoxFuture<'a, Result<(), SendError>> {
+    fn draft<'a>(&'a self, target: &'a Target, draft: u64, text: &'a str) -> SendFuture<'a, ()> {
         Box::pin(self.show_draft(target, draft, text))
     }
 
@@ -382,7 +366,7 @@ impl OutboundAdapter for TelegramSender {
         })
     }
 
-    fn offer<'a>(&'a self, commands: &'a [Offer]) -> BoxFuture<'a, Result<(), SendError>> {
+    fn offer<'a>(&'a self, commands: &'a [Offer]) -> SendFuture<'a, ()> {
         Box::pin(async move {
             let list = menu(commands, self.parts.settings.menu);
             // A narrower scope hides a wider one, so each is set.
@@ -400,7 +384,7 @@ impl OutboundAdapter for TelegramSender {
         media: &'a MediaRef,
         into: &'a std::path::Path,
         max_bytes: u64,
-    ) -> BoxFuture<'a, Result<std::path::PathBuf, SendError>> {
+    ) -> SendFuture<'a, std::path::PathBuf> {
         Box::pin(self.fetch(media, into, max_bytes))
     }
 }

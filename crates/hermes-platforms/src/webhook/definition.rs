@@ -4,7 +4,7 @@ use crate::definition::{
     Batching, PlatformDef, SetupDef, SetupField, StrangerRules, SwitchedOn, ThreadSyntax, Writers,
 };
 
-pub(crate) static DEFINITION: PlatformDef = PlatformDef {
+pub static DEFINITION: PlatformDef = PlatformDef {
     name: super::NAME,
     short_name: "hook",
     writers: Writers::Programs,

@@ -1,17 +1,15 @@
 //! Answers that do not go to a chat: to the log, or as a comment on GitHub.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use hermes_core::BoxFuture;
-use hermes_store::db::delivery::Target;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use crate::platform::{
-    Capabilities, Markup, MediaRef, OutboundAdapter, OutgoingMessage, PlatformLimits, Recourse,
-    SendError, TextUnit,
+    Capabilities, Markup, OutboundAdapter, OutgoingMessage, PlatformLimits, Recourse, SendError,
+    SendFuture, TextUnit,
 };
 
 /// The target of answers that are only logged.
@@ -142,40 +140,16 @@ impl OutboundAdapter for WebhookSender {
         &self.capabilities
     }
 
-    fn send<'a>(
-        &'a self,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
+    fn send<'a>(&'a self, message: &'a OutgoingMessage) -> SendFuture<'a, Option<String>> {
         Box::pin(self.deliver(message))
-    }
-
-    fn edit<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<(), SendError>> {
-        let never = SendError::Refused("answers to webhooks are not changed".to_owned());
-        Box::pin(std::future::ready(Err(never)))
-    }
-
-    fn typing<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, ()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn fetch_media<'a>(
-        &'a self,
-        _: &'a MediaRef,
-        _: &'a Path,
-        _: u64,
-    ) -> BoxFuture<'a, Result<PathBuf, SendError>> {
-        let never = SendError::Refused("webhooks bring no files".to_owned());
-        Box::pin(std::future::ready(Err(never)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+
+    use hermes_store::db::delivery::Target;
 
     use super::*;
 

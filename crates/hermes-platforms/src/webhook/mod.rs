@@ -30,7 +30,7 @@ use crate::platform::{IncomingMessage, Platform};
 use crate::posting::{PostError, Posting};
 use crate::settings::PlatformSettings;
 
-pub(crate) use definition::DEFINITION;
+pub use definition::DEFINITION;
 pub use routes::{SUBSCRIPTIONS, WebhookRoute, parse_name};
 pub use signature::sign_github;
 pub use subscriptions::{Subscriptions, call, new_secret};

@@ -15,6 +15,33 @@ use super::encode::MessageRow;
 use super::layout::SchemaLayout;
 use super::{Store, conversation, lineage, pyjson, titles, unfinished, usage};
 
+impl Store {
+    /// Appends rows in place of an unfinished answer, with the usage of their model call.
+    async fn append_rows(
+        &self,
+        what: &'static str,
+        id: &SessionId,
+        items: Vec<NewItem>,
+        usage: Option<UsageEntry>,
+    ) -> Result<Vec<RowId>, StoreError> {
+        let rows: Vec<MessageRow> = items.iter().map(MessageRow::new).collect();
+        let id = id.as_str().to_owned();
+        let (session, unfinished) = (id.clone(), self.unfinished(&id));
+        let ids = self
+            .write(what, move |conn, layout| {
+                unfinished::remove(conn, unfinished)?;
+                let ids = append(conn, layout, &session, &rows)?;
+                if let Some(usage) = &usage {
+                    usage::record(conn, layout, &session, usage)?;
+                }
+                Ok(ids)
+            })
+            .await?;
+        self.set_unfinished(&id, None);
+        Ok(ids)
+    }
+}
+
 impl SessionStore for Store {
     fn begin(&self, session: NewSession) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
@@ -47,20 +74,7 @@ impl SessionStore for Store {
         id: &'a SessionId,
         items: Vec<NewItem>,
     ) -> BoxFuture<'a, Result<Vec<RowId>, StoreError>> {
-        let id = id.as_str().to_owned();
-        Box::pin(async move {
-            let rows: Vec<MessageRow> = items.iter().map(MessageRow::new).collect();
-            let unfinished = self.unfinished(&id);
-            let session = id.clone();
-            let ids = self
-                .write("appending messages", move |conn, layout| {
-                    unfinished::remove(conn, unfinished)?;
-                    append(conn, layout, &session, &rows)
-                })
-                .await?;
-            self.set_unfinished(&id, None);
-            Ok(ids)
-        })
+        Box::pin(self.append_rows("appending messages", id, items, None))
     }
 
     fn append_with<'a>(
@@ -69,22 +83,7 @@ impl SessionStore for Store {
         items: Vec<NewItem>,
         usage: UsageEntry,
     ) -> BoxFuture<'a, Result<Vec<RowId>, StoreError>> {
-        let id = id.as_str().to_owned();
-        Box::pin(async move {
-            let rows: Vec<MessageRow> = items.iter().map(MessageRow::new).collect();
-            let unfinished = self.unfinished(&id);
-            let session = id.clone();
-            let ids = self
-                .write("appending an answer", move |conn, layout| {
-                    unfinished::remove(conn, unfinished)?;
-                    let ids = append(conn, layout, &session, &rows)?;
-                    usage::record(conn, layout, &session, &usage)?;
-                    Ok(ids)
-                })
-                .await?;
-            self.set_unfinished(&id, None);
-            Ok(ids)
-        })
+        Box::pin(self.append_rows("appending an answer", id, items, Some(usage)))
     }
 
     fn load<'a>(

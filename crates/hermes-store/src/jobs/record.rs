@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::schedule::{self, JobSchedule, ScheduleError};
+use super::schedule::{self, JobSchedule, ParsedSchedule, ScheduleError};
 
 /// A stored job. Unknown fields are kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,6 +150,17 @@ impl Job {
 
     pub fn fields(&self) -> &Map<String, Value> {
         &self.fields
+    }
+
+    /// Another schedule; unless it is paused, the job runs again.
+    pub fn reschedule(&mut self, parsed: &ParsedSchedule, next: &str) {
+        self.set("schedule", parsed.to_json());
+        self.set("schedule_display", json!(parsed.display));
+        self.set("next_run_at", json!(next));
+        if self.state() != "paused" {
+            self.set("state", json!("scheduled"));
+            self.set("enabled", json!(true));
+        }
     }
 
     pub fn set(&mut self, field: &str, value: Value) {

@@ -19,18 +19,16 @@ mod state;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::runtime::Builder;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 pub use faults::{DiscordFault, DiscordFaultKind};
 pub use state::{BOT, DiscordRequest, GUILD, SocketRecord, TOKEN};
 
+use crate::server_thread::{ServerThread, accept, listen};
 use messages::MessageDraft;
 use multipart::MultipartPart;
 use state::{FakeDiscordState, SocketCommand};
@@ -38,8 +36,7 @@ use state::{FakeDiscordState, SocketCommand};
 /// A running Discord; it ends when it is dropped.
 pub struct FakeDiscord {
     shared: Arc<FakeDiscordShared>,
-    stop: CancellationToken,
-    thread: Option<JoinHandle<()>>,
+    _thread: ServerThread,
 }
 
 /// What tests say and ask. Everything here is what a person or Discord does.
@@ -57,78 +54,31 @@ impl FakeDiscord {
 
     /// REST on this port of loopback (0: any), the socket on another one.
     pub fn start_on(port: u16) -> Self {
-        let stop = CancellationToken::new();
-        let stopped = stop.clone();
-        let (ready, started) = std::sync::mpsc::channel();
-        let thread = std::thread::Builder::new()
-            .name("fake-discord".to_owned())
-            .spawn(move || {
-                let runtime = Builder::new_current_thread()
-                    .enable_all()
-                    .build()
-                    .expect("a runtime for the fake");
-                runtime.block_on(async move {
-                    let rest = bind(port).await;
-                    let gateway = bind(0).await;
-                    let shared = Arc::new(FakeDiscordShared {
-                        world: Mutex::new(FakeDiscordState::new()),
-                        changes: watch::Sender::new(0),
-                        rest: rest.local_addr().expect("an address"),
-                        gateway: gateway.local_addr().expect("an address"),
-                    });
-                    ready.send(shared.clone()).expect("the starter waits");
-                    tokio::join!(
-                        accept(rest, shared.clone(), stopped.clone(), false),
-                        accept(gateway, shared, stopped, true),
-                    );
-                });
-            })
-            .expect("a thread for the fake");
+        let (thread, shared) = ServerThread::start("fake-discord", move |ready, stop| async move {
+            let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
+            let (rest, rest_address) = listen(local(port)).await;
+            let (gateway, gateway_address) = listen(local(0)).await;
+            let shared = Arc::new(FakeDiscordShared {
+                world: Mutex::new(FakeDiscordState::new()),
+                changes: watch::Sender::new(0),
+                rest: rest_address,
+                gateway: gateway_address,
+            });
+            ready.send(Arc::clone(&shared)).expect("the starter waits");
+            tokio::join!(
+                // A client that vanishes is no fault of ours.
+                accept("fake-discord-rest", rest, stop.clone(), |stream| {
+                    rest::serve(stream, Arc::clone(&shared)).map(drop)
+                }),
+                accept("fake-discord-socket", gateway, stop, |stream| {
+                    gateway::serve(stream, Arc::clone(&shared))
+                }),
+            );
+        });
         Self {
-            shared: started.recv().expect("the fake starts"),
-            stop,
-            thread: Some(thread),
+            shared,
+            _thread: thread,
         }
-    }
-}
-
-async fn bind(port: u16) -> TcpListener {
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
-    TcpListener::bind(address)
-        .await
-        .unwrap_or_else(|error| panic!("cannot listen on {address}: {error}"))
-}
-
-async fn accept(
-    listener: TcpListener,
-    shared: Arc<FakeDiscordShared>,
-    stop: CancellationToken,
-    socket: bool,
-) {
-    loop {
-        let accepted = tokio::select! {
-            () = stop.cancelled() => return,
-            accepted = listener.accept() => accepted,
-        };
-        let Ok((stream, _)) = accepted else { continue };
-        let (shared, stop) = (shared.clone(), stop.clone());
-        // Dropping the handle detaches the task; `stop` ends it.
-        drop(hermes_core::task::spawn(
-            "fake-discord-connection",
-            async move {
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = async {
-                        if socket {
-                            gateway::serve(stream, shared).await;
-                        } else {
-                            // A client that vanishes is no fault of ours.
-                            let _ = rest::serve(stream, shared).await;
-                        }
-                    } => {}
-                }
-            },
-        ));
     }
 }
 
@@ -137,16 +87,6 @@ impl Deref for FakeDiscord {
 
     fn deref(&self) -> &FakeDiscordShared {
         &self.shared
-    }
-}
-
-impl Drop for FakeDiscord {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        if let Some(thread) = self.thread.take() {
-            // A panic of the fake has been printed already.
-            let _ = thread.join();
-        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -13,6 +14,7 @@ use super::http::{ArrivedRequest, HttpConnection, LAST_CHUNK, chunk, head};
 use super::reply::{Gate, HoldAt, Reply, ReplyBody, ReplyFaults, ReplyPace};
 use super::request::{Format, RecordedRequest};
 use super::{ModelServerShared, ServedModel};
+use crate::server_thread;
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,26 +32,12 @@ pub(super) async fn accept(
     shared: Arc<ModelServerShared>,
     stop: CancellationToken,
 ) {
-    loop {
-        let accepted = tokio::select! {
-            () = stop.cancelled() => return,
-            accepted = listener.accept() => accepted,
-        };
-        let Ok((stream, _)) = accepted else { continue };
+    server_thread::accept("model-server-connection", listener, stop, |stream| {
         shared.count(|progress| progress.connections += 1);
-        let (shared, stop) = (shared.clone(), stop.clone());
-        // Dropping the handle detaches the task; `stop` ends it.
-        drop(hermes_core::task::spawn(
-            "model-server-connection",
-            async move {
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    // A client that vanishes mid-request is no fault of the script.
-                    _ = connection(stream, shared) => {}
-                }
-            },
-        ));
-    }
+        // A client that vanishes mid-request is no fault of the script.
+        connection(stream, Arc::clone(&shared)).map(drop)
+    })
+    .await;
 }
 
 async fn connection(stream: TcpStream, shared: Arc<ModelServerShared>) -> io::Result<()> {

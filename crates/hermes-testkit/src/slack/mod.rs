@@ -26,18 +26,16 @@ mod web;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::net::TcpListener;
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 pub use events::PostedMessage;
 pub use state::{EnvelopeAck, SlackCall, SlackFault, SlackUpload, SocketCut};
 
+use crate::server_thread::{ServerThread, listen};
 use state::{FakeSlackState, SocketFrame};
 
 /// The app-level token that the server takes.
@@ -48,8 +46,7 @@ pub struct FakeSlack {
     web: SocketAddr,
     shared: Arc<FakeSlackShared>,
     handle: Handle,
-    stop: CancellationToken,
-    thread: Option<JoinHandle<()>>,
+    _thread: ServerThread,
 }
 
 struct FakeSlackShared {
@@ -75,45 +72,28 @@ impl FakeSlack {
     /// Starts on free ports of loopback with the workspace `T1`, whose bot has the token
     /// `xoxb-T1` and the user id `UBOTT1`.
     pub fn start() -> Self {
-        let stop = CancellationToken::new();
-        let (ready, started) = std::sync::mpsc::channel();
-        let stopped = stop.clone();
-        let thread = std::thread::Builder::new()
-            .name("fake-slack".to_owned())
-            .spawn(move || {
-                let runtime = Builder::new_current_thread()
-                    .enable_all()
-                    .build()
-                    .expect("a runtime for the fake Slack");
-                runtime.block_on(async move {
-                    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-                    let web = TcpListener::bind(any).await.expect("a port on loopback");
-                    let links = TcpListener::bind(any).await.expect("a port on loopback");
-                    let web_address = web.local_addr().expect("the port's number");
-                    let link_address = links.local_addr().expect("the port's number");
-                    let shared = Arc::new(FakeSlackShared {
-                        world: Mutex::new(FakeSlackState::new(web_address, link_address)),
-                        changes: watch::Sender::new(0),
-                    });
-                    let for_caller = Arc::clone(&shared);
-                    ready
-                        .send((web_address, for_caller, Handle::current()))
-                        .expect("the starter waits");
-                    tokio::join!(
-                        web::accept(web, Arc::clone(&shared), stopped.clone()),
-                        socket::accept(links, Arc::clone(&shared), stopped.clone()),
-                        socket::retry(shared, stopped),
-                    );
+        let (thread, (web, shared, handle)) =
+            ServerThread::start("fake-slack", move |ready, stop| async move {
+                let any = SocketAddr::from(([127, 0, 0, 1], 0));
+                let (web, web_address) = listen(any).await;
+                let (links, link_address) = listen(any).await;
+                let shared = Arc::new(FakeSlackShared {
+                    world: Mutex::new(FakeSlackState::new(web_address, link_address)),
+                    changes: watch::Sender::new(0),
                 });
-            })
-            .expect("a thread for the fake Slack");
-        let (web, shared, handle) = started.recv().expect("the fake Slack starts");
+                let started = (web_address, Arc::clone(&shared), Handle::current());
+                ready.send(started).expect("the starter waits");
+                tokio::join!(
+                    web::accept(web, &shared, stop.clone()),
+                    socket::accept(links, &shared, stop.clone()),
+                    socket::retry(&shared, stop),
+                );
+            });
         let slack = Self {
             web,
             shared,
             handle,
-            stop,
-            thread: Some(thread),
+            _thread: thread,
         };
         slack.add_workspace("T1");
         slack
@@ -330,15 +310,5 @@ impl FakeSlack {
     /// The same for a test without a runtime.
     pub fn block_until(&self, enough: impl Fn(&Self) -> bool) {
         self.handle.block_on(self.wait_for(enough));
-    }
-}
-
-impl Drop for FakeSlack {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        if let Some(thread) = self.thread.take() {
-            // A panic of the server's thread was printed; dropping must not panic again.
-            let _ = thread.join();
-        }
     }
 }

@@ -12,32 +12,24 @@ use tokio_websockets::{Message, ServerBuilder, WebSocketStream};
 
 use super::FakeSlackShared;
 use super::state::{FakeSocket, SocketFrame};
+use crate::server_thread;
 
 /// How often the server pings, as Slack does every few seconds.
 const PING: Duration = Duration::from_millis(500);
 
 pub(super) async fn accept(
     listener: TcpListener,
-    shared: Arc<FakeSlackShared>,
+    shared: &Arc<FakeSlackShared>,
     stop: CancellationToken,
 ) {
-    loop {
-        let accepted = tokio::select! {
-            () = stop.cancelled() => return,
-            accepted = listener.accept() => accepted,
-        };
-        let Ok((stream, _)) = accepted else { continue };
-        let (shared, stop) = (Arc::clone(&shared), stop.clone());
-        drop(hermes_core::task::spawn("fake-slack-socket", async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = connection(stream, &shared) => {}
-            }
-        }));
-    }
+    server_thread::accept("fake-slack-socket", listener, stop, |stream| {
+        let shared = Arc::clone(shared);
+        async move { connection(stream, &shared).await }
+    })
+    .await;
 }
 
-pub(super) async fn retry(shared: Arc<FakeSlackShared>, stop: CancellationToken) {
+pub(super) async fn retry(shared: &FakeSlackShared, stop: CancellationToken) {
     loop {
         tokio::select! {
             () = stop.cancelled() => return,

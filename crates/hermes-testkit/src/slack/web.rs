@@ -10,27 +10,21 @@ use tokio_util::sync::CancellationToken;
 use super::state::{SlackCall, SlackFault};
 use super::{FakeSlackShared, control};
 use crate::model_server::http::{ArrivedRequest, HttpConnection, head};
+use crate::server_thread;
 
 pub(super) async fn accept(
     listener: TcpListener,
-    shared: Arc<FakeSlackShared>,
+    shared: &Arc<FakeSlackShared>,
     stop: CancellationToken,
 ) {
-    loop {
-        let accepted = tokio::select! {
-            () = stop.cancelled() => return,
-            accepted = listener.accept() => accepted,
-        };
-        let Ok((stream, _)) = accepted else { continue };
-        let (shared, stop) = (Arc::clone(&shared), stop.clone());
-        drop(hermes_core::task::spawn("fake-slack-web", async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                // A client that goes away is none of our business.
-                _ = connection(stream, &shared) => {}
-            }
-        }));
-    }
+    server_thread::accept("fake-slack-web", listener, stop, |stream| {
+        let shared = Arc::clone(shared);
+        async move {
+            // A client that goes away is none of our business.
+            let _ = connection(stream, &shared).await;
+        }
+    })
+    .await;
 }
 
 /// What is answered, and how.

@@ -28,14 +28,11 @@ mod state;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
 use serde_json::Value;
-use tokio::net::TcpListener;
-use tokio::runtime::Builder;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
+use crate::server_thread::{ServerThread, listen};
 pub use params::{BotParams, TelegramUpload};
 pub use people::PersonMessage;
 pub use state::{BotRequest, ShownMessage, StoredFile, TelegramFault};
@@ -56,8 +53,7 @@ pub fn shown_text(parse_mode: &str, text: &str) -> Result<String, String> {
 pub struct FakeTelegram {
     address: SocketAddr,
     shared: Arc<FakeTelegramShared>,
-    stop: CancellationToken,
-    thread: Option<JoinHandle<()>>,
+    _thread: ServerThread,
 }
 
 struct FakeTelegramShared {
@@ -100,33 +96,17 @@ impl FakeTelegram {
             refusing: watch::Sender::new(false),
             listening: (Mutex::new(true), Condvar::new()),
         });
-        let stop = CancellationToken::new();
-        let (ready, started) = std::sync::mpsc::channel();
-        let (for_thread, stopped) = (shared.clone(), stop.clone());
-        let thread = std::thread::Builder::new()
-            .name("telegram".to_owned())
-            .spawn(move || {
-                let runtime = Builder::new_current_thread()
-                    .enable_all()
-                    .build()
-                    .expect("a runtime for the server");
-                runtime.block_on(async move {
-                    let listener = TcpListener::bind(address)
-                        .await
-                        .unwrap_or_else(|error| panic!("cannot listen on {address}: {error}"));
-                    let bound = listener.local_addr().expect("the listener has an address");
-                    ready.send(bound).expect("the starter waits");
-                    let hook = hook::deliver(for_thread.clone(), stopped.clone());
-                    tokio::join!(hook, serve::accept(listener, for_thread, stopped));
-                });
-            })
-            .expect("a thread for the server");
-        let address = started.recv().expect("the server starts");
+        let served = Arc::clone(&shared);
+        let (thread, address) = ServerThread::start("telegram", move |ready, stop| async move {
+            let (listener, bound) = listen(address).await;
+            ready.send(bound).expect("the starter waits");
+            let hook = hook::deliver(Arc::clone(&served), stop.clone());
+            tokio::join!(hook, serve::accept(listener, served, stop));
+        });
         Self {
             address,
             shared,
-            stop,
-            thread: Some(thread),
+            _thread: thread,
         }
     }
 
@@ -342,16 +322,6 @@ impl FakeTelegram {
                 .changed()
                 .await
                 .expect("the server outlives its handle");
-        }
-    }
-}
-
-impl Drop for FakeTelegram {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        if let Some(thread) = self.thread.take() {
-            // A panic of the server thread was already printed; dropping must not panic again.
-            let _ = thread.join();
         }
     }
 }

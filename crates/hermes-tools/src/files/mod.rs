@@ -34,7 +34,6 @@ use std::sync::{Arc, LazyLock};
 
 use hermes_config::Config;
 use hermes_config::home::Home;
-use hermes_core::message::Content;
 use hermes_core::open_texts::OpenTexts;
 use hermes_core::tool::{Tool, ToolContext, ToolErrorKind, ToolOutcome};
 use hermes_exec::{Confinement, Environment, ExecError, Workspaces};
@@ -202,10 +201,6 @@ impl FileToolsShared {
         let target = self.disk.target(&self.named(given), &cwd).await?;
         Ok(target.with_open(self.deps.open_texts.as_ref().filter(|_| self.is_local())))
     }
-}
-
-fn done(value: &Value) -> ToolOutcome {
-    ToolOutcome::Done(Content::Text(value.to_string()))
 }
 
 /// A failure in the format of tool results.

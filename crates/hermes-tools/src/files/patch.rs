@@ -21,7 +21,7 @@ use similar::TextDiff;
 
 use super::change::{self, FileChange};
 use super::text::{TextFile, plain};
-use super::{FileToolsShared, done, failed, failed_with, lint};
+use super::{FileToolsShared, failed, failed_with, lint};
 
 const NAME: &str = "patch";
 /// Consecutive failures after which another approach is suggested.
@@ -304,12 +304,7 @@ impl Tool for Patch {
     }
 
     fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
-        Box::pin(async move {
-            match self.run(&args, cx).await {
-                Ok(value) => done(&value),
-                Err(outcome) => outcome,
-            }
-        })
+        Box::pin(async move { ToolOutcome::of(self.run(&args, cx).await) })
     }
 }
 

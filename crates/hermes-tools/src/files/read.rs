@@ -25,7 +25,7 @@ use super::guard::{FileGuard, normal};
 use super::ledger::FileVersion;
 use super::open;
 use super::place::{self, FileError, PathProbe, SessionFiles};
-use super::{FileToolsShared, done, failed, failed_with};
+use super::{FileToolsShared, failed, failed_with};
 use image::Image;
 use memory::PageStatus;
 pub use memory::ReadMemory;
@@ -108,7 +108,7 @@ impl ReadFile {
         match memory.ask(&cx.session, &key, source.stamp) {
             _ if unsaved => {}
             PageStatus::No => {}
-            PageStatus::Unchanged => return Ok(done(&unchanged(&given))),
+            PageStatus::Unchanged => return Ok(ToolOutcome::json(&unchanged(&given))),
             PageStatus::Again => return Err(blocked(&given)),
         }
         let (path, stamp) = (source.path.clone(), source.stamp);
@@ -140,7 +140,7 @@ impl ReadFile {
         } else {
             memory.note(&cx.session, key, stamp);
         }
-        Ok(done(&outcome))
+        Ok(ToolOutcome::json(&outcome))
     }
 
     /// The text of the page, with keys hidden if required.

@@ -18,7 +18,7 @@ use hermes_core::tool::{
 use serde_json::{Map, Value, json};
 
 use super::place::{self, PathProbe};
-use super::{FileToolsShared, SessionFiles, done, failed, failed_with};
+use super::{FileToolsShared, SessionFiles, failed, failed_with};
 use query::SearchQuery;
 
 const NAME: &str = "search_files";
@@ -224,12 +224,7 @@ impl Tool for SearchFiles {
     }
 
     fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
-        Box::pin(async move {
-            match self.run(&args, cx).await {
-                Ok(value) => done(&value),
-                Err(outcome) => outcome,
-            }
-        })
+        Box::pin(async move { ToolOutcome::of(self.run(&args, cx).await) })
     }
 }
 

@@ -14,7 +14,7 @@ use super::change::{self, FileChange};
 use super::place::LoadedFile;
 use super::read::UNCHANGED;
 use super::text::{TextFile, plain};
-use super::{FileToolsShared, done, failed, lint};
+use super::{FileToolsShared, failed, lint};
 
 const NAME: &str = "write_file";
 
@@ -135,12 +135,7 @@ impl Tool for WriteFile {
     }
 
     fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
-        Box::pin(async move {
-            match self.run(&args, cx).await {
-                Ok(value) => done(&value),
-                Err(outcome) => outcome,
-            }
-        })
+        Box::pin(async move { ToolOutcome::of(self.run(&args, cx).await) })
     }
 }
 

@@ -99,14 +99,8 @@ impl ScheduleDeps {
         }
         let job = self.jobs.update(reference, |job| {
             self.put(job, fields);
-            if let Some((parsed, next)) = schedule {
-                job.set("schedule", parsed.to_json());
-                job.set("schedule_display", json!(parsed.display));
-                job.set("next_run_at", json!(next));
-                if job.state() != "paused" {
-                    job.set("state", json!("scheduled"));
-                    job.set("enabled", json!(true));
-                }
+            if let Some((parsed, next)) = &schedule {
+                job.reschedule(parsed, next);
             }
             Ok(())
         })?;

@@ -39,12 +39,7 @@ impl Tool for ProcessTool {
     }
 
     fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
-        Box::pin(async move {
-            match self.run(&args, cx).await {
-                Ok(result) => ToolOutcome::json(&result),
-                Err(outcome) => outcome,
-            }
-        })
+        Box::pin(async move { ToolOutcome::of(self.run(&args, cx).await) })
     }
 }
 

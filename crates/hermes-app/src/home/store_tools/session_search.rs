@@ -174,12 +174,7 @@ impl Tool for SessionSearch {
     }
 
     fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
-        Box::pin(async move {
-            match self.run(&args, cx).await {
-                Ok(value) => ToolOutcome::json(&value),
-                Err(outcome) => outcome,
-            }
-        })
+        Box::pin(async move { ToolOutcome::of(self.run(&args, cx).await) })
     }
 }
 

@@ -420,20 +420,13 @@ fn refused(error: &SkillError) -> ToolOutcome {
     ToolOutcome::error(kind, error.to_json().to_string())
 }
 
-fn outcome(result: Result<Value, ToolOutcome>) -> ToolOutcome {
-    match result {
-        Ok(value) => ToolOutcome::json(&value),
-        Err(outcome) => outcome,
-    }
-}
-
 impl Tool for SkillsList {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
     fn call<'a>(&'a self, args: ToolArgs, _cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
-        Box::pin(async move { outcome(self.run(&args).await) })
+        Box::pin(async move { ToolOutcome::of(self.run(&args).await) })
     }
 }
 
@@ -443,7 +436,7 @@ impl Tool for SkillView {
     }
 
     fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
-        Box::pin(async move { outcome(self.run(&args, cx).await) })
+        Box::pin(async move { ToolOutcome::of(self.run(&args, cx).await) })
     }
 }
 
@@ -453,6 +446,6 @@ impl Tool for SkillManage {
     }
 
     fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
-        Box::pin(async move { outcome(self.run(&args, cx).await) })
+        Box::pin(async move { ToolOutcome::of(self.run(&args, cx).await) })
     }
 }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hermes_app::conversation::actor::{self, ActorOptions, ClosePolicy, CommandRules, host_error};
+use hermes_app::conversation::hosted::{
+    self, ClosePolicy, CommandRules, HostedOptions, host_error,
+};
 use hermes_app::conversation::replay;
 use hermes_app::conversation::{Conversation, Surface};
 use hermes_app::front::{HostError, OpenedConversation};
@@ -18,7 +20,7 @@ use super::{commands, servers};
 use crate::commands::Context;
 use crate::exit::Failure;
 use crate::output::StderrHold;
-use crate::wiring::front_end::{FrontEndSettings, SharedResources};
+use crate::wiring::front_end::{FrontEndKind, FrontEndSettings, SharedResources};
 use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
 
 /// The recorded source of its sessions, in the original's terms.
@@ -88,7 +90,7 @@ impl EditorHost {
         let front_end = FrontEndSettings {
             guard: opening.guard,
             servers: toolbox.clone(),
-            only_workspace: true,
+            kind: FrontEndKind::Editor,
             open_texts: opening.open_texts,
             command_host: opening.command_host,
             ..FrontEndSettings::default()
@@ -114,7 +116,7 @@ impl EditorHost {
         } else {
             Vec::new()
         };
-        let options = ActorOptions {
+        let options = HostedOptions {
             rules: CommandRules {
                 refused: commands::refused,
                 help: commands::help,
@@ -124,7 +126,7 @@ impl EditorHost {
             past,
             remarks: StderrHold::take().into_iter().chain(problems).collect(),
         };
-        Ok(actor::start(conversation, later, options))
+        Ok(hosted::open(conversation, later, options))
     }
 
     /// Editors name sessions by their ids, whole: no beginnings, no titles.

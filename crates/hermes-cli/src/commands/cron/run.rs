@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_app::host::gateway::GatewayConversations;
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::store::StoreError;
 use hermes_gateway::authorize::pairing::Pairing;
@@ -22,7 +23,6 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::super::gateway::GatewayConversations;
 use crate::commands::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;

@@ -8,6 +8,7 @@ use chrono::Utc;
 use hermes_api::ActiveTurns;
 use hermes_app::hooks::{HookEvent, Hooks};
 use hermes_app::host::ConversationHost;
+use hermes_app::host::gateway::GatewayConversations;
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::store::StoreError;
 use hermes_core::task;
@@ -30,7 +31,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::program::GatewayConversations;
 use super::run::failed_start;
 use super::tasks::{self, SideTask, SideTaskDeps};
 use super::{NO_PLATFORM, facts};
@@ -362,7 +362,9 @@ fn webhooks(
     desk: &WebhookHostSlot,
     clock: &Arc<dyn Clock>,
 ) -> Result<Option<Platform>, UnusablePlatform> {
-    let wanted = settings.enabled().find(|one| one.name == "webhook");
+    let wanted = settings
+        .enabled()
+        .find(|one| one.name == webhook::DEFINITION.name);
     let (Some(platform), Some(desk)) = (wanted, desk.get()) else {
         return Ok(None);
     };
@@ -396,7 +398,7 @@ fn calls(
             let (settings, clock, rng) = (Arc::clone(settings), Arc::clone(clock), Arc::clone(rng));
             let desk = Arc::clone(desk);
             Arc::new(move |name, account| {
-                if name == "webhook" {
+                if name == webhook::DEFINITION.name {
                     return webhooks(&settings, &desk, &clock).ok().flatten();
                 }
                 let (made, _) = platforms::all(&settings, &clock, &rng);

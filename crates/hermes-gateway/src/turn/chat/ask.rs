@@ -334,9 +334,7 @@ impl ChatTask {
         } else {
             asked.kind.nothing("the answer could not be stored")
         };
-        if let Some(pooled) = self.pooled() {
-            pooled.request(ConversationRequest::Agent(command)).await;
-        }
+        self.request(ConversationRequest::Agent(command));
         if let Some(turn) = self.activity.turn() {
             turn.refresh();
         }

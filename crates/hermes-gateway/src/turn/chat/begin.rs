@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
 use hermes_app::front::{ConversationRequest, HostError};
+use hermes_app::host::{FrontEndKind, OpeningRequest};
 use hermes_core::BoxFuture;
 use hermes_core::tool::Tool;
-use hermes_platforms::MessageSource;
+use hermes_platforms::{MessageSource, definition, is_for_programs};
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -15,7 +16,6 @@ use super::events::ChatTurn;
 use super::state::{ChatActivity, InboxPosition, OpenConversation};
 use super::{ChatTask, TurnJob, TurnStart};
 use crate::conversation_pool::{HolderEvent, PooledConversation};
-use crate::program::OpeningRequest;
 use crate::session::{ResetReason, SessionEntry};
 use crate::turn::media_in::{self, ReceivedInput};
 use crate::turn::message::InboxMessage;
@@ -224,14 +224,7 @@ impl ChatTask {
             open.stop_next_turn = false;
         }
         self.start_turn(turn);
-        let said = match self.pooled() {
-            Some(pooled) => {
-                pooled
-                    .request(ConversationRequest::Input(taken.input))
-                    .await
-            }
-            None => false,
-        };
+        let said = self.request(ConversationRequest::Input(taken.input));
         if said {
             self.join_waiting().await;
         } else {
@@ -277,9 +270,15 @@ impl ChatTask {
                 }
                 None => location::block(&self.hub.settings, source),
             }),
+            kind: if is_for_programs(&source.platform) {
+                FrontEndKind::Service
+            } else {
+                FrontEndKind::Chat
+            },
+            prompt_hint: definition(&source.platform).and_then(|platform| platform.prompt_hint),
             tools: self.tools(msg),
             // The answer goes to the log or becomes a comment: no one can be asked.
-            unattended: msg.target().platform == "webhook",
+            unattended: is_for_programs(&msg.target().platform),
             origin: origin(source, &msg.target().account),
             keep_open: true,
             ..OpeningRequest::default()
@@ -319,7 +318,7 @@ fn resumed_input(msgs: &[InboxMessage]) -> ReceivedInput {
 
 /// Where jobs created here report, in the original's format.
 fn origin(source: &MessageSource, account: &str) -> Option<serde_json::Value> {
-    if source.platform == "webhook" {
+    if is_for_programs(&source.platform) {
         return None;
     }
     let mut origin = json!({

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use hermes_app::front::ConversationRequest;
 use hermes_core::slash::{self, CHAT_COMMANDS, CommandDef, Parsed, Verb};
 use hermes_platforms::{Offer, PlatformState};
 use serde_json::json;
@@ -210,7 +211,7 @@ impl ChatTask {
 
     async fn begin_switch(&mut self, msg: InboxMessage, switch: SessionSwitch) {
         if self.is_busy() {
-            self.interrupt(events::TurnStopReason::Switch).await;
+            self.interrupt(events::TurnStopReason::Switch);
             if let Some((before, _)) = self.commands.switch.replace((msg, switch)) {
                 self.answer(&before, "cmd", None).await;
             }
@@ -253,14 +254,10 @@ impl ChatTask {
             dropped += 1;
         }
         let ran = self.activity.turn().is_some() || self.commands.running.is_some() || dropped > 0;
-        if self.commands.running.is_some()
-            && let Some(pooled) = self.pooled()
-        {
-            pooled
-                .request(hermes_app::front::ConversationRequest::Stop)
-                .await;
+        if self.commands.running.is_some() {
+            self.request(ConversationRequest::Stop);
         }
-        self.interrupt(events::TurnStopReason::Stop).await;
+        self.interrupt(events::TurnStopReason::Stop);
         let mut text = if ran {
             texts::STOPPED
         } else {

@@ -455,7 +455,7 @@ impl ChatTask {
         self.start_turn(turn);
         let open = self.conversation.as_mut();
         if open.is_some_and(|open| std::mem::take(&mut open.stop_next_turn)) {
-            self.interrupt(TurnStopReason::Stop).await;
+            self.interrupt(TurnStopReason::Stop);
         }
     }
 

@@ -219,6 +219,12 @@ impl ChatTask {
         self.conversation.as_ref().map(|open| &open.pooled)
     }
 
+    /// `false`: no conversation is open, or it has ended.
+    fn request(&mut self, request: ConversationRequest) -> bool {
+        let open = self.conversation.as_mut();
+        open.is_some_and(|open| open.pooled.request(request))
+    }
+
     fn release_conversation(&mut self) {
         self.conversation = None;
     }
@@ -371,7 +377,7 @@ impl ChatTask {
             BusyMode::Interrupt => {
                 self.ack(&msg, "⚡").await;
                 self.enqueue(msg, TurnStart::Fresh);
-                self.interrupt(events::TurnStopReason::Message).await;
+                self.interrupt(events::TurnStopReason::Message);
             }
             BusyMode::Steer => {
                 self.ack(&msg, "⏳").await;
@@ -408,7 +414,7 @@ impl ChatTask {
 
     /// Adds the message to the running turn.
     async fn steer(&mut self, mut msg: InboxMessage) {
-        let (Some(turn), Some(open)) = (self.activity.turn_mut(), &self.conversation) else {
+        let (Some(turn), Some(open)) = (self.activity.turn_mut(), &mut self.conversation) else {
             return self.enqueue(msg, TurnStart::Fresh);
         };
         if !self.hub.claim(&[msg.id], &turn.id, &self.cancel).await {
@@ -420,8 +426,7 @@ impl ChatTask {
         turn.displaced = true;
         turn.steers.push_back((msg, words.clone()));
         // If the conversation has ended, an update follows and the turn is recovered.
-        let order = AgentCommand::Steer(words);
-        open.pooled.request(ConversationRequest::Agent(order)).await;
+        open.pooled.command(AgentCommand::Steer(words));
     }
 
     /// Messages that arrived during the preparation join the turn as well.
@@ -445,13 +450,12 @@ impl ChatTask {
         }
     }
 
-    async fn interrupt(&mut self, why: events::TurnStopReason) {
-        let (Some(turn), Some(open)) = (self.activity.turn_mut(), &self.conversation) else {
+    fn interrupt(&mut self, why: events::TurnStopReason) {
+        let (Some(turn), Some(open)) = (self.activity.turn_mut(), &mut self.conversation) else {
             return;
         };
         if turn.stop(why, Instant::now() + STOPPING) {
-            let order = AgentCommand::Interrupt;
-            open.pooled.request(ConversationRequest::Agent(order)).await;
+            open.pooled.command(AgentCommand::Interrupt);
         }
     }
 
@@ -591,7 +595,7 @@ impl ChatTask {
             self.expire(&id).await;
         }
         if self.activity.turn().is_some_and(|turn| turn.is_stuck(now)) {
-            self.interrupt(events::TurnStopReason::Stuck).await;
+            self.interrupt(events::TurnStopReason::Stuck);
         }
     }
 }

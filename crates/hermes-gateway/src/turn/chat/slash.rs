@@ -58,11 +58,7 @@ impl ChatTask {
             started_turn: false,
             reports_until: None,
         });
-        let sent = match self.pooled() {
-            Some(pooled) => pooled.request(ConversationRequest::Slash(line)).await,
-            None => false,
-        };
-        if !sent {
+        if !self.request(ConversationRequest::Slash(line)) {
             self.conversation_ended().await;
         }
     }

@@ -7,32 +7,31 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use hermes_agent::weight::ConversationMemory;
 use hermes_app::front::{
-    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, OpenedConversation, REQUESTS,
+    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, OpenedConversation,
 };
+use hermes_app::host::{ConversationHost, HomeScript, OpeningRequest};
 use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::Zone;
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::clock::Clock;
-use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary};
+use hermes_core::event::{AgentCommand, AgentEvent, TurnExit};
 use hermes_core::store::StoreError;
 use hermes_core::task;
-use hermes_core::usage::{Cost, Usage};
 use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
 use hermes_gateway::cron::{
     JobEnvironment, JobMessenger, Scheduler, SchedulerDeps, SchedulerPolicy,
 };
-use hermes_gateway::program::{ConversationHost, HomeScript, OpeningRequest};
 use hermes_platforms::{HomeChannel, Offer, PostError, Posting};
 use hermes_store::db::delivery::{Owner, Processes};
 use hermes_store::jobs::{Execution, Executions, Job, JobTable};
 use hermes_testkit::clock::SeqRng;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::fake_conversation::{self, FakeSide};
 
 /// The wall follows tokio's clock, which tests move.
 pub(crate) struct WallClock {
@@ -112,24 +111,17 @@ impl FakeProgram {
 
 fn summary(exit: TurnExit, text: &str) -> ConversationUpdate {
     ConversationUpdate::Event(AgentEvent::TurnFinished {
-        summary: TurnSummary {
-            exit,
-            text: text.to_owned(),
-            usage: Usage::default(),
-            cost: Cost::Unknown,
-            calls: 1,
-            tool_calls: 0,
-            millis: 1,
-            pending_steer: None,
-        },
+        summary: fake_conversation::summary(exit, text),
     })
 }
 
 async fn talk(
     act: ModelStep,
     told: Arc<Mutex<OpenedJob>>,
-    mut requests: mpsc::Receiver<ConversationRequest>,
-    updates: mpsc::Sender<ConversationUpdate>,
+    FakeSide {
+        mut requests,
+        updates,
+    }: FakeSide,
 ) {
     let say = |one: ConversationUpdate| {
         let updates = updates.clone();
@@ -207,24 +199,13 @@ impl ConversationHost for FakeProgram {
                 ModelStep::Panic => panic!("the program broke"),
                 _ => {}
             }
-            let (requests, heard) = mpsc::channel(REQUESTS);
-            let (updates, read) = mpsc::channel(16);
+            let (opened, side) = fake_conversation::open(&id);
             most.fetch_max(busy.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             drop(task::spawn("a conversation", async move {
-                talk(act, told, heard, updates).await;
+                talk(act, told, side).await;
                 busy.fetch_sub(1, Ordering::SeqCst);
             }));
-            Ok(OpenedConversation {
-                id,
-                title: None,
-                cost: None,
-                past: Vec::new(),
-                remarks: Vec::new(),
-                approvals_off: false,
-                weight: ConversationMemory::default(),
-                requests,
-                updates: read,
-            })
+            Ok(opened)
         })
     }
 

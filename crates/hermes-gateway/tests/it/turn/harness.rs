@@ -16,7 +16,7 @@ use hermes_gateway::voice::Transcriber;
 use hermes_platforms::{
     AdapterLink, ButtonPress, Capabilities, DeliveryLookup, FatalPlatformError, InboundAdapter,
     IncomingMessage, Markup, MediaKind, MediaRef, MessageSource, OutboundAdapter, OutgoingMessage,
-    Platform, PlatformLimits, Recourse, SendError, TextUnit,
+    Platform, PlatformLimits, Recourse, SendError, SendFuture, TextUnit,
 };
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Owner, Processes, Target};
@@ -131,10 +131,7 @@ impl OutboundAdapter for FakePhone {
         &self.capabilities
     }
 
-    fn send<'a>(
-        &'a self,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
+    fn send<'a>(&'a self, message: &'a OutgoingMessage) -> SendFuture<'a, Option<String>> {
         Box::pin(async move {
             self.fuse.tick().await;
             let id = {
@@ -159,11 +156,7 @@ impl OutboundAdapter for FakePhone {
         })
     }
 
-    fn edit<'a>(
-        &'a self,
-        id: &'a str,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<(), SendError>> {
+    fn edit<'a>(&'a self, id: &'a str, message: &'a OutgoingMessage) -> SendFuture<'a, ()> {
         Box::pin(async move {
             self.fuse.tick().await;
             {
@@ -192,10 +185,6 @@ impl OutboundAdapter for FakePhone {
         })
     }
 
-    fn typing<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, ()> {
-        Box::pin(std::future::ready(()))
-    }
-
     fn react<'a>(
         &'a self,
         _: &'a Target,
@@ -212,7 +201,7 @@ impl OutboundAdapter for FakePhone {
         })
     }
 
-    fn delete<'a>(&'a self, _: &'a Target, id: &'a str) -> BoxFuture<'a, Result<(), SendError>> {
+    fn delete<'a>(&'a self, _: &'a Target, id: &'a str) -> SendFuture<'a, ()> {
         if self.screen.hangs_on_delete.load(Ordering::SeqCst) {
             return Box::pin(std::future::pending());
         }
@@ -223,12 +212,7 @@ impl OutboundAdapter for FakePhone {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn draft<'a>(
-        &'a self,
-        _: &'a Target,
-        _: u64,
-        text: &'a str,
-    ) -> BoxFuture<'a, Result<(), SendError>> {
+    fn draft<'a>(&'a self, _: &'a Target, _: u64, text: &'a str) -> SendFuture<'a, ()> {
         if self.screen.refuses_drafts.load(Ordering::SeqCst) {
             let refused = SendError::Refused("not in this chat".to_owned());
             return Box::pin(std::future::ready(Err(refused)));
@@ -248,7 +232,7 @@ impl OutboundAdapter for FakePhone {
         media: &'a MediaRef,
         into: &'a std::path::Path,
         _: u64,
-    ) -> BoxFuture<'a, Result<std::path::PathBuf, SendError>> {
+    ) -> SendFuture<'a, std::path::PathBuf> {
         Box::pin(async move {
             if media.id == "gone" {
                 return Err(SendError::Refused("no such file".to_owned()));
@@ -259,10 +243,7 @@ impl OutboundAdapter for FakePhone {
         })
     }
 
-    fn look_up<'a>(
-        &'a self,
-        message: &'a OutgoingMessage,
-    ) -> BoxFuture<'a, Result<DeliveryLookup, SendError>> {
+    fn look_up<'a>(&'a self, message: &'a OutgoingMessage) -> SendFuture<'a, DeliveryLookup> {
         Box::pin(async move {
             self.fuse.tick().await;
             let bubbles = self.screen.bubbles.lock().unwrap();

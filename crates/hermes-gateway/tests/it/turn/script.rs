@@ -7,11 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_agent::prompt::{STEER_CLOSE, STEER_OPEN, steer_block};
-use hermes_agent::weight::ConversationMemory;
 use hermes_app::front::{
-    CommandFollowUp, ConversationRequest, ConversationUpdate, HostError, HostErrorKind,
-    OpenedConversation, REQUESTS, UPDATES,
+    CommandFollowUp, ConversationRequest, ConversationUpdate, HostError, OpenedConversation,
 };
+use hermes_app::host::{ConversationHost, OpeningRequest};
 use hermes_app::wiring::unattended::{CommandLine, CommandOutput};
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
@@ -19,15 +18,13 @@ use hermes_core::ask::{Answer, Choice, Question, Want};
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, TurnExit, TurnSummary, UserInput};
 use hermes_core::ids::SessionId;
 use hermes_core::message::{AssistantMessage, Message, ToolCall};
-use hermes_core::model::{Route, WireFormat};
 use hermes_core::store::{NewItem, NewSession, SessionStore as _};
 use hermes_core::task;
-use hermes_core::usage::{Cost, Usage};
-use hermes_gateway::program::{ConversationHost, HomeScript, OpeningRequest};
 use hermes_platforms::Offer;
 use hermes_store::Store;
 use tokio::sync::{Notify, mpsc};
 
+use crate::fake_conversation;
 use crate::harness::Fuse;
 
 pub(crate) struct ScriptedHost {
@@ -71,9 +68,7 @@ impl ConversationHost for ScriptedHost {
         opening: OpeningRequest,
     ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
         Box::pin(async move {
-            let (requests, orders) = mpsc::channel(REQUESTS);
-            let (updates, heard) = mpsc::channel(UPDATES);
-            let id = opening.id.clone();
+            let (opened, side) = fake_conversation::open(&opening.id);
             let conversation = ScriptedConversation {
                 store: self.store.clone(),
                 fuse: self.fuse.clone(),
@@ -81,9 +76,9 @@ impl ConversationHost for ScriptedHost {
                 delegated: Arc::clone(&self.delegated),
                 steered: Arc::clone(&self.steered),
                 action: Arc::clone(&self.action),
-                id: SessionId::new(id.clone()),
-                orders,
-                updates,
+                id: SessionId::new(opening.id.clone()),
+                orders: side.requests,
+                updates: side.updates,
                 steers: VecDeque::new(),
                 begun: false,
                 source: opening.source.clone(),
@@ -92,23 +87,8 @@ impl ConversationHost for ScriptedHost {
             };
             self.opened.lock().unwrap().push(opening);
             drop(task::spawn("conversation", conversation.run()));
-            Ok(OpenedConversation {
-                id,
-                title: None,
-                cost: None,
-                past: Vec::new(),
-                remarks: Vec::new(),
-                approvals_off: false,
-                weight: ConversationMemory::default(),
-                requests,
-                updates: heard,
-            })
+            Ok(opened)
         })
-    }
-
-    fn script(&self, _: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
-        let refusal = HostError::new(HostErrorKind::Invalid, "no scripts here");
-        Box::pin(std::future::ready(Err(refusal)))
     }
 
     fn run_line(&self, line: CommandLine) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
@@ -240,13 +220,7 @@ impl ScriptedConversation {
     async fn turn(&mut self, input: UserInput) -> Option<Option<String>> {
         self.event(AgentEvent::TurnStarted {
             session: self.id.clone(),
-            route: Route {
-                provider: "p".to_owned(),
-                model: "m".to_owned(),
-                base_url: String::new(),
-                format: WireFormat::ChatCompletions,
-                credential: None,
-            },
+            route: fake_conversation::route(),
         })
         .await;
         let words = input.text.clone();
@@ -288,14 +262,8 @@ impl ScriptedConversation {
         let interrupted = exit == TurnExit::Interrupted;
         self.event(AgentEvent::TurnFinished {
             summary: TurnSummary {
-                exit,
-                text,
-                usage: Usage::default(),
-                cost: Cost::Unknown,
-                calls: 1,
-                tool_calls: 0,
-                millis: 1,
                 pending_steer: late.clone(),
+                ..fake_conversation::summary(exit, text)
             },
         })
         .await;

@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hermes_app::AppContext;
-use hermes_app::host::HomeScript;
 use hermes_exec::{Exec, Stdin};
 use hermes_policy::{CommandRequest, RequestKind};
 
-use super::program::workplace;
-use crate::exit::{Exit as Code, Failure};
+use super::HomeScript;
+use super::gateway::workplace;
+use crate::context::AppContext;
+use crate::failure::{Exit, Failure};
 use crate::wiring::commands::CommandEnvironment;
 use crate::wiring::parts_cache::HomeParts;
 use crate::wiring::unattended::{CommandLine, CommandOutput, UnattendedCommand, run_line_in};
@@ -93,7 +93,7 @@ impl HomeScripts {
         let real = path.canonicalize().map_err(|_| missing(&path))?;
         if !real.starts_with(&root) {
             return Err(Failure::new(
-                Code::Refused,
+                Exit::Refused,
                 format!("{} is not below {}", path.display(), root.display()),
             ));
         }

@@ -1,23 +1,23 @@
-//! The program behind the gateway: opens its conversations.
+//! The host of the gateway's conversations: chats, jobs, webhooks, the API.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hermes_app::context::HostProcess;
-use hermes_app::conversation::actor::{self, ActorOptions, ClosePolicy, CommandRules, host_error};
-use hermes_app::conversation::{Conversation, Surface};
-use hermes_app::front::{HostError, OpenedConversation};
-use hermes_app::home::ToolChoice;
-use hermes_app::home::store_tools::RunInline;
-use hermes_app::host::{CommandInfo, ConversationHost, HomeScript, OpeningRequest};
-use hermes_app::{AppContext, TurnOptions};
 use hermes_core::slash::{COMMANDS, CommandDef, Parsed, Verb, parse};
 use hermes_core::{BoxFuture, task};
 use hermes_models::router::Overrides;
 use hermes_store::Store;
 
 use super::scripts::HomeScripts;
-use crate::exit::Failure;
+use super::{CommandInfo, ConversationHost, HomeScript, OpeningRequest};
+use crate::context::{AppContext, HostProcess};
+use crate::conversation::hosted::{self, ClosePolicy, CommandRules, HostedOptions, host_error};
+use crate::conversation::{Conversation, Surface};
+use crate::failure::Failure;
+use crate::front::{HostError, OpenedConversation};
+use crate::home::ToolChoice;
+use crate::home::store_tools::RunInline;
+use crate::options::TurnOptions;
 use crate::wiring::commands::CommandEnvironment;
 use crate::wiring::front_end::{FrontEndSettings, NamedSession, SharedResources};
 use crate::wiring::mcp::McpServers;
@@ -25,13 +25,11 @@ use crate::wiring::parts_cache::{HomeParts, PartsCache};
 use crate::wiring::unattended::{CommandLine, CommandOutput};
 use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
 
-/// Sources whose sessions are not looked up by title.
-const UNTITLED: [&str; 3] = ["api_server", "webhook", "cron"];
 /// Values of `terminal.cwd` that mean the directory in which a person started the program.
 const NOWHERE: [&str; 4] = ["", ".", "auto", "cwd"];
 
 /// Everything that the conversations of the gateway share.
-pub(crate) struct GatewayConversations {
+pub struct GatewayConversations {
     cache: PartsCache,
     resources: SharedResources,
     scripts: HomeScripts,
@@ -39,7 +37,7 @@ pub(crate) struct GatewayConversations {
 
 impl GatewayConversations {
     /// MCP servers start in the background.
-    pub(crate) fn new(cx: &AppContext, store: Store) -> Result<Self, Failure> {
+    pub fn new(cx: &AppContext, store: Store) -> Result<Self, Failure> {
         let cache = PartsCache::new(cx)?;
         let parts = cache.current();
         let (cx, config) = (&parts.cx, &parts.config);
@@ -66,21 +64,21 @@ impl GatewayConversations {
     }
 
     /// Runs the commands in skills of routes, where that is switched on.
-    pub(crate) fn inline_shell(&self) -> Option<RunInline> {
+    pub fn inline_shell(&self) -> Option<RunInline> {
         let parts = self.cache.current();
         let commands = self.resources.commands.as_ref();
         wiring::skills::inline_shell(&parts.cx, &parts.config, commands)
     }
 
     /// Sets where waiting jobs are displayed.
-    pub(crate) fn show_progress(&self, process: Arc<dyn HostProcess>) {
+    pub fn show_progress(&self, process: Arc<dyn HostProcess>) {
         if let Some(mcp) = &self.resources.mcp {
             mcp.show_progress(process);
         }
     }
 
     /// When no conversation is open any more. The database stays open: others write to the last.
-    pub(crate) async fn close(&self) {
+    pub async fn close(&self) {
         let resources = SharedResources {
             store: None,
             ..self.resources.clone()
@@ -101,17 +99,14 @@ impl GatewayConversations {
             ..TurnOptions::default()
         };
         let front_end = FrontEndSettings {
+            kind: opening.kind,
             tools: opening.tools,
             system: opening.system,
-            prompt_hint: hermes_platforms::definition(&opening.source)
-                .and_then(|platform| platform.prompt_hint),
+            prompt_hint: opening.prompt_hint,
             user_id: opening.user_id,
-            is_platform: true,
             unattended: opening.unattended,
             origin: opening.origin,
-            is_job: opening.source == "cron",
             is_single: opening.single,
-            untitled: UNTITLED.contains(&opening.source.as_str()),
             parts: Some(Arc::clone(&parts)),
             ..FrontEndSettings::default()
         };
@@ -136,14 +131,14 @@ impl GatewayConversations {
         } else {
             ClosePolicy::End
         };
-        let options = ActorOptions {
+        let options = HostedOptions {
             rules: RULES,
             on_close,
             servers: None,
             past: Vec::new(),
             remarks: Vec::new(),
         };
-        Ok(actor::start(conversation, later, options))
+        Ok(hosted::open(conversation, later, options))
     }
 }
 
