@@ -15,7 +15,7 @@ use agent_client_protocol::v1::schema::{
     ToolCallUpdate, ToolCallUpdateFields, WaitForTerminalExitRequest,
 };
 use hermes_core::BoxFuture;
-use hermes_core::command_host::{CommandHost, HostError, HostedCommand, HostedEnd};
+use hermes_core::command_host::{CommandHost, CommandHostError, HostedCommand, HostedEnd};
 use tokio_util::sync::CancellationToken;
 
 use crate::session::UpdateSink;
@@ -66,8 +66,11 @@ impl EditorTerminals {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn start(&self, command: HostedCommand) -> Result<(&UpdateSink, TerminalId), HostError> {
-        let refused = |why: String| HostError::Refused(why);
+    async fn start(
+        &self,
+        command: HostedCommand,
+    ) -> Result<(&UpdateSink, TerminalId), CommandHostError> {
+        let refused = |why: String| CommandHostError::Refused(why);
         let outlet = self.outlet.get();
         let outlet = outlet.ok_or_else(|| refused("the conversation is not open".to_owned()))?;
         let Some(program) = command.program.to_str() else {
@@ -83,7 +86,7 @@ impl EditorTerminals {
             Ok(Ok(created)) => created,
             Ok(Err(error)) => return Err(refused(error.to_string())),
             // It may have started it.
-            Err(_) => return Err(HostError::Lost("it does not answer".to_owned())),
+            Err(_) => return Err(CommandHostError::Lost("it does not answer".to_owned())),
         };
         let id = created.terminal_id;
         let known = match self.calls().get_mut(&command.call_id) {
@@ -103,7 +106,7 @@ impl EditorTerminals {
         &self,
         command: HostedCommand,
         stop: CancellationToken,
-    ) -> Result<HostedEnd, HostError> {
+    ) -> Result<HostedEnd, CommandHostError> {
         let (outlet, id) = self.start(command).await?;
         let session = outlet.session.clone();
         let waiting = WaitForTerminalExitRequest::new(session.clone(), id.clone());
@@ -132,14 +135,14 @@ impl EditorTerminals {
         let _ = tokio::time::timeout(ANSWER, release).await;
         let output = match output {
             Ok(Ok(output)) => output,
-            Ok(Err(error)) => return Err(HostError::Lost(error.to_string())),
-            Err(_) => return Err(HostError::Lost("it does not answer".to_owned())),
+            Ok(Err(error)) => return Err(CommandHostError::Lost(error.to_string())),
+            Err(_) => return Err(CommandHostError::Lost("it does not answer".to_owned())),
         };
         let status = match (ended, output.exit_status) {
             (Ok(ended), _) => ended.exit_status,
             (Err(_), Some(status)) => status,
             (Err(_), None) if stop.is_cancelled() => TerminalExitStatus::new(),
-            (Err(why), None) => return Err(HostError::Lost(why)),
+            (Err(why), None) => return Err(CommandHostError::Lost(why)),
         };
         Ok(HostedEnd {
             output: output.output,
@@ -159,7 +162,7 @@ impl CommandHost for EditorTerminals {
         &self,
         command: HostedCommand,
         stop: CancellationToken,
-    ) -> BoxFuture<'_, Result<HostedEnd, HostError>> {
+    ) -> BoxFuture<'_, Result<HostedEnd, CommandHostError>> {
         Box::pin(self.follow(command, stop))
     }
 }

@@ -34,7 +34,7 @@ pub struct HostedEnd {
 
 /// Why there is no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HostError {
+pub enum CommandHostError {
     /// Nothing was started.
     Refused(String),
     /// It was started; what became of it is not known.
@@ -48,7 +48,7 @@ pub trait CommandHost: Send + Sync {
         &self,
         command: HostedCommand,
         stop: CancellationToken,
-    ) -> BoxFuture<'_, Result<HostedEnd, HostError>>;
+    ) -> BoxFuture<'_, Result<HostedEnd, CommandHostError>>;
 }
 
 /// The program that runs the command of a tool call.

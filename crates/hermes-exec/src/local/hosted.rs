@@ -12,7 +12,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use hermes_core::command_host::{HostError, HostedCall, HostedCommand, HostedEnd};
+use hermes_core::command_host::{CommandHostError, HostedCall, HostedCommand, HostedEnd};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group, set_child_subreaper};
 use serde::{Deserialize, Serialize};
@@ -81,11 +81,11 @@ pub(super) async fn follow(
     }
     let ended = match ended {
         Ok(ended) => ended,
-        Err(HostError::Refused(why)) => {
+        Err(CommandHostError::Refused(why)) => {
             tracing::info!("the editor does not run the command, so it runs here: {why}");
             return Ok(None);
         }
-        Err(HostError::Lost(why)) => {
+        Err(CommandHostError::Lost(why)) => {
             return Err(ExecError::Unavailable(format!(
                 "the editor's terminal did not report how the command ended: {why}"
             )));
@@ -103,7 +103,7 @@ async fn wait(
     call: &HostedCall,
     command: HostedCommand,
     limits: &RunLimits,
-) -> (Result<HostedEnd, HostError>, Option<Exit>) {
+) -> (Result<HostedEnd, CommandHostError>, Option<Exit>) {
     let stop = CancellationToken::new();
     let running = call.host.run(command, stop.clone());
     let deadline = tokio::time::sleep(limits.timeout);

@@ -76,7 +76,7 @@ pub(super) struct TensorInfo {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct GgufHeader {
+pub(super) struct GgufContents {
     pub(super) metadata: HashMap<String, MetadataValue>,
     pub(super) tensors: HashMap<String, TensorInfo>,
     /// Where the data of the tensors starts.
@@ -106,7 +106,7 @@ impl From<io::Error> for GgufError {
     }
 }
 
-impl GgufHeader {
+impl GgufContents {
     /// Reads the header of a file of `size` bytes from its beginning.
     pub(super) fn read(reader: impl Read, size: u64) -> Result<Self, GgufError> {
         let mut reader = HeaderReader {
@@ -339,8 +339,8 @@ mod tests {
         bytes
     }
 
-    fn read(bytes: &[u8]) -> Result<GgufHeader, GgufError> {
-        GgufHeader::read(bytes, bytes.len() as u64)
+    fn read(bytes: &[u8]) -> Result<GgufContents, GgufError> {
+        GgufContents::read(bytes, bytes.len() as u64)
     }
 
     #[test]

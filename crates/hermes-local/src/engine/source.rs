@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use super::dequantise::WeightFormat;
 use super::error::OpenError;
-use super::gguf::{GgufError, GgufHeader, MAGIC, MetadataValue, TensorInfo};
+use super::gguf::{GgufContents, GgufError, MAGIC, MetadataValue, TensorInfo};
 
 /// An open GGUF file.
 pub(super) struct GgufSource {
     path: PathBuf,
     file: File,
     size: u64,
-    header: GgufHeader,
+    header: GgufContents,
 }
 
 impl GgufSource {
@@ -37,7 +37,7 @@ impl GgufSource {
             });
         }
         let reader = BufReader::with_capacity(1 << 18, file.try_clone().map_err(read)?);
-        let header = GgufHeader::read(reader, size).map_err(|error| refused(path, error))?;
+        let header = GgufContents::read(reader, size).map_err(|error| refused(path, error))?;
         let source = Self {
             path: path.to_owned(),
             file,
