@@ -103,6 +103,14 @@ pub const RUN_LATER_IN_PROJECT: &[&str] = &[
     ".lapce",
     ".idea/runConfigurations",
     ".idea/externalDependencies.xml",
+    ".idea/startup.xml",
+    ".idea/watcherTasks.xml",
+    ".idea/terminal.xml",
+    ".vscode/c_cpp_properties.json",
+    ".vscode/cmake-kits.json",
+    ".dir-locals-2.el",
+    ".nvim",
+    ".local.vimrc",
     // Agents that start servers and hooks named by a project.
     ".mcp.json",
     ".claude",
@@ -124,6 +132,12 @@ pub const RUN_LATER_IN_PROJECT: &[&str] = &[
     ".augment",
     ".crush.json",
     "crush.json",
+    ".kilocode",
+    ".openhands",
+    ".copilot",
+    ".iflow",
+    ".codebuddy",
+    ".rovodev",
     ".github/hooks",
     // Shells that enter a directory.
     ".autoenv",
@@ -136,6 +150,19 @@ pub const RUN_LATER_IN_PROJECT: &[&str] = &[
     ".octaverc",
     ".gdbinit",
     ".lldbinit",
+    ".pdbrc",
+    ".perldb",
+    ".Renviron",
+    ".RData",
+    ".ghci",
+    ".ocamlinit",
+    ".erlang",
+    ".iex.exs",
+    ".gnuplot",
+    ".radare2rc",
+    // Other version control systems.
+    ".pijul/config",
+    "_darcs/prefs/defaults",
 ];
 
 /// Below a directory that git keeps its data in: settings and programs that every later git obeys.

@@ -119,10 +119,64 @@ fn base64(bytes: &[u8]) -> String {
 /// `text` without known secrets, and with everything that looks like a credential cut to its first
 /// characters.
 pub fn secrets(text: &str) -> Cow<'_, str> {
-    on_top_of_known(text, |text| match addresses(text) {
-        Cow::Borrowed(text) => patterns(text, true),
-        Cow::Owned(text) => Cow::Owned(patterns(&text, true).into_owned()),
+    on_top_of_known(text, |text| {
+        if !text.contains("://") {
+            return patterns(text, true);
+        }
+        let shown = parameters(&addresses(text));
+        let shown = patterns(&shown, true);
+        if shown == text {
+            Cow::Borrowed(text)
+        } else {
+            Cow::Owned(shown.into_owned())
+        }
     })
+}
+
+/// `text` without the values of parameters of addresses that hold secrets by their name: `…?token=value`.
+fn parameters(text: &str) -> String {
+    let is_end = |letter: char| letter.is_whitespace() || "\"'<>`)".contains(letter);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(found) = rest.find("://") {
+        let end = rest[found..]
+            .find(is_end)
+            .map_or(rest.len(), |end| found + end);
+        let (address, behind) = rest.split_at(end);
+        let query = address[found..].find('?');
+        let query = query.map_or(end, |at| found + at + 1);
+        out.push_str(&address[..query]);
+        for pair in address[query..].split_inclusive(['&', '#']) {
+            match pair.split_once('=') {
+                Some((name, value)) if is_secret_parameter(name) && !value.starts_with('$') => {
+                    let closing = value.find(['&', '#']).map_or("", |at| &value[at..]);
+                    out.push_str(name);
+                    out.push_str("=…");
+                    out.push_str(closing);
+                }
+                _ => out.push_str(pair),
+            }
+        }
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
+}
+
+fn is_secret_parameter(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace('-', "_");
+    let words = [
+        "key",
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "auth",
+        "sig",
+        "signature",
+        "code",
+    ];
+    is_secret_name(&name) || name.split('_').any(|word| words.contains(&word)) || name == "apikey"
 }
 
 /// `text` without passwords in addresses: `scheme://user:password@host`. A reference to a variable
@@ -250,6 +304,28 @@ mod tests {
             ("https://u:p", "https://u:p"),
         ] {
             assert_eq!(addresses(text), wanted);
+        }
+    }
+
+    #[test]
+    fn addresses_lose_parameters_that_are_secret() {
+        for (text, wanted) in [
+            (
+                "why? (http://h/m?token=abc&x=1#f): no",
+                "why? (http://h/m?token=…&x=1#f): no",
+            ),
+            (
+                "http://h/?api-key=a1&access_token=b#c",
+                "http://h/?api-key=…&access_token=…#c",
+            ),
+            (
+                "http://h/?q=key&page=2 http://i/?sig=x",
+                "http://h/?q=key&page=2 http://i/?sig=…",
+            ),
+            ("http://h/?token=${TOKEN}", "http://h/?token=${TOKEN}"),
+            ("a ? b : c", "a ? b : c"),
+        ] {
+            assert_eq!(secrets(text), wanted);
         }
     }
 

@@ -14,6 +14,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hermes_config::redact::secret_argument;
 use hermes_config::{Env, Home};
 use serde_json::{Map, Value};
 use url::Url;
@@ -150,11 +151,15 @@ impl Transport {
     pub fn target(&self) -> String {
         match self {
             Self::Stdio { command, args, .. } => {
-                let line = std::iter::once(command)
-                    .chain(args)
-                    .map(String::as_str)
-                    .collect::<Vec<_>>()
-                    .join(" ");
+                let mut line = command.clone();
+                for (at, arg) in args.iter().enumerate() {
+                    let before = at.checked_sub(1).map(|before| args[before].as_str());
+                    let secret = secret_argument(before, arg);
+                    let shown = secret.map_or(arg.len(), |secret| arg.len() - secret.len());
+                    line.push(' ');
+                    line.push_str(&arg[..shown]);
+                    line.push_str(if secret.is_some() { "…" } else { "" });
+                }
                 hermes_core::redact::secrets(&line).into_owned()
             }
             Self::Http { url, .. } | Self::Sse { url, .. } => shown_url(url),

@@ -261,8 +261,10 @@ fn holds_keys(name: &str) -> bool {
         ".tfvars",
     ];
     let certificates = ["cert", "ca-bundle", "cacert", "chain", "roots", "public"];
-    let is_certificate = |end: &str| {
-        matches!(end, ".pem" | ".key") && certificates.iter().any(|word| name.contains(word))
+    let is_certificate = |end: &str| match end {
+        ".pem" => certificates.iter().any(|word| name.contains(word)),
+        ".key" => name.contains("public"),
+        _ => false,
     };
     ends.iter()
         .any(|end| name.ends_with(end) && !is_certificate(end))
@@ -324,6 +326,7 @@ mod tests {
             "secrets.yml",
             "wallet.dat",
             "tls.key",
+            "cert.key",
             "deploy_rsa",
             "ssh_host_ed25519_key",
             ".env~",

@@ -102,6 +102,17 @@ fn sse_and_headers() {
 }
 
 #[test]
+fn a_command_line_is_shown_without_its_secrets() {
+    let config = config(&json!({
+        "command": "server", "args": ["--token", "abc123", "--password=hidden", "-v", "--port", "80"],
+    }));
+    assert_eq!(
+        config.transport.target(),
+        "server --token … --password=… -v --port 80"
+    );
+}
+
+#[test]
 fn variables_are_filled_in_and_missing_ones_are_named() {
     let entry = read_with(
         &json!({"url": "https://${HOST}/mcp", "headers": {

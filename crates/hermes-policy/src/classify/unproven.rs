@@ -29,6 +29,23 @@ const ASK_OTHERS: [&str; 9] = [
     "getent hosts ",
     "getent ahosts ",
 ];
+/// Programs whose arguments and input are code in languages that can run commands.
+const INTERPRETERS: &str = "lua luajit vi vim nvim view ex ed emacs expect tclsh wish psql mysql mariadb sqlite3 osascript at batch make gmake \
+    gdb lldb R Rscript julia guile racket sbcl ocaml elixir erl groovy jshell pwsh powershell zip bind m4 dc octave gnuplot ghci deno bun";
+/// Those whose language is SQL, and what runs programs in it.
+const SQL: [&str; 4] = ["psql", "mysql", "mariadb", "sqlite3"];
+const SQL_RUNS: [&str; 8] = [
+    "edit",
+    "\\!",
+    "program",
+    "shell",
+    "system",
+    "sys_exec",
+    "sys_eval",
+    "load_extension",
+];
+/// Words that precede a command in such languages.
+const RUNS_NEXT: [&str; 7] = ["spawn", "exec", "system", "shell", "run", "silent", "sh"];
 /// Parts of option names that take a program or command.
 const RUNNING: [&str; 26] = [
     "exec", "command", "cmd", "prog", "pager", "editor", "hook", "filter", "pre", "shell", "run",
@@ -161,6 +178,15 @@ impl Classifier<'_> {
                 self.forbidden_in(&word.text);
             }
         }
+        if INTERPRETERS
+            .split_whitespace()
+            .any(|name| name == call.name)
+        {
+            let texts = code_of(call);
+            for text in texts.iter().flat_map(|text| commands_in(text)).take(TEXTS) {
+                self.forbidden_in(&text);
+            }
+        }
         for word in call.args().iter().take(64) {
             let marks = [".shell ", ".system ", "shell ", "system ", "!"];
             if let Some(command) = marks.iter().find_map(|mark| word.text.strip_prefix(mark)) {
@@ -232,6 +258,53 @@ impl Classifier<'_> {
             self.forbidden_in(&value.text);
         }
     }
+}
+
+/// The arguments and the input of an interpreter that are code, not names of files or other data.
+fn code_of(call: ProgramCall<'_>) -> Vec<String> {
+    let args = call.args();
+    let is_option = |text: &str| text.starts_with(['-', '+']);
+    let given = args.iter().enumerate().filter(|(at, word)| {
+        let follows = *at > 0 && is_option(&args[at - 1].text);
+        follows || is_option(&word.text) || word.text.contains(['!', '('])
+    });
+    let texts = given.map(|(_, word)| word).chain(&call.command.input);
+    let texts = texts.take(32).map(|word| word.text.clone());
+    if !SQL.contains(&call.name) {
+        return texts.collect();
+    }
+    // Most texts in a query are data.
+    texts
+        .filter(|text| {
+            let text = text.to_lowercase();
+            SQL_RUNS.iter().any(|part| text.contains(part))
+        })
+        .collect()
+}
+
+/// Texts in a program of another language that may be commands: all of it, what is quoted, what follows a `!`, a colon or
+/// a word that runs the rest.
+fn commands_in(text: &str) -> Vec<String> {
+    let mut found = vec![text.to_owned()];
+    for quote in ['\'', '"', '`'] {
+        let parts = text.split(quote).skip(1).step_by(2);
+        found.extend(parts.map(str::to_owned));
+    }
+    for mark in ['!', ':', '\n'] {
+        found.extend(
+            text.match_indices(mark)
+                .map(|(at, _)| text[at + 1..].to_owned()),
+        );
+    }
+    for index in 0..found.len() {
+        let (first, rest) = found[index].trim().split_once(' ').unwrap_or_default();
+        if RUNS_NEXT.contains(&first) {
+            let rest = rest.to_owned();
+            found.push(rest);
+        }
+    }
+    found.retain(|text| !text.trim().is_empty());
+    found
 }
 
 /// The content of command substitutions in `text`, however it is quoted: each from its start to its closing

@@ -351,6 +351,9 @@ const REPLACED: &[(&str, &[&str])] = &[
 impl Prover<'_, '_> {
     /// Even `--version` runs what a project has put in place of a program.
     fn answers_itself(&self, name: &str) -> ProofResult {
+        if !table::is_modelled(name) && self.selects_own_programs() {
+            return refuse(format!("this project may select another {name}"));
+        }
         let row = REPLACED
             .iter()
             .find(|(names, _)| names.split_whitespace().any(|known| known == name));
@@ -370,6 +373,39 @@ impl Prover<'_, '_> {
         } else {
             Ok(())
         }
+    }
+}
+
+impl Prover<'_, '_> {
+    /// Whether one of these files is in a directory that may be the current one, or above it. The user's own
+    /// settings do not count.
+    pub(super) fn has_around(&self, names: &[&str]) -> bool {
+        let home = self.classifier.user_home();
+        self.classifier.disk
+            && self.classifier.directories().iter().any(|dir| {
+                dir.ancestors()
+                    .filter(|dir| *dir != home)
+                    .any(|dir| names.iter().any(|name| dir.join(name).exists()))
+            })
+    }
+
+    /// Whether a version manager is told to take programs from a directory.
+    fn selects_own_programs(&self) -> bool {
+        let home = self.classifier.user_home();
+        let names = [
+            ".tool-versions",
+            "mise.toml",
+            ".mise.toml",
+            ".config/mise.toml",
+        ];
+        self.classifier.disk
+            && self.classifier.directories().iter().any(|dir| {
+                let dirs = dir.ancestors().filter(|dir| *dir != home);
+                let mut files = dirs.flat_map(|dir| names.map(|name| dir.join(name)));
+                files.any(|file| {
+                    std::fs::read_to_string(file).is_ok_and(|text| text.contains("path"))
+                })
+            })
     }
 }
 

@@ -194,7 +194,18 @@ fn opens_editor(verb: &str, found: &ParsedArguments<'_>) -> bool {
         "--quit",
     ]);
     match verb {
-        "commit" => !given && !found.has(&["--fixup", "--squash"]),
+        "commit" => {
+            let mut fixes = found.values(&["--fixup"]);
+            let rewords = fixes.any(|word| word.dynamic || word.text.contains(':'));
+            rewords || (!given && !found.has(&["--fixup", "--squash"]))
+        }
+        "stash" => {
+            let shows = found
+                .operands
+                .first()
+                .is_some_and(|word| word.text == "show");
+            found.has(&["-p", "--patch"]) && !shows
+        }
         "revert" => !found.has(&[
             "--no-edit",
             "--no-commit",

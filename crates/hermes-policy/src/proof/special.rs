@@ -68,6 +68,15 @@ impl Prover<'_, '_> {
             }
             "split" => self.split(args),
             "patch" => self.patch(args),
+            "npm" if self.has_around(&[".npmrc"]) => {
+                refuse("the settings of this project may name a program that npm runs")
+            }
+            "gh" => {
+                // It asks git about the repository.
+                let dirs = self.classifier.directories().to_vec();
+                self.repositories_are_plain(&dirs, false)?;
+                Self::questions(name, args)
+            }
             _ => Self::questions(name, args),
         }
     }

@@ -110,6 +110,7 @@ impl Prover<'_, '_> {
     pub(super) fn sqlite(&mut self, args: &[ShellWord]) -> ProofResult {
         let flags = [
             "-readonly",
+            "-safe",
             "-header",
             "-csv",
             "-json",
@@ -135,6 +136,10 @@ impl Prover<'_, '_> {
         }
         if !is_plain_select(&query.text.to_lowercase()) {
             return refuse("the SQL is not known to be harmless");
+        }
+        // A view in the file may call the function of the shell that runs an editor.
+        if file.text != ":memory:" && !args.iter().any(|word| word.text == "-safe") {
+            return refuse("what is in a database may run programs; sqlite3 -safe prevents that");
         }
         self.may_read(file)?;
         // It is created if it does not exist.

@@ -100,6 +100,10 @@ const HANDED_ON: [&str; 8] = [
 /// A variable that may be passed to programs. The upper-case names that some program reads (`ZIP`, `TAPE`, …)
 /// cannot be listed; harmless ones can.
 pub(super) fn is_inert_for_programs(name: &str) -> bool {
+    // Settings of npm are variables in small letters.
+    if name.contains("config") || name.ends_with("_proxy") {
+        return false;
+    }
     LOOKS.contains(&name)
         || HANDED_ON.contains(&name)
         || is_inert_variable(name)
@@ -215,7 +219,16 @@ mod tests {
             assert!(!is_inert_variable(name), "{name}");
             assert!(!is_inert_for_programs(name), "{name}");
         }
-        for name in ["ZIP", "UNZIP", "TAPE", "BZIP2", "TERMCAP", "DISPLAY"] {
+        for name in [
+            "ZIP",
+            "UNZIP",
+            "TAPE",
+            "BZIP2",
+            "TERMCAP",
+            "DISPLAY",
+            "npm_config_git",
+            "socks_proxy",
+        ] {
             assert!(!is_inert_for_programs(name), "{name}");
         }
         for name in ["x", "LC_ALL", "FOO", "A", "NO_COLOR"] {

@@ -15,7 +15,8 @@ git add in 2>/dev/null; git commit -qm x; git -C in config core.fsmonitor mark; 
 git init -q --bare bare; git -C bare config core.bare false; git -C bare config core.worktree ..; git -C bare config core.fsmonitor mark
 mkdir t t/.git; cp .git/config t/.git/config; printf '[core]\nfsmonitor = mark\n' >> t/.git/config
 mkdir blank; touch 'blank/x .env'; tar -C t -cf evil.tar .git; diff -u .git/config t/.git/config | sed 's,^--- .*,--- a/.git/config,;s,^+++ .*,+++ b/.git/config,' > evil.diff
-rm -rf t; echo three >> data.txt; sqlite3 x.db 'create table t(a); insert into t values(1)' 2>/dev/null
+rm -rf t; echo three >> data.txt; sqlite3 x.db 'create table t(a); insert into t values(1); create view v as select edit(1, char(109,97,114,107)) as e' 2>/dev/null
+mkdir other; cp bin/mark other/npm-git; printf 'git=%s/other/npm-git\n' $PWD > other/.npmrc; echo '{}' > other/package.json
 true";
 
 /// `§` stands for the program that leaves a mark.
@@ -119,6 +120,9 @@ pub(crate) const CORNERS: &[&str] = &[
     "sqlite3 x.db \"select data from fsdir where path='.env'\"",
     "sqlite3 -readonly x.db \"select data from 'fsdir' where path='.'\"",
     "sqlite3 x.db \"select edit/**/('x','§')\"",
+    "sqlite3 x.db 'select * from v'",
+    "sqlite3 -readonly x.db 'select * from v'",
+    "sqlite3 -safe x.db 'select * from v'",
     // Editors and pagers run what is typed at them.
     "GIT_EDITOR=§ git commit --allow-empty",
     // What a repository says is run when git looks at it.
@@ -126,6 +130,8 @@ pub(crate) const CORNERS: &[&str] = &[
     "git -c diff.renamesx.command=§ diff HEAD",
     "git config diff.renamesx.textconv § && git diff HEAD",
     "git add -f . && git show :.env",
+    "cd other && npm view foo/bar",
+    "npm_config_git=$PWD/bin/mark npm view foo/bar",
     "cd evil && git status",
     "git -C evil status",
     "git -C evil diff",
@@ -206,6 +212,6 @@ pub(crate) const EVERY_DAY: &[&str] = &[
     "sh -c 'ls; echo hi'",
     "bash -c '[[ -n a ]] && pwd'",
     "f() { ls; }; f",
-    "sqlite3 -readonly x.db \"select count(*), max(a) from t where a in (1, 2) group by a\"",
+    "sqlite3 -safe -readonly x.db \"select count(*), max(a) from t where a in (1, 2) group by a\"",
     "ls > /dev/null 2>&1 && echo ok || echo no",
 ];
