@@ -343,7 +343,11 @@ impl Renderer {
                     millis: 0,
                     pending_steer: None,
                 };
-                self.out.json(&result_line(&summary, &self.session))
+                let line = result_line(&summary, &self.session);
+                match self.style {
+                    RenderStyle::StreamJson => self.out.json_line(&line),
+                    _ => self.out.json(&line),
+                }
             }
         }
     }
