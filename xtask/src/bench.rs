@@ -19,9 +19,9 @@ use anyhow::{Result, bail};
 
 pub(crate) use process::{MEASURE, measure};
 use programs::Programs;
-use report::Report;
+use report::BenchReport;
 
-type Scenario = (&'static str, fn(&Programs, &mut Report) -> Result<()>);
+type Scenario = (&'static str, fn(&Programs, &mut BenchReport) -> Result<()>);
 
 const SCENARIOS: &[Scenario] = &[
     ("version", scenario::version),
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         bail!("unknown scenario {name:?}; known: {}", known.join(", "));
     }
     let programs = Programs::prepare(!flag("--no-build"))?;
-    let mut report = Report::default();
+    let mut report = BenchReport::default();
     for (name, scenario) in SCENARIOS {
         if chosen.is_empty() || chosen.contains(name) {
             eprintln!("== {name}");

@@ -21,7 +21,7 @@ const BESIDE: &[Step] = &[("clippy", clippy), ("deny", deny::check)];
 const LONG: &[Long] = &[SOAK, CHAOS];
 
 pub(crate) fn run() -> Result<()> {
-    let mut done = Done::default();
+    let mut done = CompletedSteps::default();
     for (name, step) in FIRST {
         done.take(name, step);
     }
@@ -40,11 +40,11 @@ pub(crate) fn run() -> Result<()> {
 
 /// The steps so far.
 #[derive(Default)]
-pub(crate) struct Done {
+pub(crate) struct CompletedSteps {
     steps: Vec<(&'static str, bool, Duration)>,
 }
 
-impl Done {
+impl CompletedSteps {
     pub(crate) fn take(&mut self, name: &'static str, step: impl FnOnce() -> Result<()>) {
         eprintln!("\n== {name}");
         let begun = Instant::now();

@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz`: the fuzz targets under libFuzzer, guided by coverage.
 //!
-//! What libFuzzer finds is kept in target/fuzz, so that the next run goes on from there. The ordinary
+//! What libFuzzer finds is kept in target/fuzz, so that the next run continues from there. The ordinary
 //! test run tries every target briefly, without libFuzzer (`hermes_testkit::fuzz`).
 
 use std::path::{Path, PathBuf};

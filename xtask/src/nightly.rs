@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::ci::Done;
+use crate::ci::CompletedSteps;
 use crate::command::{like_cargo, run as run_command};
 use crate::soak::{CHAOS, FLAT, SOAK};
 use crate::tools::NEXTEST;
@@ -16,7 +16,7 @@ const SOAK_MINUTES: &str = "30";
 const CHAOS_MINUTES: &str = "15";
 
 pub(crate) fn run() -> Result<()> {
-    let mut done = Done::default();
+    let mut done = CompletedSteps::default();
     done.take("test", || test::run(&[]));
     done.take("matrix", matrix);
     done.take("fuzz", || {

@@ -55,14 +55,14 @@ fn canonical(value: &serde_json::Value) -> String {
 
 /// One turn's memory of its tool calls.
 #[derive(Debug)]
-pub struct Guard {
+pub struct LoopGuard {
     settings: GuardSettings,
     exact: HashMap<CallSignature, u32>,
     by_tool: HashMap<String, u32>,
     same_result: HashMap<CallSignature, (u64, u32)>,
 }
 
-impl Guard {
+impl LoopGuard {
     pub fn new(settings: GuardSettings) -> Self {
         Self {
             settings,
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn warnings_come_at_two_three_and_two() {
-        let mut guard = Guard::new(GuardSettings::default());
+        let mut guard = LoopGuard::new(GuardSettings::default());
         let text = Content::from("no");
         assert_eq!(
             guard.after(&call("t", 1), &text, true, false),
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn reading_again_after_a_change_is_progress() {
-        let mut guard = Guard::new(GuardSettings::default());
+        let mut guard = LoopGuard::new(GuardSettings::default());
         let text = Content::from("same");
         guard.after(&call("r", 1), &text, false, true);
         guard.after(&call("w", 1), &text, false, false);
@@ -240,8 +240,8 @@ mod tests {
     #[test]
     fn the_hard_stop_is_opt_in() {
         let text = Content::from("no");
-        let mut soft = Guard::new(GuardSettings::default());
-        let mut hard = Guard::new(GuardSettings {
+        let mut soft = LoopGuard::new(GuardSettings::default());
+        let mut hard = LoopGuard::new(GuardSettings {
             hard_stop: true,
             ..GuardSettings::default()
         });

@@ -1,47 +1,49 @@
 //! Sessions and turns: prompt, projection, tool planning, recovery, compression.
 //!
 //! One turn: [`session`] receives a command and starts a [`turn`]; the turn commits the person's
-//! message, sends the projection ([`project`]) of the [`log`] to a model, plans the calls that come
-//! back ([`plan`]), runs them, and repeats this until there is an answer. Errors are handled by a
-//! table ([`recover`]) under one budget ([`budget`]).
+//! message, sends the projection (`project`) of the `log` to a model, plans the calls that come
+//! back (`plan`), runs them, and repeats this until there is an answer. Errors are handled by a
+//! table (`recover`) under one budget (`budget`).
+//!
+//! Modules without a link are private.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`session`], [`turn`] | the session actor; one turn from message to answer |
 //! | [`events`] | events of a session |
-//! | [`log`], [`project`] | the append-only log; what the model sees of it |
+//! | `log`, `project` | the append-only log; what the model sees of it |
 //! | [`prompt`], [`context_files`] | the system prompt; AGENTS.md and other instruction files |
-//! | [`plan`], [`repair`] | which calls run in parallel; repair of tool names and arguments |
-//! | [`recover`], [`budget`], [`guard`] | what to do after errors; limits of a turn; detection of loops |
+//! | `plan`, `repair` | which calls run in parallel; repair of tool names and arguments |
+//! | `recover`, `budget`, `guard` | what to do after errors; limits of a turn; detection of loops |
 //! | [`compress`], [`tokens`], [`lean`] | compression; size estimates; less text for small context windows |
-//! | [`spill`], [`scrub`], [`fence`] | large results; reasoning tags in answers; marks around untrusted text |
+//! | [`spill`], `scrub`, `fence` | large results; reasoning tags in answers; marks around untrusted text |
 //! | [`subagent`], [`tools`] | `delegate_task`; tools that need only the session |
 //! | [`deferred`] | tools that the model searches for instead of seeing them all |
 //! | [`settings`] | settings of a session |
-//! | [`title`], [`weight`] | session titles; memory that an open conversation uses |
+//! | `title`, [`weight`] | session titles; memory that an open conversation uses |
 
-pub mod budget;
+mod budget;
 pub mod compress;
 pub mod context_files;
 pub mod deferred;
 pub mod events;
-pub mod fence;
+mod fence;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-pub mod guard;
+mod guard;
 pub mod lean;
-pub mod log;
-pub mod plan;
-pub mod project;
+mod log;
+mod plan;
+mod project;
 pub mod prompt;
-pub mod recover;
-pub mod repair;
-pub mod scrub;
+mod recover;
+mod repair;
+mod scrub;
 pub mod session;
 pub mod settings;
 pub mod spill;
 pub mod subagent;
-pub mod title;
+mod title;
 pub mod tokens;
 mod tool_lists;
 pub mod tools;

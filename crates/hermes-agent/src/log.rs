@@ -46,7 +46,7 @@ impl Origin {
 /// Why the engine wrote an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Synthetic {
-    /// Asks the model to go on (cut answer, empty answer, announced but undone work).
+    /// Asks the model to continue (cut answer, empty answer, announced but undone work).
     Nudge,
     /// Stands for an answer that had no visible text, so that a nudge can follow it.
     Placeholder,

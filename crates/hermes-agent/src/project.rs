@@ -1,9 +1,9 @@
-//! What goes on the wire: a pure function of the log.
+//! What is sent to the provider: a pure function of the log.
 //!
 //! Repairs that strict servers need happen here and only here: results without a call are
 //! dropped, calls without a result get one, neighbours of one role are merged, answers that hold
 //! nothing but thoughts are left out. Text is shared with the log; only repaired messages are
-//! built anew. The same log gives the same view, and appending to a log whose last request was
+//! built again. The same log gives the same view, and appending to a log whose last request was
 //! answered leaves the old view a prefix: that is what keeps prompt caches warm.
 
 use std::sync::Arc;
@@ -251,7 +251,7 @@ fn parts_of(content: &Content) -> Vec<Part> {
 }
 
 fn merge_assistant(before: &mut AssistantMessage, now: &AssistantMessage) {
-    // An answer that was cut goes on in the middle of a word.
+    // An answer that was cut continues in the middle of a word.
     let cut = match &before.finish {
         Some(FinishReason::Length | FinishReason::Cut | FinishReason::Incomplete) => true,
         Some(FinishReason::Other(why)) => why != INTERRUPTED,

@@ -32,7 +32,7 @@ pub enum RequestFix {
 
 /// How often the same request goes out again on the same route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retries {
+pub enum RetryRule {
     Never,
     /// `agent.api_max_retries`.
     Configured,
@@ -53,7 +53,7 @@ pub struct RecoveryRule {
     pub class: ErrorClass,
     /// What to change first, and how often in a turn.
     pub fix: Option<(RequestFix, u32)>,
-    pub retries: Retries,
+    pub retries: RetryRule,
     pub pause: RetryPause,
     /// From which failure on another credential is tried.
     pub rotate_from: Option<u32>,
@@ -66,7 +66,7 @@ const fn rule(class: ErrorClass) -> RecoveryRule {
     RecoveryRule {
         class,
         fix: None,
-        retries: Retries::Never,
+        retries: RetryRule::Never,
         pause: RetryPause::Error,
         rotate_from: None,
         fallback_from: None,
@@ -75,7 +75,7 @@ const fn rule(class: ErrorClass) -> RecoveryRule {
 
 const fn retried(class: ErrorClass) -> RecoveryRule {
     RecoveryRule {
-        retries: Retries::Configured,
+        retries: RetryRule::Configured,
         ..rule(class)
     }
 }
@@ -174,7 +174,7 @@ pub fn proposals(failure: &FailedRequest<'_>, rng: &dyn Rng) -> Vec<RecoveryStep
     if due(rule.fallback_from) {
         steps.push(RecoveryStep::Fallback);
     }
-    if rule.retries == Retries::Configured {
+    if rule.retries == RetryRule::Configured {
         if failure.nth <= failure.max_retries && !too_long {
             let wait = failure.error.retry_after;
             let pause = wait.unwrap_or_else(|| backoff(rule.pause, failure.nth, rng));

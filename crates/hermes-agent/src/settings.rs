@@ -1,4 +1,4 @@
-//! What a session is told once, at its start.
+//! Settings of a session, fixed at its start.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub struct AgentSettings {
     pub titles: bool,
     /// The language titles are written in; `None`: that of the conversation.
     pub title_language: Option<String>,
-    /// Whether instruction files of subdirectories are told when a tool first touches one.
+    /// Whether instruction files of subdirectories are shown when a tool first touches one.
     pub directory_hints: bool,
     /// What `~` means in the arguments of tools.
     pub user_home: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! What models are told of tools. Conversations with the same tools share one list: it is measured
+//! Descriptions of tools for models. Conversations with the same tools share one list: it is measured
 //! and written for the wire once, not for every turn of each of them.
 
 use std::sync::{Arc, Mutex, PoisonError};

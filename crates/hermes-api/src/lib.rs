@@ -42,7 +42,7 @@ use std::sync::Arc;
 use hermes_config::{Config, Home};
 use hermes_core::clock::Clock;
 use hermes_core::task;
-use hermes_gateway::conversation_pool::ConversationPool;
+use hermes_gateway::ConversationPool;
 use hermes_store::db::Store;
 use serde_json::Value;
 use tokio::net::TcpListener;

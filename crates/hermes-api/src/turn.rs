@@ -8,7 +8,7 @@ use hermes_core::ask::Answer;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
 use hermes_core::task;
 use hermes_core::usage::Usage;
-use hermes_gateway::conversation_pool::PooledConversation;
+use hermes_gateway::PooledConversation;
 use tokio_util::sync::CancellationToken;
 
 use super::ApiState;

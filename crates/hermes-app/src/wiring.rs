@@ -21,7 +21,7 @@ mod web;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::home::ToolChoice;
+use crate::home::ToolsetChoice;
 use hermes_config::Config;
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::figures;
@@ -269,10 +269,10 @@ fn overrides(options: &TurnOptions) -> Overrides {
     }
 }
 
-fn tool_choice(options: &TurnOptions, config: &Config, platform: &str) -> ToolChoice {
+fn tool_choice(options: &TurnOptions, config: &Config, platform: &str) -> ToolsetChoice {
     match &options.toolsets {
-        Some(names) => ToolChoice::named(names),
-        None => ToolChoice::from_config(config, platform),
+        Some(names) => ToolsetChoice::named(names),
+        None => ToolsetChoice::from_config(config, platform),
     }
 }
 

@@ -7,7 +7,7 @@ mod similarity;
 mod strategy;
 
 pub use near::nearest;
-pub use similarity::{Opcode, Work, opcodes, ratio};
+pub use similarity::{Opcode, WorkBudget, opcodes, ratio};
 pub use strategy::Strategy;
 
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub struct Replaced {
 
 /// Why nothing was replaced.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EditError {
+pub enum ReplaceError {
     #[error("the text to replace is empty")]
     Empty,
     #[error("the old and the new text are the same")]
@@ -51,7 +51,7 @@ pub enum EditError {
 /// Work limit for fuzzy matching: about a second.
 const WORK: u64 = 30_000_000;
 
-/// Maximum number of lines listed in [`EditError::Ambiguous`].
+/// Maximum number of lines listed in [`ReplaceError::Ambiguous`].
 const MAX_LINES: usize = 8;
 
 /// The matches of `old`.
@@ -64,7 +64,7 @@ pub struct Found {
 
 /// What a match may cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum MatchScope {
     /// Any range of text.
     Text,
     /// Whole lines: only whitespace before and after it on its first and last line.
@@ -72,13 +72,18 @@ pub enum Scope {
 }
 
 /// Finds `old` with the strictest strategy that matches.
-pub fn find(content: &str, old: &str, scope: Scope) -> Option<Found> {
-    find_within(content, old, scope, &mut Work::of(WORK))
+pub fn find(content: &str, old: &str, scope: MatchScope) -> Option<Found> {
+    find_within(content, old, scope, &mut WorkBudget::of(WORK))
 }
 
 /// Like [`find`], with this much work. If it is used up, the result is empty even if there may be a
 /// match.
-pub fn find_within(content: &str, old: &str, scope: Scope, work: &mut Work) -> Option<Found> {
+pub fn find_within(
+    content: &str,
+    old: &str,
+    scope: MatchScope,
+    work: &mut WorkBudget,
+) -> Option<Found> {
     Strategy::ALL.iter().find_map(|strategy| {
         // Whitespace alone would match everywhere with loose strategies.
         if *strategy != Strategy::Exact && old.trim().is_empty() {
@@ -89,7 +94,7 @@ pub fn find_within(content: &str, old: &str, scope: Scope, work: &mut Work) -> O
         if work.is_used_up() {
             return None;
         }
-        if scope == Scope::Lines {
+        if scope == MatchScope::Lines {
             places.retain(|place| is_whole_lines(content, place, *strategy));
         }
         let places = without_overlaps(places);
@@ -108,31 +113,31 @@ pub fn fitted(
     old: &str,
     new: &str,
     strategy: Strategy,
-) -> Result<String, EditError> {
+) -> Result<String, ReplaceError> {
     if strategy == Strategy::Exact {
         return Ok(new.to_owned());
     }
     let place = &content[place.clone()];
     match adapt::stray_backslash(place, old, new) {
-        Some(sequence) => Err(EditError::StrayBackslash(sequence)),
+        Some(sequence) => Err(ReplaceError::StrayBackslash(sequence)),
         None => Ok(adapt::adapted(place, old, new, strategy)),
     }
 }
 
 /// Replaces `old` with `new` in `content`: one match, or with `all` every match.
-pub fn replace(content: &str, old: &str, new: &str, all: bool) -> Result<Replaced, EditError> {
+pub fn replace(content: &str, old: &str, new: &str, all: bool) -> Result<Replaced, ReplaceError> {
     if old.is_empty() {
-        return Err(EditError::Empty);
+        return Err(ReplaceError::Empty);
     }
     if old == new {
-        return Err(EditError::Identical);
+        return Err(ReplaceError::Identical);
     }
-    let mut work = Work::of(WORK);
-    let Some(found) = find_within(content, old, Scope::Text, &mut work) else {
+    let mut work = WorkBudget::of(WORK);
+    let Some(found) = find_within(content, old, MatchScope::Text, &mut work) else {
         return Err(if work.is_used_up() {
-            EditError::GaveUp
+            ReplaceError::GaveUp
         } else {
-            EditError::NotFound
+            ReplaceError::NotFound
         });
     };
     let Found { places, strategy } = found;
@@ -167,9 +172,9 @@ fn overlaps(content: &str, old: &str, places: &[Range<usize>], strategy: Strateg
 }
 
 /// The error for several matches where one was expected.
-pub fn ambiguous(content: &str, places: &[Range<usize>]) -> EditError {
+pub fn ambiguous(content: &str, places: &[Range<usize>]) -> ReplaceError {
     let line = |at: usize| content[..at].matches('\n').count() + 1;
-    EditError::Ambiguous {
+    ReplaceError::Ambiguous {
         // Overlapping matches are merged here, but are two.
         count: places.len().max(2),
         lines: places

@@ -21,7 +21,7 @@ pub struct CommandDef {
     /// What its other arguments refer to.
     pub values: Values,
     pub surfaces: Surfaces,
-    pub category: Category,
+    pub category: CommandCategory,
     pub summary: &'static str,
     pub verb: Verb,
 }
@@ -79,7 +79,7 @@ impl Surfaces {
 
 /// The groups of `/help`, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Category {
+pub enum CommandCategory {
     Session,
     Busy,
     Settings,
@@ -87,7 +87,7 @@ pub enum Category {
     Info,
 }
 
-impl Category {
+impl CommandCategory {
     pub const ALL: [Self; 5] = [
         Self::Session,
         Self::Busy,
@@ -288,7 +288,7 @@ pub fn help(shown: impl Fn(Surfaces) -> bool) -> String {
         .max()
         .unwrap_or(0);
     let mut text = String::new();
-    for category in Category::ALL {
+    for category in CommandCategory::ALL {
         let mut group = commands
             .iter()
             .filter(|c| c.category == category)
@@ -349,7 +349,7 @@ mod tests {
                 + help.matches(&format!("{usage} ")).count();
             assert_eq!(lines, 1, "{}", command.name);
         }
-        for category in Category::ALL {
+        for category in CommandCategory::ALL {
             assert!(help.contains(category.title()));
         }
         assert!(

@@ -21,7 +21,7 @@ use crate::conversation_pool::ConversationPool;
 use crate::process::MachineProcesses;
 use crate::session::{SessionIndex, SessionIndexError};
 use crate::settings::GatewaySettings;
-use crate::spine::{MessageInbox, beat};
+use crate::spine::{MessageInbox, keep_ownership};
 pub use crate::turn::{DecisionError, KnownChat, MessagePoster, OpenPermission, OwnerDecision};
 use crate::turn::{Hub, runner, shutdown};
 use crate::voice::{SpeechSynthesizer, Transcriber};
@@ -273,7 +273,7 @@ impl Gateway {
             biased;
             () = cancel.cancelled() => None,
             ended = &mut sending => Some(ended),
-            ended = beat(&hub.delivery, self.lease, &stop) => Some(ended),
+            ended = keep_ownership(&hub.delivery, self.lease, &stop) => Some(ended),
             () = housekeeping(hub) => Some(Ok(())),
         };
         stop.cancel();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use hermes_core::clock::{Clock, Rng};
 
-/// A clock that stands still until it is told otherwise.
+/// A clock that stands still until the test moves it.
 #[derive(Debug)]
 pub struct ManualClock(AtomicI64);
 

@@ -152,7 +152,7 @@ impl Terminal {
     }
 
     /// Another size. Rows that have no place any more go to the scrollback from the top, as at a real
-    /// terminal; its lines are not broken anew.
+    /// terminal; its lines are not wrapped again.
     pub fn resize(&mut self, columns: u16, rows: u16) {
         let mut seen = self.shared.lock();
         let screen = seen.parser.screen();

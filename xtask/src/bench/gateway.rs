@@ -19,10 +19,10 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use self::client::Client;
-use self::model::Model;
-use self::running::{Gateway, KEY, home};
+use self::model::BenchModel;
+use self::running::{BenchGateway, KEY, home};
 use super::programs::{Programs, Who};
-use super::report::{Report, Row, Target, median, percentile};
+use super::report::{BenchReport, BenchTarget, Row, median, percentile};
 
 const STARTS: usize = 5;
 /// Whatever is started beside the server settles.
@@ -54,7 +54,7 @@ struct Load {
 }
 
 /// Clients that talk without a pause, each on a connection of its own.
-fn load(gateway: &Gateway, clients: usize, counter: &AtomicUsize) -> Result<Load> {
+fn load(gateway: &BenchGateway, clients: usize, counter: &AtomicUsize) -> Result<Load> {
     let over = AtomicBool::new(false);
     let worked = gateway.worked()?;
     let begun = Instant::now();
@@ -107,8 +107,8 @@ fn stored(home: &Path) -> Result<(usize, usize)> {
 }
 
 /// Time to ready, memory, throughput.
-pub(super) fn conversations(programs: &Programs, report: &mut Report) -> Result<()> {
-    let model = Model::start()?;
+pub(super) fn conversations(programs: &Programs, report: &mut BenchReport) -> Result<()> {
+    let model = BenchModel::start()?;
     let url = model.base_url();
     let mut figures: BTreeMap<Who, BTreeMap<String, f64>> = BTreeMap::new();
     for who in programs.all() {
@@ -118,12 +118,12 @@ pub(super) fn conversations(programs: &Programs, report: &mut Report) -> Result<
         // The first start makes what later ones find.
         let mut ready = Vec::new();
         for _ in 0..STARTS {
-            let (gateway, took) = Gateway::start(programs, who, &home, &url)?;
+            let (gateway, took) = BenchGateway::start(programs, who, &home, &url)?;
             ready.push(took.as_secs_f64() * 1000.0);
             drop(gateway);
         }
         figure.insert("ready".to_owned(), median(&ready[1..]));
-        let (gateway, _) = Gateway::start(programs, who, &home, &url)?;
+        let (gateway, _) = BenchGateway::start(programs, who, &home, &url)?;
         std::thread::sleep(SETTLE);
         figure.insert("idle".to_owned(), gateway.resident()?);
         let counter = AtomicUsize::new(0);
@@ -157,9 +157,9 @@ pub(super) fn conversations(programs: &Programs, report: &mut Report) -> Result<
     Ok(())
 }
 
-fn add(report: &mut Report, figures: &BTreeMap<Who, BTreeMap<String, f64>>) {
+fn add(report: &mut BenchReport, figures: &BTreeMap<Who, BTreeMap<String, f64>>) {
     let value = |who: Who, key: &str| figures.get(&who).and_then(|all| all.get(key)).copied();
-    let mut row = |name: String, unit: &'static str, key: &str, target: Target| {
+    let mut row = |name: String, unit: &'static str, key: &str, target: BenchTarget| {
         report.add(Row {
             name,
             unit,
@@ -173,46 +173,46 @@ fn add(report: &mut Report, figures: &BTreeMap<Who, BTreeMap<String, f64>>) {
         "gateway: time to ready".to_owned(),
         "ms",
         "ready",
-        Target::AtMost(100.0),
+        BenchTarget::AtMost(100.0),
     );
     row(
         "gateway: memory, idle".to_owned(),
         "MB",
         "idle",
-        Target::AtMost(20.0),
+        BenchTarget::AtMost(20.0),
     );
     let after = format!("gateway: memory after {CONVERSATIONS} conversations");
-    row(after, "MB", "after", Target::AtMost(30.0));
+    row(after, "MB", "after", BenchTarget::AtMost(30.0));
     for clients in CLIENTS {
         let (rate, late) = if clients == 64 {
-            (Target::AtLeast(1000.0), Target::AtMost(150.0))
+            (BenchTarget::AtLeast(1000.0), BenchTarget::AtMost(150.0))
         } else {
-            (Target::None, Target::None)
+            (BenchTarget::None, BenchTarget::None)
         };
         let name = format!("gateway: conversations per second, {clients} clients");
         row(name, "/s", &format!("rate {clients}"), rate);
         let name = format!("gateway: p95, {clients} clients");
         row(name, "ms", &format!("p95 {clients}"), late);
         let name = format!("gateway: processor time per conversation, {clients} clients");
-        row(name, "ms", &format!("work {clients}"), Target::None);
+        row(name, "ms", &format!("work {clients}"), BenchTarget::None);
     }
     row(
         "gateway: memory after the load".to_owned(),
         "MB",
         "loaded",
-        Target::None,
+        BenchTarget::None,
     );
 }
 
 /// Model calls that are under way at the same time, against a model that takes its time.
-pub(super) fn in_flight(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn in_flight(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     let script: Value = json!({"default": {"text": "pong", "delay_ms": SLOW_MS}});
     let mut most: BTreeMap<Who, BTreeMap<String, f64>> = BTreeMap::new();
     for who in programs.agents() {
         let server = programs.serve("gateway-slow", &script)?;
         let url = &server.base_url;
         let home = home(programs, "gateway-slow", who, url)?;
-        let (gateway, _) = Gateway::start(programs, who, &home, url)?;
+        let (gateway, _) = BenchGateway::start(programs, who, &home, url)?;
         std::thread::scope(|scope| -> Result<()> {
             let one = |number: usize| {
                 let port = gateway.port;
@@ -247,7 +247,7 @@ pub(super) fn in_flight(programs: &Programs, report: &mut Report) -> Result<()> 
         ours: most[&Who::Ours]["most"],
         original: most.get(&Who::Original).map(|all| all["most"]),
         bare: None,
-        target: Target::AtLeast(64.0),
+        target: BenchTarget::AtLeast(64.0),
     });
     Ok(())
 }

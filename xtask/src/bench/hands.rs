@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::process::{Finished, millis};
 use super::programs::{Programs, Who};
-use super::report::{Report, Row, Target, median};
+use super::report::{BenchReport, BenchTarget, Row, median};
 use super::scenario::{Samples, homes};
 use super::server::Server;
 
@@ -74,13 +74,13 @@ fn repeated(programs: &Programs, name: &str, call: &Value, rounds: usize) -> Res
 }
 
 /// `true`, in the default sandbox.
-pub(super) fn terminal(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn terminal(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     let call = json!({"name": "terminal", "arguments": {"command": "true"}});
     let samples = repeated(programs, "terminal", &call, ROUNDS)?;
     report.add(samples.row(
         "a round with terminal `true`",
         "ms",
-        Target::AtMost(3.0),
+        BenchTarget::AtMost(3.0),
         median,
     )?);
     let server = asking_for(programs, "terminal-home", &call, ROUNDS)?;
@@ -98,7 +98,7 @@ pub(super) fn terminal(programs: &Programs, report: &mut Report) -> Result<()> {
     report.add(samples.row(
         "the same in the person's own directory",
         "ms",
-        Target::AtMost(3.0),
+        BenchTarget::AtMost(3.0),
         median,
     )?);
     Ok(())
@@ -128,7 +128,7 @@ fn forest(root: &Path) -> Result<()> {
 }
 
 /// Content search of a large tree beside ripgrep itself.
-pub(super) fn search(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn search(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     let root: PathBuf = crate::target_dir().join("bench-forest");
     forest(&root)?;
     let path = root.display().to_string();
@@ -148,14 +148,14 @@ pub(super) fn search(programs: &Programs, report: &mut Report) -> Result<()> {
     report.add(samples.row(
         "search of 50,000 files (bare: rg)",
         "ms",
-        Target::TimesBare(1.3),
+        BenchTarget::TimesBare(1.3),
         median,
     )?);
     Ok(())
 }
 
 /// What one tool call of a program costs: many calls less few calls.
-pub(super) fn program_calls(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn program_calls(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     const FEW: usize = 5;
     const MANY: usize = 45;
     let mut cost: BTreeMap<usize, f64> = BTreeMap::new();
@@ -181,13 +181,13 @@ pub(super) fn program_calls(programs: &Programs, report: &mut Report) -> Result<
         ours: each,
         original: None,
         bare: None,
-        target: Target::AtMost(0.3),
+        target: BenchTarget::AtMost(0.3),
     });
     Ok(())
 }
 
 /// Memory that a gigabyte of output takes.
-pub(super) fn flood(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn flood(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     let mut peak: BTreeMap<&str, f64> = BTreeMap::new();
     for (name, command) in [
         ("quiet", "true"),
@@ -205,7 +205,7 @@ pub(super) fn flood(programs: &Programs, report: &mut Report) -> Result<()> {
         ours: peak["flood"] - peak["quiet"],
         original: None,
         bare: None,
-        target: Target::AtMost(20.0),
+        target: BenchTarget::AtMost(20.0),
     });
     Ok(())
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::process::millis;
 use super::programs::{Programs, Who, configure};
-use super::report::{Report, Row, Target, median, percentile};
+use super::report::{BenchReport, BenchTarget, Row, median, percentile};
 use super::scenario::{Samples, rounds};
 
 /// How many words the made-up language has. As in a real one, the word of rank n comes about 1/n as
@@ -112,7 +112,7 @@ fn import(programs: &Programs, home: &Path, shape: Shape) -> Result<()> {
 }
 
 /// The first request of a turn on a long conversation.
-pub(super) fn preparation(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn preparation(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     let server = programs.serve("history", &json!({"default": {"text": "pong"}}))?;
     let sizes = [2, 1000, 10_000];
     let mut times = [0.0; 3];
@@ -152,7 +152,7 @@ pub(super) fn preparation(programs: &Programs, report: &mut Report) -> Result<()
             .context("our program was measured")?;
         if size > 2 {
             let name = format!("start → first byte with {size} messages");
-            report.add(first.row(&name, "ms", Target::None, median)?);
+            report.add(first.row(&name, "ms", BenchTarget::None, median)?);
         }
     }
     let growth = (times[2] - times[0]) / (times[1] - times[0]).max(0.1);
@@ -164,13 +164,13 @@ pub(super) fn preparation(programs: &Programs, report: &mut Report) -> Result<()
         ours: growth / text,
         original: None,
         bare: None,
-        target: Target::AtMost(1.2),
+        target: BenchTarget::AtMost(1.2),
     });
     Ok(())
 }
 
 /// Searches as the model makes them: the whole round from answer to next request.
-pub(super) fn search(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn search(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     let shape = Shape {
         sessions: 400,
         messages: 500,
@@ -227,7 +227,7 @@ pub(super) fn search(programs: &Programs, report: &mut Report) -> Result<()> {
     report.add(rounds.row(
         "round with a search in 200,000 messages, p50",
         "ms",
-        Target::None,
+        BenchTarget::None,
         median,
     )?);
     // A round also sends the growing conversation and indexes its results.
@@ -237,7 +237,7 @@ pub(super) fn search(programs: &Programs, report: &mut Report) -> Result<()> {
         ours: percentile(&alone, 0.95),
         original: None,
         bare: None,
-        target: Target::AtMost(15.0),
+        target: BenchTarget::AtMost(15.0),
     });
     Ok(())
 }

@@ -14,12 +14,12 @@ use crate::{local_setup, setup, target_dir, workspace};
 
 use super::process::start;
 use super::programs::{Programs, Who};
-use super::report::{Report, Row, Target, median};
+use super::report::{BenchReport, BenchTarget, Row, median};
 
 const PEER: &str = include_str!("local/peer.py");
 /// Built from source when it is first needed, which takes minutes.
 const REQUIREMENT: &str = "llama-cpp-python==0.3.36";
-/// Turns of each; every one opens the model anew.
+/// Turns of each; each opens the model again.
 const TURNS: usize = 3;
 const ROUNDS: &str = "3";
 const TOKENS: &str = "96";
@@ -59,7 +59,7 @@ impl Figures {
     }
 }
 
-pub(super) fn speed(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn speed(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     ensure!(
         local_setup::run()?,
         "the weights of the built-in model are missing"
@@ -98,7 +98,7 @@ pub(super) fn speed(programs: &Programs, report: &mut Report) -> Result<()> {
         "first start, with requantising",
         "ms",
         requantising,
-        Target::None,
+        BenchTarget::None,
     ));
     tell(&own, &other, report);
     if !other.answer.is_empty() {
@@ -109,12 +109,12 @@ pub(super) fn speed(programs: &Programs, report: &mut Report) -> Result<()> {
         let pairs = own.answer.iter().zip(&other.answer);
         let same = pairs.take_while(|(own, other)| own == other).count();
         let name = "first tokens of the answer that are the same";
-        report.add(row(name, "", same as f64, Target::None));
+        report.add(row(name, "", same as f64, BenchTarget::None));
     }
     Ok(())
 }
 
-fn row(name: &str, unit: &'static str, ours: f64, target: Target) -> Row {
+fn row(name: &str, unit: &'static str, ours: f64, target: BenchTarget) -> Row {
     Row {
         name: format!("local model: {name}"),
         unit,
@@ -125,10 +125,10 @@ fn row(name: &str, unit: &'static str, ours: f64, target: Target) -> Row {
     }
 }
 
-fn tell(own: &Figures, other: &Figures, report: &mut Report) {
-    let enough = Target::AtLeast(0.7);
+fn tell(own: &Figures, other: &Figures, report: &mut BenchReport) {
+    let enough = BenchTarget::AtLeast(0.7);
     let figures = [
-        ("load", "ms", &own.load, &other.load, Target::None),
+        ("load", "ms", &own.load, &other.load, BenchTarget::None),
         ("prompt", "tokens/s", &own.prefill, &other.prefill, enough),
         ("answer", "tokens/s", &own.decode, &other.decode, enough),
         (
@@ -136,15 +136,20 @@ fn tell(own: &Figures, other: &Figures, report: &mut Report) {
             "MiB",
             &own.memory,
             &other.memory,
-            Target::None,
+            BenchTarget::None,
         ),
     ];
     for (name, unit, ours, theirs, target) in figures {
         let (ours, beside) = (median(ours), median(theirs));
-        report.add(row(&format!("{name} (Q8_0)"), unit, ours, Target::None));
+        report.add(row(
+            &format!("{name} (Q8_0)"),
+            unit,
+            ours,
+            BenchTarget::None,
+        ));
         if beside.is_finite() {
             let peer = format!("{name} of llama-cpp-python (Q4_1)");
-            report.add(row(&peer, unit, beside, Target::None));
+            report.add(row(&peer, unit, beside, BenchTarget::None));
             let times = format!("{name}, times llama-cpp-python's");
             report.add(row(&times, "×", ours / beside, target));
         }

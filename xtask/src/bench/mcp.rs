@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::process::{millis, start};
 use super::programs::{Programs, Who, configure};
-use super::report::{Report, Target, median};
+use super::report::{BenchReport, BenchTarget, median};
 use super::scenario::Samples;
 
 pub(super) use drivers::build;
@@ -30,7 +30,7 @@ const SERVERS: usize = 50;
 const WATCH: Duration = Duration::from_secs(5);
 
 /// A healthy call beside the same call with the bare library.
-pub(super) fn overhead(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn overhead(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     let server = serve(&["faulty"])?;
     let child = json!({"servers": [{"name": "bench", "command": example("server"),
                                     "args": ["stdio"]}]});
@@ -52,7 +52,7 @@ pub(super) fn overhead(programs: &Programs, report: &mut Report) -> Result<()> {
         report.add(times.row(
             &format!("healthy MCP call, {transport}"),
             "µs",
-            Target::TimesBare(1.2),
+            BenchTarget::TimesBare(1.2),
             median,
         )?);
     }
@@ -60,7 +60,7 @@ pub(super) fn overhead(programs: &Programs, report: &mut Report) -> Result<()> {
 }
 
 /// Calls that take their time on the server, all at once.
-pub(super) fn parallel(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn parallel(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     const CALLS: usize = 16;
     let server = serve(&["faulty"])?;
     let batch = json!({"tool": "steps", "arguments": {"count": 1, "pause_ms": 200},
@@ -82,8 +82,8 @@ pub(super) fn parallel(programs: &Programs, report: &mut Report) -> Result<()> {
             }
         }
         let (name, target) = match limit {
-            Some(_) => ("max_concurrency 16", Target::AtMost(1.2)),
-            None => ("8 at once by default", Target::AtMost(2.4)),
+            Some(_) => ("max_concurrency 16", BenchTarget::AtMost(1.2)),
+            None => ("8 at once by default", BenchTarget::AtMost(2.4)),
         };
         report.add(times.row(
             &format!("16 calls of 200 ms ÷ 200 ms, {name}"),
@@ -96,7 +96,7 @@ pub(super) fn parallel(programs: &Programs, report: &mut Report) -> Result<()> {
 }
 
 /// What connected servers cost while nobody calls them.
-pub(super) fn idle(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn idle(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     let server = serve(&["faulty"])?;
     let url = server.url()?;
     let servers: Vec<Value> = (0..SERVERS)
@@ -115,15 +115,15 @@ pub(super) fn idle(programs: &Programs, report: &mut Report) -> Result<()> {
     }
     let connected = format!("{SERVERS} connected servers");
     let name = format!("memory with {connected}");
-    report.add(memory.row(&name, "MB", Target::None, median)?);
+    report.add(memory.row(&name, "MB", BenchTarget::None, median)?);
     let name = format!("processor time in 5 s with {connected}");
-    report.add(processor.row(&name, "ms", Target::None, median)?);
+    report.add(processor.row(&name, "ms", BenchTarget::None, median)?);
     Ok(())
 }
 
 /// A tool of a server through a whole round of the agent: from the end of the answer that asks for
 /// it to the next request.
-pub(super) fn agent_round(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn agent_round(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     const COUNT: usize = 20;
     let mut tools = serve(&["faulty"])?;
     let script = json!({
@@ -156,7 +156,7 @@ pub(super) fn agent_round(programs: &Programs, report: &mut Report) -> Result<()
     report.add(gaps.row(
         "one round with an MCP tool (of 20)",
         "ms",
-        Target::AtMost(2.0),
+        BenchTarget::AtMost(2.0),
         median,
     )?);
     Ok(())

@@ -7,7 +7,7 @@ use crate::target_dir;
 
 /// What a figure must satisfy.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Target {
+pub(super) enum BenchTarget {
     None,
     /// Ours is at most this.
     AtMost(f64),
@@ -29,30 +29,30 @@ pub(super) struct Row {
     pub ours: f64,
     pub original: Option<f64>,
     pub bare: Option<f64>,
-    pub target: Target,
+    pub target: BenchTarget,
 }
 
 /// Figures of other agents for the terminal.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Peers {
+pub(super) struct PeerFigures {
     pub codex: Option<f64>,
     pub opencode: Option<f64>,
 }
 
 #[derive(Default)]
-pub(super) struct Report {
-    rows: Vec<(Row, Peers)>,
+pub(super) struct BenchReport {
+    rows: Vec<(Row, PeerFigures)>,
 }
 
 impl Row {
     /// `None`: nothing is asked of this figure, or what it is compared with is missing.
     fn met(&self) -> Option<bool> {
         match self.target {
-            Target::None => None,
-            Target::AtMost(most) => Some(self.ours <= most),
-            Target::AtLeast(least) => Some(self.ours >= least),
-            Target::TimesBare(times) => Some(self.ours <= self.bare? * times),
-            Target::Between { bare, original } => {
+            BenchTarget::None => None,
+            BenchTarget::AtMost(most) => Some(self.ours <= most),
+            BenchTarget::AtLeast(least) => Some(self.ours >= least),
+            BenchTarget::TimesBare(times) => Some(self.ours <= self.bare? * times),
+            BenchTarget::Between { bare, original } => {
                 Some(self.ours <= self.bare? * bare && self.original? >= self.ours * original)
             }
         }
@@ -60,23 +60,23 @@ impl Row {
 
     fn target_text(&self) -> String {
         match self.target {
-            Target::None => String::new(),
-            Target::AtMost(most) => format!("≤ {most} {}", self.unit).trim_end().to_owned(),
-            Target::AtLeast(least) => format!("≥ {least} {}", self.unit).trim_end().to_owned(),
-            Target::TimesBare(times) => format!("≤ {times}× bare"),
-            Target::Between { bare, original } => {
+            BenchTarget::None => String::new(),
+            BenchTarget::AtMost(most) => format!("≤ {most} {}", self.unit).trim_end().to_owned(),
+            BenchTarget::AtLeast(least) => format!("≥ {least} {}", self.unit).trim_end().to_owned(),
+            BenchTarget::TimesBare(times) => format!("≤ {times}× bare"),
+            BenchTarget::Between { bare, original } => {
                 format!("≤ {bare}× bare, original ≥ {original}×")
             }
         }
     }
 }
 
-impl Report {
+impl BenchReport {
     pub(super) fn add(&mut self, row: Row) {
-        self.add_beside(row, Peers::default());
+        self.add_beside(row, PeerFigures::default());
     }
 
-    pub(super) fn add_beside(&mut self, row: Row, peers: Peers) {
+    pub(super) fn add_beside(&mut self, row: Row, peers: PeerFigures) {
         let mut others = vec![("original", row.original), ("bare", row.bare)];
         others.extend([("codex", peers.codex), ("opencode", peers.opencode)]);
         let others: Vec<String> = others
@@ -195,7 +195,7 @@ mod tests {
             ours: 10.0,
             original,
             bare: Some(2.0),
-            target: Target::Between {
+            target: BenchTarget::Between {
                 bare: 10.0,
                 original: 100.0,
             },

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::process::millis;
 use super::programs::{Programs, Who, configure};
-use super::report::{Peers, Report, Row, Target, median};
+use super::report::{BenchReport, BenchTarget, PeerFigures, Row, median};
 use super::server::Server;
 
 /// Rounds of the quick programs; the original takes seconds and gets fewer.
@@ -30,8 +30,8 @@ impl Samples {
     }
 
     /// Those who are only compared with.
-    pub(super) fn peers(&self, pick: fn(&[f64]) -> f64) -> Peers {
-        Peers {
+    pub(super) fn peers(&self, pick: fn(&[f64]) -> f64) -> PeerFigures {
+        PeerFigures {
             codex: self.get(Who::Codex, pick),
             opencode: self.get(Who::Opencode, pick),
         }
@@ -41,7 +41,7 @@ impl Samples {
         &self,
         name: &str,
         unit: &'static str,
-        target: Target,
+        target: BenchTarget,
         pick: fn(&[f64]) -> f64,
     ) -> Result<Row> {
         Ok(Row {
@@ -85,7 +85,7 @@ pub(super) fn homes(
     Ok(homes)
 }
 
-pub(super) fn version(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn version(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     let mut times = Samples::default();
     rounds(&programs.all(), |who, counts| {
         let home = programs.home("version", who)?;
@@ -95,11 +95,11 @@ pub(super) fn version(programs: &Programs, report: &mut Report) -> Result<()> {
         }
         Ok(())
     })?;
-    report.add(times.row("--version", "ms", Target::TimesBare(4.0), median)?);
+    report.add(times.row("--version", "ms", BenchTarget::TimesBare(4.0), median)?);
     Ok(())
 }
 
-pub(super) fn oneshot(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn oneshot(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     let server = programs.serve("oneshot", &json!({"default": {"text": "pong"}}))?;
     let homes = homes(programs, "oneshot", &server)?;
     let (mut first, mut whole, mut peak) =
@@ -120,23 +120,23 @@ pub(super) fn oneshot(programs: &Programs, report: &mut Report) -> Result<()> {
         }
         Ok(())
     })?;
-    let target = Target::Between {
+    let target = BenchTarget::Between {
         bare: 10.0,
         original: 100.0,
     };
     report.add(first.row("start → first byte at the model", "ms", target, median)?);
-    report.add(whole.row("one-shot, start → exit", "ms", Target::None, median)?);
+    report.add(whole.row("one-shot, start → exit", "ms", BenchTarget::None, median)?);
     report.add(peak.row(
         "peak memory of a one-shot",
         "MB",
-        Target::AtMost(20.0),
+        BenchTarget::AtMost(20.0),
         median,
     )?);
     Ok(())
 }
 
 /// The time between the end of an answer that asks for a tool and the next request.
-pub(super) fn tool_rounds(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn tool_rounds(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     const COUNT: usize = 20;
     let script = json!({
         "rules": [{"when": {"min_tool_results": COUNT}, "reply": {"text": "finished"}}],
@@ -166,12 +166,17 @@ pub(super) fn tool_rounds(programs: &Programs, report: &mut Report) -> Result<()
             }
         }
     }
-    report.add(gaps.row("one tool round (of 20)", "ms", Target::AtMost(2.0), median)?);
+    report.add(gaps.row(
+        "one tool round (of 20)",
+        "ms",
+        BenchTarget::AtMost(2.0),
+        median,
+    )?);
     Ok(())
 }
 
 /// How long after the server's last byte the whole text is printed.
-pub(super) fn streaming(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn streaming(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     const TOKENS: usize = 2000;
     let tokens: Vec<String> = (0..TOKENS)
         .map(|number| format!("tok{:>4} ", number % 1000))
@@ -197,14 +202,14 @@ pub(super) fn streaming(programs: &Programs, report: &mut Report) -> Result<()> 
     report.add(late.row(
         "2,000 tokens at full speed, late by",
         "ms",
-        Target::AtMost(30.0),
+        BenchTarget::AtMost(30.0),
         median,
     )?);
     Ok(())
 }
 
 /// Memory while it waits for a model that takes its time.
-pub(super) fn idle(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn idle(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     let script = json!({"default": {"text": "late", "delay_ms": 1500}});
     let server = programs.serve("idle", &script)?;
     let homes = homes(programs, "idle", &server)?;
@@ -224,6 +229,6 @@ pub(super) fn idle(programs: &Programs, report: &mut Report) -> Result<()> {
             server.calls();
         }
     }
-    report.add(resident.row("memory while waiting", "MB", Target::None, median)?);
+    report.add(resident.row("memory while waiting", "MB", BenchTarget::None, median)?);
     Ok(())
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// A model call as the server saw it. Times are wall-clock nanoseconds.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct BenchCall {
     pub arrived: u64,
     pub answered: u64,
     pub bytes: u64,
@@ -60,9 +60,9 @@ impl Server {
     }
 
     /// The model calls since the last time, complete with their answers.
-    pub(super) fn calls(&self) -> Vec<Call> {
-        let mut calls: Vec<(u64, Call)> = Vec::new();
-        let open = |calls: &[(u64, Call)]| calls.iter().any(|(_, call)| call.answered == 0);
+    pub(super) fn calls(&self) -> Vec<BenchCall> {
+        let mut calls: Vec<(u64, BenchCall)> = Vec::new();
+        let open = |calls: &[(u64, BenchCall)]| calls.iter().any(|(_, call)| call.answered == 0);
         loop {
             let patience = if open(&calls) { 2000 } else { 50 };
             let Ok(line) = self.lines.recv_timeout(Duration::from_millis(patience)) else {
@@ -71,7 +71,7 @@ impl Server {
             let ns = line["ns"].as_u64().unwrap_or_default();
             if let Some(index) = line["arrived"].as_u64() {
                 if line["model_call"] == true {
-                    let call = Call {
+                    let call = BenchCall {
                         arrived: ns,
                         answered: 0,
                         bytes: line["bytes"].as_u64().unwrap_or_default(),

@@ -14,12 +14,12 @@ use serde_json::json;
 use vt100::Screen;
 
 use super::programs::{Programs, Who};
-use super::report::{Report, Target, median};
+use super::report::{BenchReport, BenchTarget, median};
 use super::scenario::Samples;
 use super::server::Server;
 pub(super) use paint::paint;
-use system::Usage;
-use terminal::{Terminal, row_at_cursor, rows};
+use system::ProcessUsage;
+use terminal::{BenchTerminal, row_at_cursor, rows};
 
 /// Starts of our program, and of those that take seconds.
 const STARTS: usize = 25;
@@ -73,7 +73,7 @@ impl Cast {
         Ok(())
     }
 
-    fn start(&self, who: Who) -> Result<Terminal> {
+    fn start(&self, who: Who) -> Result<BenchTerminal> {
         let home = &self.homes[&who];
         let path = |name: &str| home.join(name).display().to_string();
         let mut vars: BTreeMap<String, String> = [
@@ -89,11 +89,11 @@ impl Cast {
         if who == Who::Opencode {
             vars.insert("OPENCODE_DISABLE_AUTOUPDATE".to_owned(), "1".to_owned());
         }
-        Terminal::start(&self.programs[&who], &home.join("work"), &vars)
+        BenchTerminal::start(&self.programs[&who], &home.join("work"), &vars)
     }
 
     /// Started, with its prompt on the screen: the time that took.
-    fn open(&self, who: Who) -> Result<(Terminal, f64)> {
+    fn open(&self, who: Who) -> Result<(BenchTerminal, f64)> {
         let terminal = self.start(who)?;
         let seen = terminal.wait("prompt", PATIENCE, move |screen| prompts(who, screen))?;
         let took = since(terminal.started, seen);
@@ -121,7 +121,7 @@ fn shows(screen: &Screen, text: &str) -> bool {
 }
 
 /// What looks like a prompt takes keys. It is empty again afterwards.
-fn takes_keys(who: Who, terminal: &Terminal) -> Result<()> {
+fn takes_keys(who: Who, terminal: &BenchTerminal) -> Result<()> {
     const WORD: &str = "zqzq";
     for key in WORD.chars() {
         terminal.press(&key.to_string())?;
@@ -138,7 +138,7 @@ fn takes_keys(who: Who, terminal: &Terminal) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn start(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn start(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     let server = programs.serve("tui-start", &json!({"default": {"text": "pong"}}))?;
     let cast = Cast::new(programs, "tui-start", &server, true)?;
     let (mut times, mut loaded) = (Samples::default(), Samples::default());
@@ -164,12 +164,12 @@ pub(super) fn start(programs: &Programs, report: &mut Report) -> Result<()> {
             }
         }
     }
-    let row = times.row("start → prompt", "ms", Target::AtMost(60.0), median)?;
+    let row = times.row("start → prompt", "ms", BenchTarget::AtMost(60.0), median)?;
     report.add_beside(row, times.peers(median));
     let row = loaded.row(
         "start → prompt, model known",
         "ms",
-        Target::AtMost(60.0),
+        BenchTarget::AtMost(60.0),
         median,
     )?;
     report.add_beside(row, loaded.peers(median));
@@ -177,7 +177,7 @@ pub(super) fn start(programs: &Programs, report: &mut Report) -> Result<()> {
 }
 
 /// Types and sends, as people do: Enter comes after the text, not with it.
-fn say(terminal: &Terminal, text: &str) -> Result<()> {
+fn say(terminal: &BenchTerminal, text: &str) -> Result<()> {
     terminal.press(text)?;
     let word = text.to_owned();
     terminal.wait("message", PATIENCE, move |screen| shows(screen, &word))?;
@@ -187,7 +187,7 @@ fn say(terminal: &Terminal, text: &str) -> Result<()> {
 }
 
 /// What waiting for a person costs.
-pub(super) fn idle(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(super) fn idle(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     let lines: Vec<String> = (1..=200)
         .map(|line| format!("{line}. a line of the answer, **number {line}**"))
         .collect();
@@ -200,9 +200,9 @@ pub(super) fn idle(programs: &Programs, report: &mut Report) -> Result<()> {
         drop(cast.open(who)?);
         let (terminal, _) = cast.open(who)?;
         std::thread::sleep(SETTLED);
-        let before = Usage::of(terminal.pid());
+        let before = ProcessUsage::of(terminal.pid());
         std::thread::sleep(REST);
-        let after = Usage::of(terminal.pid());
+        let after = ProcessUsage::of(terminal.pid());
         ensure!(after.threads() > 0, "it left");
         eprintln!(
             "   {who:?}: {} processes, {} threads",
@@ -218,18 +218,22 @@ pub(super) fn idle(programs: &Programs, report: &mut Report) -> Result<()> {
             shows(screen, "number 200")
         })?;
         std::thread::sleep(SETTLED);
-        let talked = Usage::of(terminal.pid());
+        let talked = ProcessUsage::of(terminal.pid());
         figures[4].add(who, talked.rss_kb as f64 / 1024.0);
         figures[5].add(who, talked.pss_kb as f64 / 1024.0);
         Ok(())
     })?;
     let rows = [
-        ("wake-ups in 10 s at rest", "", Target::AtMost(2.0)),
-        ("CPU in 10 s at rest", "ms", Target::AtMost(0.0)),
-        ("memory at the prompt, RSS", "MB", Target::AtMost(30.0)),
-        ("memory at the prompt, PSS", "MB", Target::None),
-        ("memory after 200 lines, RSS", "MB", Target::AtMost(30.0)),
-        ("memory after 200 lines, PSS", "MB", Target::None),
+        ("wake-ups in 10 s at rest", "", BenchTarget::AtMost(2.0)),
+        ("CPU in 10 s at rest", "ms", BenchTarget::AtMost(0.0)),
+        ("memory at the prompt, RSS", "MB", BenchTarget::AtMost(30.0)),
+        ("memory at the prompt, PSS", "MB", BenchTarget::None),
+        (
+            "memory after 200 lines, RSS",
+            "MB",
+            BenchTarget::AtMost(30.0),
+        ),
+        ("memory after 200 lines, PSS", "MB", BenchTarget::None),
     ];
     for (samples, (name, unit, target)) in figures.iter().zip(rows) {
         let row = samples.row(name, unit, target, median);

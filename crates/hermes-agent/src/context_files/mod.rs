@@ -131,7 +131,7 @@ fn titled(name: &str, text: &str) -> String {
     format!("## {name}\n\n{text}")
 }
 
-/// The trimmed text of a file. An unreadable one is told, an empty or missing one is `None`.
+/// The trimmed text of a file. An unreadable one is reported, an empty or missing one is `None`.
 fn read(path: &Path, notices: &mut Vec<String>) -> Option<String> {
     let bytes = std::fs::metadata(path).and_then(|meta| {
         if !meta.is_file() && !meta.is_dir() {

@@ -36,7 +36,7 @@ use crate::turn::outside::{self, ToolSpending};
 use crate::turn::{RouteFixes, Turn, TurnCompaction, TurnConversation, TurnScope};
 use crate::weight::ConversationMemory;
 
-pub(super) struct Actor {
+pub(super) struct SessionActor {
     deps: Arc<SessionDeps>,
     conv: TurnConversation,
     desk: CommandQueue,
@@ -60,7 +60,7 @@ impl Drop for CloseOnDrop {
     }
 }
 
-impl Actor {
+impl SessionActor {
     pub(super) fn new(
         deps: Arc<SessionDeps>,
         start: SessionStart,
@@ -112,7 +112,7 @@ impl Actor {
 
     /// Between turns a session only waits: what it does then is boxed, so that many can wait.
     pub(super) async fn run(mut self: Box<Self>) {
-        // Whatever ends the actor ends its events, so that no reader waits for ever.
+        // Whatever ends the actor ends its events, so that no reader waits forever.
         let _end = CloseOnDrop(self.desk.events.clone());
         self.sweep_spilled();
         while !self.desk.closing && !self.cancel.is_cancelled() {

@@ -45,7 +45,7 @@ pub(super) struct PersonApprover {
     cancel: CancellationToken,
 }
 
-/// Forgets a question whose asker is gone. Front ends are told, so that none goes on asking.
+/// Forgets a question whose asker is gone. Front ends are notified, so that none keeps asking.
 struct WithdrawApproval<'a>(&'a PersonApprover, String);
 
 impl Drop for WithdrawApproval<'_> {

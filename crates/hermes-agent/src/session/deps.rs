@@ -109,7 +109,7 @@ impl ToolSource for Registry {
 pub trait PromptSource: Send + Sync {
     fn build<'a>(&'a self, cx: PromptContext<'a>) -> BoxFuture<'a, PromptText>;
 
-    /// The day it is for the person. A conversation that goes on for days tells the model when it
+    /// The day it is for the person. A conversation that lasts for days tells the model when it
     /// changes; `None`: it does not.
     fn today(&self) -> Option<NaiveDate> {
         None

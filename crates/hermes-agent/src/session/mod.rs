@@ -51,7 +51,7 @@ impl Session {
     ) -> Result<(SessionHandle, EventReceiver), RouteError> {
         let (commands, inbox) = mpsc::channel(COMMANDS);
         let (sink, receiver) = events::channel(events::CAPACITY);
-        let actor = actor::Actor::new(Arc::new(deps), start, inbox, sink)?;
+        let actor = actor::SessionActor::new(Arc::new(deps), start, inbox, sink)?;
         let id = actor.id().clone();
         let weight = actor.weight();
         let name = format!("session {id}");

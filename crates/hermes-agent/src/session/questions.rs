@@ -45,7 +45,7 @@ pub(super) struct SessionAsker {
     cancel: CancellationToken,
 }
 
-/// An open question. However it ends, front ends are told, so that none goes on asking.
+/// An open question. However it ends, front ends are notified, so that none keeps asking.
 struct QuestionGuard<'a> {
     asker: &'a SessionAsker,
     /// `None`: it is closed.

@@ -1,4 +1,4 @@
-//! Who answers for a child: the person behind its parent, who is told which child asks.
+//! Who answers for a child: the person behind its parent, who sees which child asks.
 
 use std::sync::Arc;
 

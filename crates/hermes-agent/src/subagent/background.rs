@@ -16,14 +16,14 @@ pub struct ReportQueue {
 
 #[derive(Clone, Copy)]
 enum ReportArrival {
-    /// The person is told; the model reads it with its next step or turn.
+    /// The person sees it; the model reads it with its next step or turn.
     Waits,
     /// It starts a turn, after the one that runs.
     Wakes,
 }
 
 impl ReportQueue {
-    /// Reports go to this session from now on: the person is told at once, the model with its next
+    /// Reports go to this session from now on: the person sees them at once, the model with its next
     /// step or turn. The session may still end when nobody else holds it.
     pub fn attach(&self, session: &SessionHandle) {
         self.put(session, ReportArrival::Waits);

@@ -1,5 +1,5 @@
 //! A parent that was killed while its children worked, or before their reports reached it: what
-//! they had done is in their sessions, and is told when the parent is resumed.
+//! they had done is in their sessions, and is reported when the parent is resumed.
 
 use hermes_core::ids::SessionId;
 use hermes_core::message::{Content, Message, ToolMessage};

@@ -3,7 +3,7 @@
 //! A child is a session like any other, with its own row, a fresh conversation, its own task list
 //! and those tools of its parent that are
 //! [for subagents](hermes_core::tool_traits::ToolTraits::for_subagents). It runs one turn; what it says last
-//! is its report. The parent waits, or goes on and gets the reports as a message later
+//! is its report. The parent waits, or continues and gets the reports as a message later
 //! ([`ReportQueue`]).
 //!
 //! The id of a child follows from the call that made it ([`child_id`]), so that a parent that was

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::fence;
 use crate::turn::{cause, complaint};
 
-/// Calls of a child that the parent is told of, the last ones.
+/// The last calls of a child, for the parent.
 const TRACE: usize = 30;
 
 /// How a child ended.

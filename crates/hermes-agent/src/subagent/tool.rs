@@ -152,7 +152,7 @@ impl DelegateTask {
         may.then(|| Arc::new(Self::new(self.deps.clone(), self.depth + 1)) as Arc<dyn Tool>)
     }
 
-    /// Starts the children and lets the parent go on.
+    /// Starts the children and lets the parent continue.
     fn dispatch(
         &self,
         tasks: Vec<DelegatedTask>,

@@ -29,7 +29,7 @@ pub(crate) struct TurnConversation {
     pub fixes: RouteFixes,
     /// The row to write before the first message; `None` once it is there.
     pub unwritten: Option<Box<NewSession>>,
-    /// The stored session was ended: it goes on with the next message.
+    /// The stored session was ended: it continues with the next message.
     pub reopen: bool,
     /// The real prompt size of the last call.
     pub context_used: u64,

@@ -36,7 +36,7 @@ pub(super) enum AnswerVerdict {
     Answer,
     /// This is as much of the answer as is wanted.
     LongEnough,
-    /// Keep what is there and let the model go on.
+    /// Keep what is there and let the model continue.
     Continue {
         cut: bool,
     },

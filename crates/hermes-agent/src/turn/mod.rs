@@ -1,7 +1,7 @@
 //! A turn: from the person's message to the final reply.
 //!
 //! `Prepare → (Compact) → Sample → Judge → RunTools → Prepare …`, with `Recover` after a failed
-//! call. A step that cannot go on returns the typed exit as its error, so every way out is a
+//! call. A step that cannot continue returns the typed exit as its error, so every way out is a
 //! [`TurnExit`]. What the store must know is committed before the next side effect: the person's
 //! message before the first call, an answer's calls before they run, each result before the next
 //! call.
@@ -47,7 +47,7 @@ pub(crate) use result::complaint;
 use crate::budget::Budget;
 use crate::compress::{CompactionCause, CompactionDecision};
 use crate::events::EventSink;
-use crate::guard::Guard;
+use crate::guard::LoopGuard;
 use crate::lean;
 use crate::log::{LogItem, Origin, Synthetic};
 use crate::plan::PreparedCall;
@@ -76,7 +76,7 @@ pub(crate) struct TurnScope {
     pub spending: outside::ToolSpending,
 }
 
-/// Either the way goes on, or the turn ends.
+/// Either the turn continues, or it ends.
 type TurnFlow<T> = Result<T, TurnExit>;
 
 enum TurnState {
@@ -95,7 +95,7 @@ pub(crate) struct Turn<'a> {
     registry: Registry,
     specs: Arc<[ToolSpec]>,
     budget: Budget,
-    guard: Guard,
+    guard: LoopGuard,
     strikes: RuleCounts,
     failures: TurnFailures,
     began: Instant,
@@ -134,7 +134,7 @@ impl<'a> Turn<'a> {
         let settings = &scope.deps.settings;
         let mut turn = Self {
             budget: Budget::new(settings),
-            guard: Guard::new(settings.guard.clone()),
+            guard: LoopGuard::new(settings.guard.clone()),
             max_tokens: settings.max_tokens,
             strikes: RuleCounts::default(),
             failures: TurnFailures::default(),
@@ -492,7 +492,7 @@ impl<'a> Turn<'a> {
         summary
     }
 
-    /// A tool result at the end of the log would make the next turn go on with the old request.
+    /// A tool result at the end of the log would make the next turn continue the old request.
     async fn close_tail(&mut self, exit: &TurnExit) -> TurnFlow<()> {
         let tool_tail = self
             .conv

@@ -115,7 +115,7 @@ impl Turn<'_> {
         }
     }
 
-    /// A connection that broke in the middle of a text: the text stays and the model goes on.
+    /// A connection that broke in the middle of a text: the text stays and the model continues it.
     fn text_is_worth_keeping(&self, failed: &SampleResult, error: &ModelError) -> bool {
         let broken = matches!(
             error.class,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hermes_core::approval::{ApprovalRequest, Verdict as Given};
 use hermes_core::event::{AgentCommand, TurnExit};
 use hermes_core::redact;
-use hermes_gateway::settings::approval_wait;
+use hermes_gateway::approval_wait;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;

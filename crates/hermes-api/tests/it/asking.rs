@@ -13,7 +13,7 @@ use hermes_core::approval::ApprovalRequest;
 use hermes_core::clock::SystemClock;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit};
 use hermes_core::{BoxFuture, task};
-use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
+use hermes_gateway::{ConversationPool, PoolLimits};
 use hermes_platforms::{Offer, PlatformSettings};
 use hermes_store::Store;
 use pretty_assertions::assert_eq;

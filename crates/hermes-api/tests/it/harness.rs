@@ -20,7 +20,7 @@ use hermes_core::model::ErrorClass;
 use hermes_core::store::{NewItem, NewSession, SessionStore as _};
 use hermes_core::usage::Usage;
 use hermes_core::{BoxFuture, task};
-use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
+use hermes_gateway::{ConversationPool, PoolLimits};
 use hermes_platforms::{Offer, PlatformSettings};
 use hermes_store::Store;
 use reqwest::{Method, RequestBuilder, Response};

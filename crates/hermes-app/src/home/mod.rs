@@ -7,4 +7,4 @@ pub mod tools;
 pub mod toolsets;
 
 pub use prompt::{HomePrompt, PromptOptions};
-pub use tools::{FedToolset, HomeTools, ToolChoice, ToolFeed};
+pub use tools::{FedToolset, HomeTools, ToolFeed, ToolsetChoice};

@@ -164,7 +164,7 @@ impl HomePrompt {
         accept(context_files::project(cx.cwd, limit), notices)
     }
 
-    /// A memory file that cannot be read is said, and the conversation goes on without it.
+    /// A memory file that cannot be read is reported, and the conversation continues without it.
     fn memory(&self, target: MemoryTarget, notices: &mut Vec<String>) -> Option<String> {
         let enabled = match target {
             MemoryTarget::Memory => self.config.memory.memory_enabled,
@@ -222,7 +222,7 @@ fn offered<'a>(cx: &PromptContext<'a>) -> impl Iterator<Item = &'a str> {
     cx.registry.names().filter(|_| cx.model.tools)
 }
 
-/// The text of a file; what was left out of it is told to the person.
+/// The text of a file; the person learns what was left out of it.
 fn accept(file: Option<ContextFile>, notices: &mut Vec<String>) -> Option<String> {
     let file = file?;
     notices.extend(file.notices);

@@ -54,7 +54,7 @@ impl FedToolset {
 
 /// Which toolsets a session gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ToolChoice {
+pub struct ToolsetChoice {
     /// Toolsets and tools of the home itself. `None`: all.
     only: Option<Vec<String>>,
     /// The same for those from outside.
@@ -67,7 +67,7 @@ pub struct ToolChoice {
     chosen: Vec<String>,
 }
 
-impl ToolChoice {
+impl ToolsetChoice {
     /// As the config says for `platform`. Names that mean nothing here are left to the tools of
     /// other platforms.
     pub fn from_config(config: &hermes_config::Config, platform: &str) -> Self {
@@ -184,7 +184,7 @@ pub(super) fn is_everything(name: &str) -> bool {
 pub struct HomeTools {
     all: Vec<Arc<dyn Tool>>,
     registry: Registry,
-    choice: ToolChoice,
+    choice: ToolsetChoice,
     /// Toolsets and tools that the person named: these stay in the smallest window.
     chosen: Vec<String>,
     todos: TodoList,
@@ -203,7 +203,7 @@ struct Together {
 
 impl HomeTools {
     /// `others` are the tools beside those that work on the home's own store.
-    pub fn new(deps: StoreTools, others: Vec<Arc<dyn Tool>>, choice: &ToolChoice) -> Self {
+    pub fn new(deps: StoreTools, others: Vec<Arc<dyn Tool>>, choice: &ToolsetChoice) -> Self {
         let todos = deps.todos.clone();
         let mut all = store_backed(deps);
         all.extend(others);

@@ -15,7 +15,7 @@ use crate::conversation::hosted::{self, ClosePolicy, CommandRules, HostedOptions
 use crate::conversation::{Conversation, Surface};
 use crate::failure::Failure;
 use crate::front::{HostError, OpenedConversation};
-use crate::home::ToolChoice;
+use crate::home::ToolsetChoice;
 use crate::home::store_tools::RunInline;
 use crate::options::TurnOptions;
 use crate::wiring::commands::CommandEnvironment;
@@ -42,7 +42,7 @@ impl GatewayConversations {
         let parts = cache.current();
         let (cx, config) = (&parts.cx, &parts.config);
         // Each platform chooses its tools; the servers are shared.
-        let choice = ToolChoice::named(&["all".to_owned()]);
+        let choice = ToolsetChoice::named(&["all".to_owned()]);
         let mcp = McpServers::for_chat(cx, config, &choice, Overrides::default(), true);
         let judge = wiring::router(cx, config, Overrides::default());
         let commands = CommandEnvironment::for_chat(cx, config, judge);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::home::store_tools::StoreTools;
-use crate::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice};
+use crate::home::{HomePrompt, HomeTools, PromptOptions, ToolsetChoice};
 use hermes_agent::session::{SessionHandle, ToolSource as _};
 use hermes_agent::settings::AgentSettings;
 use hermes_agent::subagent::{
@@ -197,7 +197,7 @@ pub fn offer(cx: &AppContext, config: &Arc<Config>) -> Result<AvailableTools, Fa
     };
     let rng: Arc<dyn Rng> = Arc::new(SystemRng);
     let deps = StoreTools::from_config(&cx.home, config, None, store, rng);
-    let tools = HomeTools::new(deps, Vec::new(), &ToolChoice::named(&["all".to_owned()]));
+    let tools = HomeTools::new(deps, Vec::new(), &ToolsetChoice::named(&["all".to_owned()]));
     let mut names: BTreeSet<String> = tools.registry().names().map(str::to_owned).collect();
     // These need a conversation, which does not exist here.
     names.extend(["session_search", "clarify", "delegate_task"].map(str::to_owned));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::home::{FedToolset, ToolChoice};
+use crate::home::{FedToolset, ToolsetChoice};
 use chrono::{DateTime, Utc};
 use hermes_config::{Config, Env, Home, Loaded, ProcessEnv};
 use hermes_core::clock::{Clock as _, SystemClock, SystemRng};
@@ -48,7 +48,7 @@ const AT_LEAST: Duration = Duration::from_secs(10);
 pub struct McpServers {
     home: Home,
     process: ProcessEnv,
-    choice: ToolChoice,
+    choice: ToolsetChoice,
     /// The model for sampling requests of servers, if allowed.
     sampler: Arc<dyn Sampler>,
     /// Where waiting for servers is displayed, if anywhere.
@@ -88,7 +88,7 @@ impl McpServers {
     pub fn for_chat(
         cx: &AppContext,
         config: &Arc<Config>,
-        choice: &ToolChoice,
+        choice: &ToolsetChoice,
         overrides: Overrides,
         long_lived: bool,
     ) -> Option<Arc<Self>> {
@@ -394,7 +394,7 @@ pub fn entries(config: &Config, env: &Env, home: &Home) -> Vec<ServerEntry> {
 }
 
 /// The servers whose tools the session may use: others are not started at all.
-fn wanted(entries: Vec<ServerEntry>, choice: &ToolChoice) -> Vec<ServerEntry> {
+fn wanted(entries: Vec<ServerEntry>, choice: &ToolsetChoice) -> Vec<ServerEntry> {
     let all: Vec<FedToolset> = entries
         .iter()
         .map(|entry| fed_toolset(&entry.name))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::home::store_tools::{RunInline, StoreTools};
-use crate::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice, ToolFeed, settings};
+use crate::home::{HomePrompt, HomeTools, PromptOptions, ToolFeed, ToolsetChoice, settings};
 use hermes_agent::events::EventReceiver;
 use hermes_agent::session::{PromptSource, Session, SessionDeps, SessionHandle, ToolSource};
 use hermes_agent::settings::AgentSettings;
@@ -353,7 +353,7 @@ fn choice_of(
     config: &Config,
     front_end: &FrontEndSettings,
     source: &str,
-) -> ToolChoice {
+) -> ToolsetChoice {
     let platform = front_end.platform(source);
     match (&options.toolsets, &front_end.parts) {
         (None, Some(parts)) => parts.choice(platform),
@@ -363,7 +363,7 @@ fn choice_of(
 
 fn home_tools(
     options: &TurnOptions,
-    choice: &ToolChoice,
+    choice: &ToolsetChoice,
     deps: StoreTools,
     others: Vec<Arc<dyn Tool>>,
     feed: Option<Arc<dyn ToolFeed>>,

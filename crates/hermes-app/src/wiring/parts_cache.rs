@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::home::{HomePrompt, ToolChoice};
+use crate::home::{HomePrompt, ToolsetChoice};
 use chrono::NaiveDate;
 use hermes_agent::session::{PromptContext, PromptSource, PromptText};
 use hermes_config::Config;
@@ -41,7 +41,7 @@ pub struct HomeParts {
     prompts: Arc<PromptCache>,
     hooks: Mutex<Option<CachedHooks>>,
     /// The toolsets of each platform.
-    choices: Mutex<HashMap<String, ToolChoice>>,
+    choices: Mutex<HashMap<String, ToolsetChoice>>,
 }
 
 /// The hooks of the home, their load time, and the consents at that time.
@@ -164,12 +164,12 @@ impl HomeParts {
     }
 
     /// The configured toolsets of a platform.
-    pub(super) fn choice(&self, platform: &str) -> ToolChoice {
+    pub(super) fn choice(&self, platform: &str) -> ToolsetChoice {
         let mut choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(choice) = choices.get(platform) {
             return choice.clone();
         }
-        let choice = ToolChoice::from_config(&self.config, platform);
+        let choice = ToolsetChoice::from_config(&self.config, platform);
         if choices.len() < PLATFORMS {
             choices.insert(platform.to_owned(), choice.clone());
         }

@@ -9,7 +9,7 @@ use hermes_config::Config;
 use hermes_exec::{Confinement, Exec};
 use hermes_policy::CommandRequest;
 use hermes_store::skills::usage::Event;
-use hermes_store::skills::{SkillError, SkillLibrary, SkillView, View};
+use hermes_store::skills::{SkillError, SkillLibrary, SkillOrFile, SkillView};
 
 use super::commands::CommandEnvironment;
 use super::unattended::UnattendedCommand;
@@ -93,9 +93,9 @@ pub struct SkillLoader<'a> {
 impl SkillLoader<'_> {
     pub async fn load(&self, name: &str) -> Result<SkillView, SkillError> {
         let mut skill = match self.library.view(name, None, self.session)? {
-            View::Skill(skill) => *skill,
+            SkillOrFile::Skill(skill) => *skill,
             // Only a requested file counts.
-            View::File(file) => return Err(SkillError::Invalid(format!("{:?}", file.file))),
+            SkillOrFile::File(file) => return Err(SkillError::Invalid(format!("{:?}", file.file))),
         };
         if let Some(declare) = self.commands.map(CommandEnvironment::declare) {
             skill.env_names().for_each(|name| _ = declare(name));

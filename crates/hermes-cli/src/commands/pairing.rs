@@ -5,10 +5,8 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use hermes_config::env::writer;
 use hermes_core::clock::SystemClock;
-use hermes_gateway::authorize::pairing::{
-    ApprovedPairing, Pairing, PairingApproval, PairingError, PendingPairing,
-};
 use hermes_gateway::authorize::{allow_list_var, list_with};
+use hermes_gateway::{ApprovedPairing, Pairing, PairingApproval, PairingError, PendingPairing};
 use serde_json::json;
 
 use super::{Context, counted};

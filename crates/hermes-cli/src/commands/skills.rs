@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::{Args, Subcommand, ValueEnum};
 use hermes_app::home::store_tools::apply_pending_skill;
 use hermes_store::pending::Subsystem;
-use hermes_store::skills::{Skill, SkillLibrary, View, manifest};
+use hermes_store::skills::{Skill, SkillLibrary, SkillOrFile, manifest};
 use serde_json::{Value, json};
 
 use crate::commands::{Context, waiting};
@@ -184,8 +184,8 @@ fn view(
         return Ok(cx.out.json(&view.to_json())?);
     }
     match view {
-        View::Skill(skill) => cx.out.line(skill.content.trim_end())?,
-        View::File(file) => {
+        SkillOrFile::Skill(skill) => cx.out.line(skill.content.trim_end())?,
+        SkillOrFile::File(file) => {
             let Some(content) = file.content else {
                 let text = format!("{} is not text ({} bytes)", file.file, file.bytes);
                 return Err(Failure::failed(text));

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use hermes_core::clock::{Clock as _, SystemClock};
-use hermes_gateway::settings::GatewaySettings;
+use hermes_gateway::GatewaySettings;
 use hermes_platforms::webhook::{self, Subscriptions, WebhookRoute, parse_name};
 use hermes_platforms::{PlatformHttp, PlatformSettings};
 use serde_json::{Map, Value, json};

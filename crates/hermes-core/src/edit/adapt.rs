@@ -1,6 +1,6 @@
 //! Adapts new text to the place where the old text was found loosely.
 
-use super::similarity::{Work, opcodes_within};
+use super::similarity::{WorkBudget, opcodes_within};
 use super::strategy::{Strategy, plain_of, unescaped};
 
 /// Work limit for finding the characters to keep.
@@ -64,7 +64,7 @@ fn with_typography(place: &str, old: &str, new: &str) -> String {
     }
     let new: Vec<char> = new.chars().collect();
     let mut text = String::new();
-    for code in opcodes_within(&plain_old, &new, &mut Work::of(WORK)) {
+    for code in opcodes_within(&plain_old, &new, &mut WorkBudget::of(WORK)) {
         if code.equal {
             let place = |end: usize| starts.partition_point(|(at, _)| *at < end);
             let kept = &starts[place(code.old.start)..place(code.old.end)];

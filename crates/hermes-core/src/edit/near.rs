@@ -1,6 +1,6 @@
 //! Suggestions for a text that was not found.
 
-use super::similarity::{Work, ratio_within};
+use super::similarity::{WorkBudget, ratio_within};
 
 const MAX_PLACES: usize = 3;
 const AROUND: usize = 2;
@@ -16,7 +16,7 @@ pub fn nearest(content: &str, old: &str) -> Option<String> {
     let anchor = old.lines().map(str::trim).find(|line| !line.is_empty())?;
     let height = old.lines().count();
     let lines: Vec<&str> = content.lines().take(MAX_LINES).collect();
-    let mut work = Work::of(WORK);
+    let mut work = WorkBudget::of(WORK);
     let mut scored: Vec<(f64, usize)> = lines
         .iter()
         .enumerate()

@@ -11,11 +11,11 @@ const POPULAR_FROM: usize = 200;
 /// Remaining steps for comparisons. A step compares one character (or line) of one text with one
 /// position in the other; this bounds the time of a search for any input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct WorkBudget {
     left: u64,
 }
 
-impl Work {
+impl WorkBudget {
     pub const fn of(steps: u64) -> Self {
         Self { left: steps }
     }
@@ -45,11 +45,11 @@ pub struct Opcode {
 
 /// 0 (nothing in common) to 1 (equal), over characters.
 pub fn ratio(a: &str, b: &str) -> f64 {
-    ratio_within(a, b, &mut Work::of(u64::MAX))
+    ratio_within(a, b, &mut WorkBudget::of(u64::MAX))
 }
 
 /// Like [`ratio`], but too low once the work is used up.
-pub(super) fn ratio_within(a: &str, b: &str, work: &mut Work) -> f64 {
+pub(super) fn ratio_within(a: &str, b: &str, work: &mut WorkBudget) -> f64 {
     // Splitting the texts counts as work, too.
     work.spend(a.len());
     if work.is_used_up() {
@@ -87,7 +87,7 @@ pub(super) fn at_least(
     a: CountedLine<'_>,
     b: CountedLine<'_>,
     least: f64,
-    work: &mut Work,
+    work: &mut WorkBudget,
 ) -> bool {
     work.spend(1);
     let (n, m) = (a.chars, b.chars);
@@ -121,14 +121,14 @@ fn common_characters(a: &str, b: &str) -> usize {
 
 /// How to get from `a` to `b`.
 pub fn opcodes<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> Vec<Opcode> {
-    opcodes_within(a, b, &mut Work::of(u64::MAX))
+    opcodes_within(a, b, &mut WorkBudget::of(u64::MAX))
 }
 
 /// Like [`opcodes`] with this much work: always correct, but coarser once it is used up.
 pub(super) fn opcodes_within<T: Copy + Eq + Hash>(
     a: &[T],
     b: &[T],
-    work: &mut Work,
+    work: &mut WorkBudget,
 ) -> Vec<Opcode> {
     let mut codes = Vec::new();
     let (mut i, mut j) = (0, 0);
@@ -156,7 +156,7 @@ pub(super) fn opcodes_within<T: Copy + Eq + Hash>(
 fn matching_blocks<T: Copy + Eq + Hash>(
     a: &[T],
     b: &[T],
-    work: &mut Work,
+    work: &mut WorkBudget,
 ) -> Vec<(usize, usize, usize)> {
     work.spend(b.len());
     let places = places(b);
@@ -207,7 +207,7 @@ fn longest<T: Copy + Eq + Hash>(
     places: &HashMap<T, Vec<usize>>,
     (alo, ahi): (usize, usize),
     (blo, bhi): (usize, usize),
-    work: &mut Work,
+    work: &mut WorkBudget,
 ) -> (usize, usize, usize) {
     let (mut best_i, mut best_j, mut best) = (alo, blo, 0);
     let mut lengths: HashMap<usize, usize> = HashMap::new();

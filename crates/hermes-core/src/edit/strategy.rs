@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::similarity::{self, CountedLine, Work};
+use super::similarity::{self, CountedLine, WorkBudget};
 
 /// How the old text was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Strategy {
     }
 
     /// Byte ranges of `content` that match `old`.
-    pub(super) fn find(self, content: &str, old: &str, work: &mut Work) -> Vec<Range<usize>> {
+    pub(super) fn find(self, content: &str, old: &str, work: &mut WorkBudget) -> Vec<Range<usize>> {
         match self {
             Self::Exact => exact(content, old),
             Self::LineTrimmed => by_lines(content, old, str::trim),
@@ -340,7 +340,7 @@ pub(super) fn plain_of(c: char) -> Option<&'static str> {
     })
 }
 
-fn anchors(content: &str, old: &str, work: &mut Work) -> Vec<Range<usize>> {
+fn anchors(content: &str, old: &str, work: &mut WorkBudget) -> Vec<Range<usize>> {
     let wanted = ascii(old).text;
     let wanted: Vec<&str> = wanted.split('\n').collect();
     let count = wanted.len();
@@ -379,7 +379,7 @@ fn anchors(content: &str, old: &str, work: &mut Work) -> Vec<Range<usize>> {
         .collect()
 }
 
-fn alike(content: &str, old: &str, work: &mut Work) -> Vec<Range<usize>> {
+fn alike(content: &str, old: &str, work: &mut WorkBudget) -> Vec<Range<usize>> {
     let wanted: Vec<CountedLine<'_>> = old.split('\n').map(CountedLine::trimmed).collect();
     let count = wanted.len();
     let lines = Lines::of(content);
@@ -434,7 +434,7 @@ mod tests {
         let blank = "\n".repeat(300);
         let content = "\n".repeat(1_000_000);
         let old = format!("{blank}q{blank}");
-        let mut work = Work::of(1_000_000);
+        let mut work = WorkBudget::of(1_000_000);
         for strategy in Strategy::ALL {
             assert_eq!(
                 strategy.find(&content, &old, &mut work),

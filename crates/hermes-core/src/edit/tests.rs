@@ -103,7 +103,7 @@ fn several_places_are_an_error_unless_all_are_meant() {
     let error = replace("a\nb\na\n", "a", "c", false).unwrap_err();
     assert_eq!(
         error,
-        EditError::Ambiguous {
+        ReplaceError::Ambiguous {
             count: 2,
             lines: vec![1, 3]
         }
@@ -131,17 +131,17 @@ fn each_place_keeps_its_own_typography() {
 
 #[test]
 fn refusals() {
-    assert_eq!(replace("a", "", "b", false), Err(EditError::Empty));
-    assert_eq!(replace("a", "a", "a", false), Err(EditError::Identical));
-    assert_eq!(replace("a", "zzz", "b", false), Err(EditError::NotFound));
+    assert_eq!(replace("a", "", "b", false), Err(ReplaceError::Empty));
+    assert_eq!(replace("a", "a", "a", false), Err(ReplaceError::Identical));
+    assert_eq!(replace("a", "zzz", "b", false), Err(ReplaceError::NotFound));
     // White space alone is taken literally or not at all.
     assert_eq!(
         replace("a\n\nb", "   ", "x", true),
-        Err(EditError::NotFound)
+        Err(ReplaceError::NotFound)
     );
     assert_eq!(
         replace("it's  here\n", "it\\'s here", "it\\'s there", false),
-        Err(EditError::StrayBackslash("\\'"))
+        Err(ReplaceError::StrayBackslash("\\'"))
     );
 }
 
@@ -186,16 +186,16 @@ fn a_search_for_something_alike_is_bounded() {
     let wanted = wanted.join("\n").replace("value_", "valve-");
     let steps = |lines: usize| {
         let content: Vec<String> = (0..lines).map(line).collect();
-        let mut work = Work::of(3_000_000);
-        find_within(&content.join("\n"), &wanted, Scope::Text, &mut work);
+        let mut work = WorkBudget::of(3_000_000);
+        find_within(&content.join("\n"), &wanted, MatchScope::Text, &mut work);
         3_000_000 - work.left()
     };
     for lines in [300, 3_000, 20_000] {
         assert!(steps(lines) <= 3_000_000, "{lines} lines");
     }
     let content: Vec<String> = (0..20_000).map(line).collect();
-    let mut work = Work::of(1_000_000);
-    let found = find_within(&content.join("\n"), &wanted, Scope::Text, &mut work);
+    let mut work = WorkBudget::of(1_000_000);
+    let found = find_within(&content.join("\n"), &wanted, MatchScope::Text, &mut work);
     assert!(found.is_none() && work.is_used_up());
     // What stands there is found at any size.
     let old = format!("{}\n{}", line(19_000), line(19_001));
@@ -208,12 +208,15 @@ fn a_search_for_something_alike_is_bounded() {
 fn a_long_line_is_work_as_often_as_it_is_read() {
     let long = "lorem ipsum ".repeat(20_000);
     let content = "a short line of the file\n".repeat(20_000);
-    let mut work = Work::of(30_000_000);
-    assert_eq!(find_within(&content, &long, Scope::Text, &mut work), None);
+    let mut work = WorkBudget::of(30_000_000);
+    assert_eq!(
+        find_within(&content, &long, MatchScope::Text, &mut work),
+        None
+    );
     // Its length alone says that it is not alike: a step for each line.
     assert!(30_000_000 - work.left() <= 20_001, "{work:?}");
     // For a hint it is taken apart, until the work is used up.
-    let mut work = Work::of(1_000_000);
+    let mut work = WorkBudget::of(1_000_000);
     for _ in 0..20_000 {
         similarity::ratio_within(&long, "a short line of the file", &mut work);
     }

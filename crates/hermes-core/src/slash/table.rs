@@ -1,9 +1,9 @@
 //! The commands. Their order is that of `/help`.
 
-use super::{Category, CommandDef, Surfaces, Values, Verb};
+use super::{CommandCategory, CommandDef, Surfaces, Values, Verb};
 
 const fn def(
-    category: Category,
+    category: CommandCategory,
     verb: Verb,
     name: &'static str,
     args: &'static str,
@@ -44,7 +44,7 @@ impl CommandDef {
     }
 }
 
-use Category::{Busy, Info, Session, Settings, Tools};
+use CommandCategory::{Busy, Info, Session, Settings, Tools};
 
 /// Every command there is.
 pub const COMMANDS: &[CommandDef] = &[

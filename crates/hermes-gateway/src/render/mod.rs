@@ -9,13 +9,13 @@ pub use split::{TextChunk, split};
 
 use hermes_platforms::{Capabilities, Markup, render};
 
-use crate::spine::MARK;
+use crate::spine::DUPLICATE_MARK;
 
-/// Splits a reply for a platform. Each piece leaves space for [`MARK`].
+/// Splits a reply for a platform. Each piece leaves space for [`DUPLICATE_MARK`].
 pub fn pieces(markdown: &str, platform: &Capabilities) -> Vec<String> {
     let (limits, markup) = (platform.limits, platform.markup);
     let measure = |text: &str| {
-        let marked = format!("{MARK}{text}");
+        let marked = format!("{DUPLICATE_MARK}{text}");
         let len = |markup| limits.unit.len(&render(markup, &marked));
         // Markup may be refused, and then the plain text must fit too.
         len(markup).max(len(Markup::Plain))
@@ -71,7 +71,7 @@ mod tests {
         ) {
             let platform = platform(markup, 300, TextUnit::Utf16);
             for piece in pieces(&text, &platform) {
-                for text in [piece.clone(), format!("{MARK}{piece}")] {
+                for text in [piece.clone(), format!("{DUPLICATE_MARK}{piece}")] {
                     let sent = render(markup, &text);
                     prop_assert!(TextUnit::Utf16.len(&sent) <= 300, "{}", sent);
                     let plain = render(Markup::Plain, &text);

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 /// Renews the lease three times per period until cancelled. `Err`: another process owns delivery,
 /// or the database is damaged, and all sending must stop. Other failures are temporary or lead to
 /// one of these.
-pub async fn beat(
+pub async fn keep_ownership(
     delivery: &Delivery,
     lease: Duration,
     cancel: &CancellationToken,

@@ -10,7 +10,7 @@ mod inbox;
 mod lanes;
 mod outbox;
 
-pub use heartbeat::beat;
+pub use heartbeat::keep_ownership;
 pub use inbox::MessageInbox;
 pub use lanes::LaneRound;
-pub use outbox::{ChunkExtras, MARK, Outbox, OutboxPolicy};
+pub use outbox::{ChunkExtras, DUPLICATE_MARK, Outbox, OutboxPolicy};

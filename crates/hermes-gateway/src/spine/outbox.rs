@@ -10,11 +10,12 @@ use hermes_platforms::{
     Button, DeliveryLookup, Markup, OutMedia, OutboundAdapter, OutgoingMessage, Recourse,
     SendError, render,
 };
-use hermes_store::db::delivery::{Chunk, Delivery, Final, NewChunk, Phase, Reply, Settled};
+use hermes_store::db::delivery::{Chunk, ChunkPhase, Delivery, Final, NewChunk, Reply, Settled};
 use serde::{Deserialize, Serialize};
 
 /// Prefix of a text that may be a duplicate. Splitting leaves space for it.
-pub const MARK: &str = "♻️ Sent again after an interruption, perhaps you have it already:\n\n";
+pub const DUPLICATE_MARK: &str =
+    "♻️ Sent again after an interruption, perhaps you have it already:\n\n";
 
 /// Prefix of the turn id of a notice about an incompletely delivered turn.
 const NOTICE: &str = "undelivered-";
@@ -134,12 +135,12 @@ impl Outbox {
             Some(value) => ChunkExtras::deserialize(value),
         };
         let settled = match (chunk.phase, &extra) {
-            (Phase::Ambiguous, Ok(extra)) => {
+            (ChunkPhase::Ambiguous, Ok(extra)) => {
                 self.resolve_uncertain(platform.as_ref(), &chunk, extra)
                     .await
             }
-            (Phase::Ambiguous, Err(error)) => unreadable(&chunk, error),
-            (Phase::Pending { marked }, extra) => {
+            (ChunkPhase::Ambiguous, Err(error)) => unreadable(&chunk, error),
+            (ChunkPhase::Pending { marked }, extra) => {
                 self.delivery.begin_send(chunk.seq).await?;
                 match extra {
                     Ok(extra) => self.send(platform.as_ref(), &chunk, extra, marked).await,
@@ -407,7 +408,7 @@ fn unreadable(chunk: &Chunk, error: &serde_json::Error) -> Settled {
 }
 
 fn outgoing(chunk: &Chunk, extra: &ChunkExtras, markup: Markup, marked: bool) -> OutgoingMessage {
-    let mark = if marked { MARK } else { "" };
+    let mark = if marked { DUPLICATE_MARK } else { "" };
     let text = render(markup, &format!("{mark}{}", chunk.text));
     OutgoingMessage {
         key: chunk.key.clone(),

@@ -2,7 +2,7 @@
 
 use hermes_core::slash::{self, Parsed, Verb};
 use hermes_platforms::{IncomingMessage, MessageSource, definition, webhook};
-use hermes_store::db::delivery::{Target, Waiting};
+use hermes_store::db::delivery::{Target, WaitingMessage};
 
 use crate::session::SessionSharing;
 
@@ -19,7 +19,7 @@ pub(super) struct InboxMessage {
 
 impl InboxMessage {
     /// `Err`: it cannot be read.
-    pub(super) fn read(waiting: Waiting) -> Result<Self, (i64, u32, serde_json::Error)> {
+    pub(super) fn read(waiting: WaitingMessage) -> Result<Self, (i64, u32, serde_json::Error)> {
         let (id, claims) = (waiting.id, waiting.claims);
         match serde_json::from_value(waiting.message.payload) {
             Ok(incoming) => Ok(Self {

@@ -9,9 +9,7 @@ use hermes_agent::weight::ConversationMemory;
 use hermes_app::front::{HostError, OpenedConversation};
 use hermes_app::host::{ConversationHost, OpeningRequest};
 use hermes_core::{BoxFuture, task};
-use hermes_gateway::conversation_pool::{
-    ConversationPool, HolderEvent, PoolLimits, PooledConversation,
-};
+use hermes_gateway::{ConversationPool, HolderEvent, PoolLimits, PooledConversation};
 use hermes_platforms::Offer;
 use pretty_assertions::assert_eq;
 use tokio::sync::Notify;

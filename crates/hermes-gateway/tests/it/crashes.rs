@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_core::store::StoreError;
-use hermes_gateway::session::SessionSharing;
-use hermes_gateway::spine::{MARK, MessageInbox, Outbox, OutboxPolicy, beat};
+use hermes_gateway::SessionSharing;
+use hermes_gateway::{DUPLICATE_MARK, MessageInbox, Outbox, OutboxPolicy, keep_ownership};
 use hermes_platforms::{Arrival, IncomingMessage, MessageSource, Recourse};
 use hermes_store::Store;
 use hermes_store::db::delivery::{
-    Delivery, Final, NewChunk, Owner, Processes, Reply, Target, Waiting,
+    Delivery, Final, NewChunk, Owner, Processes, Reply, Target, WaitingMessage,
 };
 use hermes_testkit::clock::{FixedRng, ManualClock};
 use proptest::prelude::*;
@@ -157,7 +157,7 @@ impl CrashHarness {
                 .collect();
             let mut next = 0;
             for one in seen.iter().filter(|one| one.chat == chat) {
-                let (marked, text) = match one.text.strip_prefix(MARK) {
+                let (marked, text) = match one.text.strip_prefix(DUPLICATE_MARK) {
                     Some(text) => (true, text),
                     None => (false, one.text.as_str()),
                 };
@@ -204,7 +204,7 @@ fn incoming(chat: &str, id: &str) -> IncomingMessage {
     }
 }
 
-fn answer(message: &Waiting, turn: String) -> Final {
+fn answer(message: &WaitingMessage, turn: String) -> Final {
     let place = &message.message;
     Final {
         turn,
@@ -366,7 +366,7 @@ async fn a_heart_stops_when_another_process_delivers() {
     let own = |pid| store.own_delivery(owner(pid), lease, Arc::new(NoProcesses));
     let (first, _) = own(1).await.unwrap();
     own(2).await.unwrap();
-    let error = beat(&first, lease, &CancellationToken::new())
+    let error = keep_ownership(&first, lease, &CancellationToken::new())
         .await
         .unwrap_err();
     assert!(matches!(error, StoreError::NotOwner { .. }), "{error}");

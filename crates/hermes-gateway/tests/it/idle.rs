@@ -13,10 +13,10 @@ use hermes_config::{Config, Env, Home};
 use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
 use hermes_core::task;
-use hermes_gateway::authorize::pairing::Pairing;
-use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
-use hermes_gateway::gateway::{Gateway, GatewayCallbacks, GatewayDeps};
-use hermes_gateway::settings::GatewaySettings;
+use hermes_gateway::GatewaySettings;
+use hermes_gateway::Pairing;
+use hermes_gateway::{ConversationPool, PoolLimits};
+use hermes_gateway::{Gateway, GatewayCallbacks, GatewayDeps};
 use hermes_platforms::{
     AdapterLink, FatalPlatformError, InboundAdapter, Offer, Platform, Recourse,
 };

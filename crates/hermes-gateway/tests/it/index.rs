@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermes_core::clock::SystemClock;
-use hermes_gateway::session::{SessionEntry, SessionIndex, SessionKey, SessionSharing};
+use hermes_gateway::{SessionEntry, SessionIndex, SessionKey, SessionSharing};
 use hermes_platforms::MessageSource;
 use hermes_store::Store;
 use hermes_testkit::home::TempHome;

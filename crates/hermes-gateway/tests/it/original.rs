@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::store::{NewSession, SessionStore as _};
 use hermes_gateway::authorize::{SenderIdentity, SenderPolicy, admit};
-use hermes_gateway::session::{SessionEntry, SessionIndex, SessionKey, SessionSharing};
+use hermes_gateway::{SessionEntry, SessionIndex, SessionKey, SessionSharing};
 use hermes_platforms::MessageSource;
 use hermes_store::Store;
 use hermes_testkit::home::TempHome;

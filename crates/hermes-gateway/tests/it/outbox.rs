@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_core::store::StoreError;
-use hermes_gateway::spine::{ChunkExtras, MARK, Outbox, OutboxPolicy};
+use hermes_gateway::{ChunkExtras, DUPLICATE_MARK, Outbox, OutboxPolicy};
 use hermes_platforms::{
     Capabilities, DeliveryLookup, MediaKind, OutMedia, OutboundAdapter, OutgoingMessage, Recourse,
     SendError, SendFuture,
@@ -231,7 +231,7 @@ async fn one_that_may_have_been_seen_says_so() {
     while scene.pump().await.is_some() {
         scene.clock.advance(Duration::from_secs(1));
     }
-    let marked = format!("send {MARK}hello");
+    let marked = format!("send {DUPLICATE_MARK}hello");
     assert_eq!(
         desk.calls(),
         ["edit p1 hello", "edit p1 hello", &marked, "edit p1 hello"],
@@ -289,7 +289,7 @@ async fn many_failures_that_are_clear_are_no_reason_to_give_up() {
     }
     let seen = world.seen.lock().unwrap();
     let texts: Vec<&str> = seen.iter().map(|one| one.text.as_str()).collect();
-    assert_eq!(texts, [format!("{MARK}hello")]);
+    assert_eq!(texts, [format!("{DUPLICATE_MARK}hello")]);
 }
 
 #[tokio::test]
@@ -357,7 +357,10 @@ async fn a_platform_that_does_not_say_what_it_has_holds_nothing_up() {
     }
     assert_eq!(
         desk.calls(),
-        ["send hello".to_owned(), format!("send {MARK}hello")]
+        [
+            "send hello".to_owned(),
+            format!("send {DUPLICATE_MARK}hello")
+        ]
     );
 }
 

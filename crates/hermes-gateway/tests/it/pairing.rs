@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use hermes_config::home::Home;
 use hermes_core::clock::SystemClock;
-use hermes_gateway::authorize::pairing::{
-    PairedUser, Pairing, PairingApproval, PairingError, PairingReply,
-};
+use hermes_gateway::{PairedUser, Pairing, PairingApproval, PairingError, PairingReply};
 use hermes_testkit::clock::ManualClock;
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;

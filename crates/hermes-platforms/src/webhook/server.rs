@@ -16,7 +16,7 @@ use hermes_core::BoxFuture;
 use hermes_core::clock::Clock;
 use hermes_core::task;
 use hermes_store::db::delivery::Target;
-use hermes_store::skills::{SkillLibrary, View};
+use hermes_store::skills::{SkillLibrary, SkillOrFile};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
@@ -529,12 +529,12 @@ impl WebhookShared {
     async fn with_skill(&self, skills: &[String], text: String) -> String {
         for name in skills {
             match self.library.view(name, None, None) {
-                Ok(View::Skill(skill)) => {
+                Ok(SkillOrFile::Skill(skill)) => {
                     let name = skill.name.clone();
                     let content = self.gateway.skill_text(*skill).await;
                     return format!("Follow the skill {name:?}:\n\n{content}\n\n---\n\n{text}");
                 }
-                Ok(View::File(_)) => {}
+                Ok(SkillOrFile::File(_)) => {}
                 Err(error) => tracing::warn!("webhook: the skill {name} is not used: {error}"),
             }
         }

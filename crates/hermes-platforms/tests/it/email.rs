@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::clock::{SystemClock, SystemRng};
-use hermes_gateway::session::{SessionKey, SessionSharing};
+use hermes_gateway::{SessionKey, SessionSharing};
 use hermes_platforms::{
     AdapterLink, Arrival, DeliveryLookup, FatalPlatformError, HealthReporter, IncomingMessage,
     Markup, MediaKind, OutMedia, OutboundAdapter, OutgoingMessage, Platform, PlatformCondition,

@@ -10,9 +10,9 @@ use hermes_config::{Config, Env, Home, ProcessEnv};
 use hermes_core::BoxFuture;
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::store::StoreError;
+use hermes_gateway::MessageInbox;
 use hermes_gateway::process;
-use hermes_gateway::session::{SessionKey, SessionSharing};
-use hermes_gateway::spine::MessageInbox;
+use hermes_gateway::{SessionKey, SessionSharing};
 use hermes_platforms::webhook::{self, WebhookHost, sign_github};
 use hermes_platforms::{
     AdapterLink, Arrival, HealthReporter, IncomingMessage, PlatformHttp, PlatformSettings,

@@ -32,8 +32,8 @@ use heads::SkillFile;
 pub use index::{Index, IndexCategory, Offer};
 pub use inline::{InlineCommand, inline_commands, with_outputs};
 pub use manage::Managed;
-pub use usage::Usage;
-pub use view::{FileView, SkillView, View};
+pub use usage::SkillUsage;
+pub use view::{FileView, SkillOrFile, SkillView};
 
 /// Maximum length of a name and a description in a listing.
 const MAX_NAME: usize = 64;
@@ -166,8 +166,8 @@ impl SkillLibrary {
         &self.settings.dir
     }
 
-    pub fn usage(&self) -> Usage {
-        Usage::new(&self.settings.dir, Arc::clone(&self.settings.clock))
+    pub fn usage(&self) -> SkillUsage {
+        SkillUsage::new(&self.settings.dir, Arc::clone(&self.settings.clock))
     }
 
     /// Every skill that fits this system, including disabled ones, by category and name. If two

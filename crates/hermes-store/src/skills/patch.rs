@@ -1,6 +1,6 @@
 //! Find and replace in a file of a skill.
 
-use hermes_core::edit::{self, EditError};
+use hermes_core::edit::{self, ReplaceError};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patched {
@@ -41,11 +41,11 @@ pub fn patch(text: &str, old: &str, new: &str, all: bool) -> Result<Patched, Pat
     };
     let done =
         edit::replace(&content, &plain(old), &plain(new), all).map_err(|error| match error {
-            EditError::Empty => PatchError::Empty,
-            EditError::Identical => PatchError::Same,
-            EditError::NotFound | EditError::GaveUp => PatchError::NotFound,
-            EditError::Ambiguous { count, .. } => PatchError::Ambiguous(count),
-            EditError::StrayBackslash(sequence) => PatchError::StrayBackslash(sequence),
+            ReplaceError::Empty => PatchError::Empty,
+            ReplaceError::Identical => PatchError::Same,
+            ReplaceError::NotFound | ReplaceError::GaveUp => PatchError::NotFound,
+            ReplaceError::Ambiguous { count, .. } => PatchError::Ambiguous(count),
+            ReplaceError::StrayBackslash(sequence) => PatchError::StrayBackslash(sequence),
         })?;
     Ok(Patched {
         text: if windows {

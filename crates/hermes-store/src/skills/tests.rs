@@ -118,14 +118,14 @@ fn a_skill_is_found_by_path_directory_head_name_category_and_flat_file() {
     f.put("notes/flat.md", "---\ndescription: d\n---\nflat body\n");
     let library = f.library();
     for name in ["cat/dir", "cat:dir", "dir", "Head Name", " dir "] {
-        let View::Skill(view) = library.view(name, None, None).unwrap() else {
+        let SkillOrFile::Skill(view) = library.view(name, None, None).unwrap() else {
             panic!()
         };
         assert_eq!(view.name, "Head Name", "{name}");
         assert_eq!(view.path, "cat/dir/SKILL.md");
     }
     for name in ["flat", "notes/flat", "notes:flat"] {
-        let View::Skill(view) = library.view(name, None, None).unwrap() else {
+        let SkillOrFile::Skill(view) = library.view(name, None, None).unwrap() else {
             panic!()
         };
         assert_eq!((view.name.as_str(), &view.dir), ("flat", &None), "{name}");

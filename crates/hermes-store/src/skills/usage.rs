@@ -32,12 +32,12 @@ pub enum UsageError {
 
 /// The statistics file. Unknown fields of records are kept.
 #[derive(Clone)]
-pub struct Usage {
+pub struct SkillUsage {
     path: PathBuf,
     clock: Arc<dyn Clock>,
 }
 
-impl Usage {
+impl SkillUsage {
     pub(super) fn new(skills_dir: &Path, clock: Arc<dyn Clock>) -> Self {
         Self {
             path: skills_dir.join(".usage.json"),
@@ -178,9 +178,9 @@ mod tests {
 
     use super::*;
 
-    fn usage() -> (tempfile::TempDir, Usage) {
+    fn usage() -> (tempfile::TempDir, SkillUsage) {
         let dir = tempfile::tempdir().unwrap();
-        let usage = Usage::new(dir.path(), Arc::new(SystemClock));
+        let usage = SkillUsage::new(dir.path(), Arc::new(SystemClock));
         (dir, usage)
     }
 

@@ -11,7 +11,7 @@ use super::{Frontmatter, SkillError, SkillLibrary, walk};
 
 /// What was requested.
 #[derive(Clone, Debug, PartialEq)]
-pub enum View {
+pub enum SkillOrFile {
     Skill(Box<SkillView>),
     File(FileView),
 }
@@ -63,7 +63,7 @@ impl SkillLibrary {
         name: &str,
         file: Option<&str>,
         session: Option<&str>,
-    ) -> Result<View, SkillError> {
+    ) -> Result<SkillOrFile, SkillError> {
         let FoundSkill { dir, path } = self.lookup(name)?;
         let text = std::fs::read_to_string(&path)
             .map_err(|source| SkillError::io("read", &path, source))?;
@@ -82,11 +82,11 @@ impl SkillLibrary {
         }
         let file = file.map(str::trim).filter(|file| !file.is_empty());
         match (file, dir) {
-            (Some(file), Some(dir)) => view_file(name, &dir, file).map(View::File),
+            (Some(file), Some(dir)) => view_file(name, &dir, file).map(SkillOrFile::File),
             (_, dir) => {
                 let hit = FoundSkill { dir, path };
                 let skill = self.view_skill(named, hit, text, &head, session);
-                Ok(View::Skill(Box::new(skill)))
+                Ok(SkillOrFile::Skill(Box::new(skill)))
             }
         }
     }
@@ -155,7 +155,7 @@ impl SkillLibrary {
     }
 }
 
-impl View {
+impl SkillOrFile {
     pub fn to_json(&self) -> Value {
         match self {
             Self::Skill(skill) => skill.to_json(),

@@ -115,7 +115,7 @@ pub(super) struct FakeSession {
     pub socket: Option<mpsc::UnboundedSender<SocketCommand>>,
 }
 
-/// What a socket is told to do.
+/// A command for a socket.
 #[derive(Debug)]
 pub(super) enum SocketCommand {
     Frame(Value),

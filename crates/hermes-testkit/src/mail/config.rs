@@ -1,4 +1,4 @@
-//! What the two servers are told.
+//! The configuration of the two servers.
 
 use std::path::Path;
 

@@ -237,7 +237,7 @@ impl MailServer {
         names.iter().map(flags).collect()
     }
 
-    /// The mailbox is made anew: its ids begin again. It keeps its mails.
+    /// The mailbox is created again: its ids begin again. It keeps its mails.
     pub fn renumber(&self, address: &str) {
         let home = self.dir.path().join("mail").join(address);
         for name in [

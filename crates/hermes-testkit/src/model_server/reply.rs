@@ -224,7 +224,7 @@ impl Gate {
         Self::default()
     }
 
-    /// Lets the reply go on, now and for ever.
+    /// Lets the reply continue, now and forever.
     pub fn release(&self) {
         self.open.cancel();
     }

@@ -13,7 +13,7 @@
 //! }
 //! ```
 //! Every key is optional. Rules are asked first, in order; then replies are used up; then the
-//! default answers for ever.
+//! default answers forever.
 
 use std::time::Duration;
 

@@ -221,7 +221,7 @@ impl FakeSlackState {
         if metadata.is_object() {
             message["metadata"] = metadata;
         }
-        // Blocks stay unless they are given anew; an empty list takes them away.
+        // Blocks stay unless new ones are given; an empty list removes them.
         match blocks.as_array() {
             Some(list) if list.is_empty() => {
                 message

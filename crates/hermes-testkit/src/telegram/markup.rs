@@ -162,7 +162,7 @@ impl<'a> MarkdownV2<'a> {
         }
     }
 
-    /// A line break: it ends a quotation unless the next line goes on with it.
+    /// A line break: it ends a quotation unless the next line continues it.
     fn new_line(&mut self) -> Result<(), BotError> {
         let goes_on = self.rest().starts_with("\n>");
         if let Some(quote) = self.open.iter().position(|open| open.kind == Kind::Quote) {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_core::BoxFuture;
 use hermes_core::args::Args;
-use hermes_core::edit::{self, EditError};
+use hermes_core::edit::{self, ReplaceError};
 use hermes_core::ids::SessionId;
 use hermes_core::schema;
 use hermes_core::tool::{
@@ -128,7 +128,7 @@ impl Patch {
             Ok(replaced) => replaced,
             Err(error) => {
                 let count = match error {
-                    EditError::NotFound => self.count_miss(&path, cx),
+                    ReplaceError::NotFound => self.count_miss(&path, cx),
                     _ => 0,
                 };
                 return Err(missed(given, &error, old, &content, count));
@@ -308,9 +308,9 @@ impl Tool for Patch {
     }
 }
 
-fn missed(given: &str, error: &EditError, old: &str, content: &str, count: u32) -> ToolOutcome {
+fn missed(given: &str, error: &ReplaceError, old: &str, content: &str, count: u32) -> ToolOutcome {
     let mut text = format!("{NAME}: {given}: {error}");
-    if *error != EditError::NotFound {
+    if *error != ReplaceError::NotFound {
         return failed_with(ToolErrorKind::Failed, text, json!({ "success": false }));
     }
     let near = edit::nearest(content, old);

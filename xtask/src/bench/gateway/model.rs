@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub(super) const ANSWER: &str = "pong";
 
 /// Ends with the process: its connections belong to programs that come and go.
-pub(super) struct Model {
+pub(super) struct BenchModel {
     address: SocketAddr,
     calls: Arc<AtomicUsize>,
     over: Arc<AtomicBool>,
 }
 
-impl Model {
+impl BenchModel {
     pub(super) fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let model = Self {
@@ -33,7 +33,7 @@ impl Model {
                 }
                 let (calls, answers) = (Arc::clone(&calls), Arc::clone(&answers));
                 std::thread::spawn(move || {
-                    // A connection that breaks is whoever asks's to make anew.
+                    // A client opens a broken connection again.
                     let _ = serve(stream, &calls, &answers);
                 });
             }
@@ -51,7 +51,7 @@ impl Model {
     }
 }
 
-impl Drop for Model {
+impl Drop for BenchModel {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         // Wakes who waits for connections.

@@ -16,12 +16,12 @@ const START: Duration = Duration::from_mins(1);
 /// The kernel counts a process's time in these.
 const TICK_MS: f64 = 10.0;
 
-pub(super) struct Gateway {
+pub(super) struct BenchGateway {
     child: Child,
     pub(super) port: u16,
 }
 
-impl Gateway {
+impl BenchGateway {
     /// Returns when it answers, and how long that took.
     pub(super) fn start(
         programs: &Programs,
@@ -93,7 +93,7 @@ impl Gateway {
     }
 }
 
-impl Drop for Gateway {
+impl Drop for BenchGateway {
     fn drop(&mut self) {
         // A stop in order is not measured here.
         let _ = self.child.kill();

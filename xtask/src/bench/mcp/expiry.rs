@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::super::programs::{Programs, Who};
-use super::super::report::{Report, Row, Target, median};
+use super::super::report::{BenchReport, BenchTarget, Row, median};
 use super::drivers::{Driver, at, echo, order, serve};
 
 /// The original waits so long for an answer; its default is five minutes.
@@ -23,7 +23,7 @@ const SHAPES: usize = 18;
 const CALM: Duration = Duration::from_millis(100);
 
 /// Callers that find the session gone, all at once.
-pub(in crate::bench) fn callers(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(in crate::bench) fn callers(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     let mut server = serve(&["faulty"])?;
     let mut ours = Driver::start(programs, Who::Ours, &at(server.url()?))?;
     for callers in [1, 20, 100] {
@@ -57,7 +57,7 @@ pub(in crate::bench) fn callers(programs: &Programs, report: &mut Report) -> Res
             ours: done.failed.len() as f64,
             original: original.map(|(done, _)| done.failed.len() as f64),
             bare: None,
-            target: Target::AtMost(0.0),
+            target: BenchTarget::AtMost(0.0),
         });
         report.add(Row {
             name: format!("{callers} {who} at expiry: new sessions"),
@@ -65,7 +65,7 @@ pub(in crate::bench) fn callers(programs: &Programs, report: &mut Report) -> Res
             ours: sessions(&after) - sessions(&before),
             original: original.map(|(_, sessions)| *sessions),
             bare: None,
-            target: Target::AtMost(1.0),
+            target: BenchTarget::AtMost(1.0),
         });
         report.add(Row {
             name: format!("{callers} {who} at expiry: until the last answer"),
@@ -73,7 +73,7 @@ pub(in crate::bench) fn callers(programs: &Programs, report: &mut Report) -> Res
             ours: done.wall_ms,
             original: original.map(|(done, _)| done.wall_ms),
             bare: None,
-            target: Target::None,
+            target: BenchTarget::None,
         });
     }
     Ok(())
@@ -152,7 +152,7 @@ fn original(programs: &Programs) -> Result<Vec<Added>> {
 }
 
 /// The added latency of a recovery, for every shape of a lost session.
-pub(in crate::bench) fn recovery(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(in crate::bench) fn recovery(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     let beside = if programs.agents().contains(&Who::Original) {
         Some(original(programs)?)
     } else {
@@ -176,7 +176,7 @@ pub(in crate::bench) fn recovery(programs: &Programs, report: &mut Report) -> Re
         } else {
             "loopback".to_owned()
         };
-        let target = Target::AtMost(((3.0 * healthy + 5.0) * 100.0).round() / 100.0);
+        let target = BenchTarget::AtMost(((3.0 * healthy + 5.0) * 100.0).round() / 100.0);
         let mut add = |name: &str, unit, target, of: &dyn Fn(&[Added]) -> f64| {
             report.add(Row {
                 name: format!("{name} ({line})"),
@@ -190,7 +190,7 @@ pub(in crate::bench) fn recovery(programs: &Programs, report: &mut Report) -> Re
         add(
             "shapes of session loss not healed, of 18",
             "shapes",
-            Target::AtMost(0.0),
+            BenchTarget::AtMost(0.0),
             &lost,
         );
         add("recovery adds, median shape", "ms", target, &|shapes| {

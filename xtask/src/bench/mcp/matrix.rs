@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::super::programs::{Programs, Who};
-use super::super::report::{Report, Row, Target, median};
+use super::super::report::{BenchReport, BenchTarget, Row, median};
 use super::drivers::{Driver, at, echo, order, serve};
 use super::talk::Talker;
 
@@ -126,7 +126,7 @@ fn added(programs: &Programs) -> Result<(f64, Vec<f64>)> {
     Ok((healthy, times))
 }
 
-pub(in crate::bench) fn matrix(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(in crate::bench) fn matrix(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     let ours = lane(programs, Who::Ours, 0, 1)?;
     let beside = if programs.agents().contains(&Who::Original) {
         Some(original(programs)?)
@@ -163,23 +163,32 @@ pub(in crate::bench) fn matrix(programs: &Programs, report: &mut Report) -> Resu
     add(
         &format!("first call succeeds, of {certain} certain refusals"),
         "shapes",
-        Target::AtLeast(certain as f64),
+        BenchTarget::AtLeast(certain as f64),
         &|all| healed(all, Some(0), true),
     );
-    add("first call succeeds", "shapes", Target::None, &|all| {
+    add("first call succeeds", "shapes", BenchTarget::None, &|all| {
         healed(all, Some(0), false)
     });
-    add("second call succeeds", "shapes", Target::None, &|all| {
-        healed(all, Some(1), false)
-    });
-    add("neither succeeds", "shapes", Target::AtMost(0.0), &|all| {
-        healed(all, None, false)
-    });
-    add("calls done twice", "calls", Target::AtMost(0.0), &|all| {
-        all.iter().map(|finding| finding.doubled as f64).sum()
-    });
+    add(
+        "second call succeeds",
+        "shapes",
+        BenchTarget::None,
+        &|all| healed(all, Some(1), false),
+    );
+    add(
+        "neither succeeds",
+        "shapes",
+        BenchTarget::AtMost(0.0),
+        &|all| healed(all, None, false),
+    );
+    add(
+        "calls done twice",
+        "calls",
+        BenchTarget::AtMost(0.0),
+        &|all| all.iter().map(|finding| finding.doubled as f64).sum(),
+    );
     let (healthy, times) = added(programs)?;
-    let target = Target::AtMost(((3.0 * healthy + 5.0) * 100.0).round() / 100.0);
+    let target = BenchTarget::AtMost(((3.0 * healthy + 5.0) * 100.0).round() / 100.0);
     let worst = times.iter().copied().fold(f64::NAN, f64::max);
     for (name, ours) in [("median", median(&times)), ("worst", worst)] {
         report.add(Row {

@@ -1,4 +1,4 @@
-//! Programs that are told what to do line by line.
+//! Programs that read commands line by line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};

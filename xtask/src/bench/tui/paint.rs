@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::process::millis;
 use super::super::programs::{Programs, Who};
-use super::super::report::{Report, Row, Target, percentile};
+use super::super::report::{BenchReport, BenchTarget, Row, percentile};
 use super::terminal::row_at_cursor;
 use super::{Cast, PATIENCE, say, shows, since, takes_keys};
 
@@ -30,7 +30,7 @@ fn answer(tokens: usize) -> Value {
 }
 
 /// From a key to the bytes that show it, while the model writes.
-pub(in crate::bench) fn paint(programs: &Programs, report: &mut Report) -> Result<()> {
+pub(in crate::bench) fn paint(programs: &Programs, report: &mut BenchReport) -> Result<()> {
     const KEYS: usize = 240;
     const RATE: usize = 2000;
     const TOKENS: usize = 20 * RATE;
@@ -72,8 +72,8 @@ pub(in crate::bench) fn paint(programs: &Programs, report: &mut Report) -> Resul
     slowest.sort_by(|one, other| other.total_cmp(one));
     eprintln!("   the slowest, in ms: {:.1?}", &slowest[..5]);
     for (name, share, target) in [
-        ("p50", 0.5, Target::None),
-        ("p99", 0.99, Target::AtMost(16.0)),
+        ("p50", 0.5, BenchTarget::None),
+        ("p99", 0.99, BenchTarget::AtMost(16.0)),
     ] {
         report.add(Row {
             name: format!("key → paint at 2,000 tokens/s, {name}"),

@@ -12,7 +12,7 @@ const TICK_MS: u64 = 10;
 
 /// A program and everything it has started, added up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Usage {
+pub(super) struct ProcessUsage {
     /// By thread: how often it left the processor.
     switches: BTreeMap<u32, u64>,
     pub cpu_ms: u64,
@@ -22,7 +22,7 @@ pub(super) struct Usage {
     pub processes: u64,
 }
 
-impl Usage {
+impl ProcessUsage {
     pub(super) fn of(pid: u32) -> Self {
         let mut all = Self::default();
         for pid in family(pid) {
@@ -133,20 +133,20 @@ mod tests {
 
     #[test]
     fn the_system_knows_this_program() {
-        let usage = Usage::of(std::process::id());
+        let usage = ProcessUsage::of(std::process::id());
         assert!(usage.processes >= 1 && usage.threads() >= 1, "{usage:?}");
         assert!(
             usage.rss_kb >= usage.pss_kb && usage.pss_kb > 0,
             "{usage:?}"
         );
-        assert_eq!(Usage::of(u32::MAX).threads(), 0);
+        assert_eq!(ProcessUsage::of(u32::MAX).threads(), 0);
     }
 
     #[test]
     fn threads_that_come_and_go_have_run() {
-        let at = |switches: &[(u32, u64)]| Usage {
+        let at = |switches: &[(u32, u64)]| ProcessUsage {
             switches: switches.iter().copied().collect(),
-            ..Usage::default()
+            ..ProcessUsage::default()
         };
         let (before, after) = (at(&[(1, 10), (2, 5)]), at(&[(1, 12), (3, 4)]));
         assert_eq!(after.wakeups_since(&before), 2 + 4 + 1);

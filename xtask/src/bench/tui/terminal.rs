@@ -23,7 +23,7 @@ pub(super) const ROWS: u16 = 40;
 /// What is waited for.
 type Sign = Box<dyn Fn(&Screen) -> bool + Send>;
 
-pub(super) struct Terminal {
+pub(super) struct BenchTerminal {
     child: Box<dyn Child + Send + Sync>,
     pid: u32,
     keyboard: Keyboard,
@@ -64,7 +64,7 @@ impl Seen {
     }
 }
 
-impl Terminal {
+impl BenchTerminal {
     /// Starts `program` in `directory` with nothing but these variables.
     pub(super) fn start(
         program: &Path,
@@ -173,7 +173,7 @@ impl Terminal {
     }
 }
 
-impl Drop for Terminal {
+impl Drop for BenchTerminal {
     fn drop(&mut self) {
         let family = system::family(self.pid);
         // First as a closed window does it, so that nothing is left half written.

@@ -16,6 +16,7 @@ use super::{StoreTools, blocking, waits};
 use hermes_core::args::Args;
 
 const NAME: &str = "memory";
+const OLD_TEXT: &str = "old_text";
 /// After so many vain attempts to make room in one turn, the answer matters more.
 const MAX_FAILURES: u32 = 3;
 
@@ -103,7 +104,7 @@ impl Memory {
     fn parse(
         &self,
         args: &ToolArgs,
-    ) -> Result<Result<Request, (MemoryTarget, String)>, ToolOutcome> {
+    ) -> Result<Result<Request, (MemoryTarget, MemoryCallError)>, ToolOutcome> {
         let args = Args::new(NAME, args);
         let target = match args.text("target")? {
             None => MemoryTarget::Memory,
@@ -120,7 +121,7 @@ impl Memory {
             for (at, item) in list.iter().enumerate() {
                 let parsed = item
                     .as_object()
-                    .ok_or_else(|| "must be an object".to_owned())
+                    .ok_or(MemoryCallError::NotAnObject)
                     .and_then(operation);
                 match parsed {
                     Ok(operation) => operations.push(operation),
@@ -139,8 +140,12 @@ impl Memory {
                 operations: vec![operation],
                 batch: false,
             })),
-            Err(why) if why.contains("old_text") => Ok(Err((target, why))),
-            Err(why) => Err(args.bad(&why)),
+            Err(
+                why @ MemoryCallError::Missing {
+                    field: OLD_TEXT, ..
+                },
+            ) => Ok(Err((target, why))),
+            Err(why) => Err(args.bad(&why.to_string())),
         }
     }
 
@@ -164,7 +169,7 @@ impl Memory {
     }
 
     /// Which entry is meant was not said: shows what there is.
-    async fn inventory(&self, target: MemoryTarget, why: &str) -> ToolOutcome {
+    async fn inventory(&self, target: MemoryTarget, why: &MemoryCallError) -> ToolOutcome {
         let memory = self.deps.memory.clone();
         let entries = blocking(move || memory.entries(target)).await;
         let entries = match entries {
@@ -258,29 +263,45 @@ impl Tool for Memory {
     }
 }
 
-fn operation(fields: &ToolArgs) -> Result<MemoryOperation, String> {
+/// Why the arguments name no change of the memory.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum MemoryCallError {
+    #[error("{action} needs {field}")]
+    Missing {
+        action: &'static str,
+        field: &'static str,
+    },
+    #[error("pass action (add, replace or remove), or a list of operations")]
+    NoAction,
+    #[error("action is {0:?}; use add, replace or remove")]
+    UnknownAction(String),
+    #[error("must be an object")]
+    NotAnObject,
+}
+
+fn operation(fields: &ToolArgs) -> Result<MemoryOperation, MemoryCallError> {
     let text = |name: &str| match fields.get(name) {
         Some(Value::String(text)) => text.clone(),
         _ => String::new(),
     };
-    let (content, old_text) = (text("content"), text("old_text"));
-    let need = |name: &str, value: &str, action: &str| {
+    let (content, old_text) = (text("content"), text(OLD_TEXT));
+    let need = |field: &'static str, value: &str, action: &'static str| {
         if value.trim().is_empty() {
-            Err(format!("{action} needs {name}"))
+            Err(MemoryCallError::Missing { action, field })
         } else {
             Ok(())
         }
     };
     match text("action").as_str() {
         "add" => need("content", &content, "add").map(|()| MemoryOperation::Add { content }),
-        "replace" => need("old_text", &old_text, "replace")
+        "replace" => need(OLD_TEXT, &old_text, "replace")
             .and_then(|()| need("content", &content, "replace"))
             .map(|()| MemoryOperation::Replace { old_text, content }),
         "remove" => {
-            need("old_text", &old_text, "remove").map(|()| MemoryOperation::Remove { old_text })
+            need(OLD_TEXT, &old_text, "remove").map(|()| MemoryOperation::Remove { old_text })
         }
-        "" => Err("pass action (add, replace or remove), or a list of operations".to_owned()),
-        other => Err(format!("action is {other:?}; use add, replace or remove")),
+        "" => Err(MemoryCallError::NoAction),
+        other => Err(MemoryCallError::UnknownAction(other.to_owned())),
     }
 }
 

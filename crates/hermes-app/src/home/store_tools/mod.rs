@@ -103,7 +103,7 @@ pub fn store_backed(deps: StoreTools) -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![
         todo_tool(deps.todos.clone()),
         Arc::new(skills::SkillsList::new(Arc::clone(&deps))),
-        Arc::new(skills::SkillView::new(Arc::clone(&deps))),
+        Arc::new(skills::SkillViewTool::new(Arc::clone(&deps))),
         Arc::new(skills::SkillManage::new(Arc::clone(&deps))),
     ];
     if !deps.memory_targets.is_empty() {

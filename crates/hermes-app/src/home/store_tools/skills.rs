@@ -9,7 +9,7 @@ use hermes_core::tool::{
 };
 use hermes_store::pending::Subsystem;
 use hermes_store::skills::usage::Event;
-use hermes_store::skills::{Managed, SkillError, SkillLibrary, View};
+use hermes_store::skills::{Managed, SkillError, SkillLibrary, SkillOrFile};
 use serde_json::{Value, json};
 
 use super::{StoreTools, blocking, expand_inline, waits};
@@ -61,12 +61,12 @@ impl SkillsList {
     }
 }
 
-pub(super) struct SkillView {
+pub(super) struct SkillViewTool {
     spec: ToolSpec,
     deps: Arc<StoreTools>,
 }
 
-impl SkillView {
+impl SkillViewTool {
     pub(super) fn new(deps: Arc<StoreTools>) -> Self {
         let parameters = schema!(json!({
             "type": "object",
@@ -111,7 +111,7 @@ impl SkillView {
                     tracing::warn!(%error, "the use of a skill was not counted");
                 }
             }
-            if let (View::Skill(skill), Some(declare)) = (&view, declare) {
+            if let (SkillOrFile::Skill(skill), Some(declare)) = (&view, declare) {
                 for name in skill.env_names().filter(|name| !declare(name)) {
                     let skill = &skill.name;
                     tracing::warn!(%skill, %name, "a skill asks for a variable that it cannot have");
@@ -120,7 +120,7 @@ impl SkillView {
             Ok(view)
         });
         let mut view = view.await?.map_err(|error| refused(&error))?;
-        if let View::Skill(skill) = &mut view {
+        if let SkillOrFile::Skill(skill) = &mut view {
             let content = std::mem::take(&mut skill.content);
             let run = self.deps.inline.as_ref();
             skill.content = expand_inline(content, skill.dir.as_deref(), run).await;
@@ -430,7 +430,7 @@ impl Tool for SkillsList {
     }
 }
 
-impl Tool for SkillView {
+impl Tool for SkillViewTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }

@@ -70,7 +70,7 @@ fn feed() -> Arc<Feed> {
 }
 
 /// A home without tools of its own.
-fn home_tools(choice: &ToolChoice) -> HomeTools {
+fn home_tools(choice: &ToolsetChoice) -> HomeTools {
     HomeTools {
         all: Vec::new(),
         registry: Registry::default(),
@@ -83,13 +83,13 @@ fn home_tools(choice: &ToolChoice) -> HomeTools {
     }
 }
 
-fn offered(choice: &ToolChoice) -> Vec<String> {
+fn offered(choice: &ToolsetChoice) -> Vec<String> {
     let tools = home_tools(choice).with_feed(feed());
     tools.registry().names().map(str::to_owned).collect()
 }
 
-fn named(names: &[&str]) -> ToolChoice {
-    ToolChoice::named(
+fn named(names: &[&str]) -> ToolsetChoice {
+    ToolsetChoice::named(
         &names
             .iter()
             .map(|&name| name.to_owned())
@@ -97,13 +97,13 @@ fn named(names: &[&str]) -> ToolChoice {
     )
 }
 
-fn configured(toolsets: &[&str], disabled: &[&str]) -> ToolChoice {
+fn configured(toolsets: &[&str], disabled: &[&str]) -> ToolsetChoice {
     let mut config = hermes_config::Config {
         toolsets: toolsets.iter().map(|&name| name.to_owned()).collect(),
         ..hermes_config::Config::default()
     };
     config.agent.disabled_toolsets = disabled.iter().map(|&name| name.to_owned()).collect();
-    ToolChoice::from_config(&config, "cli")
+    ToolsetChoice::from_config(&config, "cli")
 }
 
 const ALL: [&str; 3] = ["mcp__git__log", "mcp__git__push", "mcp__web__get"];
@@ -111,7 +111,7 @@ const GIT: [&str; 2] = ["mcp__git__log", "mcp__git__push"];
 
 #[test]
 fn servers_are_offered_unless_the_choice_says_otherwise() {
-    assert_eq!(offered(&ToolChoice::default()), ALL);
+    assert_eq!(offered(&ToolsetChoice::default()), ALL);
     assert_eq!(offered(&configured(&["hermes-cli"], &[])), ALL);
     assert_eq!(offered(&configured(&["memory"], &[])), ALL);
     assert_eq!(offered(&configured(&["memory", "git"], &[])), GIT);
@@ -149,7 +149,7 @@ fn names_of_servers_are_known() {
 fn the_tools_are_the_same_until_the_feed_changes() {
     let feed = feed();
     let tools =
-        home_tools(&ToolChoice::default()).with_feed(Arc::clone(&feed) as Arc<dyn ToolFeed>);
+        home_tools(&ToolsetChoice::default()).with_feed(Arc::clone(&feed) as Arc<dyn ToolFeed>);
     let (first, second) = (tools.registry(), tools.registry());
     assert!(
         first
@@ -169,7 +169,7 @@ fn the_tools_are_the_same_until_the_feed_changes() {
 async fn preparing_reaches_the_feed() {
     let feed = feed();
     let tools =
-        home_tools(&ToolChoice::default()).with_feed(Arc::clone(&feed) as Arc<dyn ToolFeed>);
+        home_tools(&ToolsetChoice::default()).with_feed(Arc::clone(&feed) as Arc<dyn ToolFeed>);
     assert_eq!(tools.prepare().await, ["web is late"]);
     assert_eq!(feed.prepared.load(Ordering::SeqCst), 1);
 }
@@ -232,7 +232,7 @@ fn context(registry: &Registry) -> ToolContext {
 
 #[tokio::test]
 async fn tools_that_are_too_many_are_searched_and_called_by_name() {
-    let tools = home_tools(&ToolChoice::default()).with_feed(crowd(1200));
+    let tools = home_tools(&ToolsetChoice::default()).with_feed(crowd(1200));
     let registry = tools.registry();
     let specs = tools.specs(&registry, &model());
     let bytes: usize = specs
@@ -282,6 +282,6 @@ async fn tools_that_are_too_many_are_searched_and_called_by_name() {
         let args = serde_json::json!({"name": name});
         assert!(call("mcp_call_tool", args).await.is_error(), "{name}");
     }
-    let few = home_tools(&ToolChoice::default()).with_feed(crowd(20));
+    let few = home_tools(&ToolsetChoice::default()).with_feed(crowd(20));
     assert!(few.registry().get("mcp_search_tools").is_none());
 }

@@ -97,7 +97,7 @@ pub(in crate::commands) fn about_others(
     let hooks = loaded.tree.get("hooks");
     let (_, mut problems) = hermes_app::hooks::load(&cx.home, hooks, true);
     let quick = &loaded.config.quick_commands;
-    hermes_gateway::settings::read_quick_commands(quick, &mut problems);
+    hermes_gateway::read_quick_commands(quick, &mut problems);
     problems.extend(bundles(cx));
     problems.extend(servers(cx, loaded));
     problems.extend(platforms(cx, &problems));
@@ -117,7 +117,7 @@ fn platforms(cx: &Context, known: &[String]) -> Vec<String> {
         return Vec::new();
     };
     let said: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
-    match hermes_gateway::settings::GatewaySettings::load(&cx.home, loaded, &cx.env) {
+    match hermes_gateway::GatewaySettings::load(&cx.home, loaded, &cx.env) {
         Ok(settings) => settings
             .problems
             .into_iter()

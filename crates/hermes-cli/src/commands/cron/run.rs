@@ -6,15 +6,15 @@ use std::time::Duration;
 use hermes_app::host::gateway::GatewayConversations;
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::store::StoreError;
-use hermes_gateway::authorize::pairing::Pairing;
-use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
+use hermes_gateway::GatewaySettings;
+use hermes_gateway::Pairing;
 use hermes_gateway::cron::{
     self, CronError, HomeJobEnvironment, JobDeliveryStatus, JobMessenger, JobRunReport, Scheduler,
 };
-use hermes_gateway::gateway::{Gateway, GatewayCallbacks, GatewayDeps};
 use hermes_gateway::platforms;
 use hermes_gateway::process::{self, MachineProcesses};
-use hermes_gateway::settings::GatewaySettings;
+use hermes_gateway::{ConversationPool, PoolLimits};
+use hermes_gateway::{Gateway, GatewayCallbacks, GatewayDeps};
 use hermes_models::router::Overrides;
 use hermes_store::Store;
 use hermes_store::db::delivery::Owner;

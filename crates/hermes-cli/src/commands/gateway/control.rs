@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use chrono::Utc;
 use hermes_config::Home;
+use hermes_gateway::GatewaySettings;
 use hermes_gateway::process::{self, GatewayProcess, Marker, read_state};
-use hermes_gateway::settings::GatewaySettings;
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -12,17 +12,17 @@ use hermes_app::host::gateway::GatewayConversations;
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::store::StoreError;
 use hermes_core::task;
-use hermes_gateway::authorize::pairing::Pairing;
-use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
-use hermes_gateway::gateway::{
-    Gateway, GatewayCallbacks, GatewayDeps, GatewayError, RestartRequest, ShutdownNotice,
-};
+use hermes_gateway::GatewaySettings;
+use hermes_gateway::Pairing;
 use hermes_gateway::platforms::{self, GatewayWebhooks};
 use hermes_gateway::process::{
     self, GatewaySnapshot, GatewayState, GatewayStateFile, MachineProcesses, Marker, Notifier,
     PlatformSnapshot, TokenLock, TokenLocks,
 };
-use hermes_gateway::settings::GatewaySettings;
+use hermes_gateway::{ConversationPool, PoolLimits};
+use hermes_gateway::{
+    Gateway, GatewayCallbacks, GatewayDeps, GatewayError, RestartRequest, ShutdownNotice,
+};
 use hermes_platforms::{Platform, PlatformState, UnusablePlatform, webhook};
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Left, Target};

@@ -10,7 +10,7 @@ use hermes_gateway::process::{
     self, ClaimError, GatewayProcess, GatewaySnapshot, GatewayState, GatewayStateFile, HomeClaim,
     Marker, Notifier, RestartStormLimits,
 };
-use hermes_gateway::settings::{AccessSummary, GatewaySettings};
+use hermes_gateway::{AccessSummary, GatewaySettings};
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};

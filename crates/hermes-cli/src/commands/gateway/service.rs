@@ -5,9 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use hermes_config::Home;
+use hermes_gateway::GatewaySettings;
 use hermes_gateway::process::service::systemd::{ServiceAccount, ServiceScope};
 use hermes_gateway::process::service::{ServiceDefinition, launchd, systemd};
-use hermes_gateway::settings::GatewaySettings;
 
 use super::control::program;
 use super::{InstallArgs, UninstallArgs};

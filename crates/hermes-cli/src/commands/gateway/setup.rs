@@ -166,7 +166,7 @@ fn set_up(kind: &PlatformDef, args: &GatewaySetupArgs, cx: &Context, asks: bool)
                     field.flag, field.question
                 )));
             }
-            (true, None) if field.secret => hermes_gateway::settings::fresh_secret(),
+            (true, None) if field.secret => hermes_gateway::fresh_secret(),
             (true, _) => continue,
         };
         check(field, &value)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hermes_config::Home;
 use hermes_core::clock::SystemClock;
-use hermes_gateway::authorize::pairing::{Pairing, PairingReply};
+use hermes_gateway::{Pairing, PairingReply};
 use hermes_testkit::home::TempHome;
 use pretty_assertions::assert_eq;
 

@@ -19,10 +19,10 @@ use hermes_core::clock::Clock;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit};
 use hermes_core::store::StoreError;
 use hermes_core::task;
-use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
 use hermes_gateway::cron::{
     JobEnvironment, JobMessenger, Scheduler, SchedulerDeps, SchedulerPolicy,
 };
+use hermes_gateway::{ConversationPool, PoolLimits};
 use hermes_platforms::{HomeChannel, Offer, PostError, Posting};
 use hermes_store::db::delivery::{Owner, Processes};
 use hermes_store::jobs::{Execution, Executions, Job, JobTable};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hermes_gateway::spine::MARK;
+use hermes_gateway::DUPLICATE_MARK;
 use hermes_platforms::Recourse;
 use proptest::prelude::*;
 
@@ -77,7 +77,7 @@ fn check(house: &TurnHarness, step: i64) {
     let bubbles = house.screen.bubbles.lock().unwrap().clone();
     let mut answers: BTreeMap<(String, String), (u32, u32)> = BTreeMap::new();
     for bubble in &bubbles {
-        let (marked, text) = match bubble.text.strip_prefix(MARK) {
+        let (marked, text) = match bubble.text.strip_prefix(DUPLICATE_MARK) {
             Some(text) => (true, text),
             None => (false, bubble.text.as_str()),
         };

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hermes_core::BoxFuture;
-use hermes_gateway::voice::Transcriber;
+use hermes_gateway::Transcriber;
 use hermes_platforms::MediaKind;
 use pretty_assertions::assert_eq;
 

@@ -8,11 +8,11 @@ use hermes_config::env::ProcessEnv;
 use hermes_config::{Config, Env, Home};
 use hermes_core::BoxFuture;
 use hermes_core::task;
-use hermes_gateway::authorize::pairing::Pairing;
-use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
-use hermes_gateway::gateway::{Gateway, GatewayCallbacks, GatewayDeps, RestartRequest};
-use hermes_gateway::settings::GatewaySettings;
-use hermes_gateway::voice::Transcriber;
+use hermes_gateway::GatewaySettings;
+use hermes_gateway::Pairing;
+use hermes_gateway::Transcriber;
+use hermes_gateway::{ConversationPool, PoolLimits};
+use hermes_gateway::{Gateway, GatewayCallbacks, GatewayDeps, RestartRequest};
 use hermes_platforms::{
     AdapterLink, ButtonPress, Capabilities, DeliveryLookup, FatalPlatformError, InboundAdapter,
     IncomingMessage, Markup, MediaKind, MediaRef, MessageSource, OutboundAdapter, OutgoingMessage,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hermes_core::ids::SessionId;
 use hermes_core::store::SessionStore as _;
-use hermes_gateway::gateway::ShutdownNotice;
+use hermes_gateway::ShutdownNotice;
 use hermes_platforms::{MirrorRole, Posting, Recourse};
 use hermes_store::db::delivery::Target;
 use pretty_assertions::assert_eq;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use hermes_config::Home;
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::task;
-use hermes_gateway::authorize::pairing::Pairing;
+use hermes_gateway::Pairing;
 use hermes_gateway::platforms::HomeAdmission;
 use hermes_platforms::discord::{DiscordSettings, DiscordTiming, platform_with};
 use hermes_platforms::{

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::clock::{SystemClock, SystemRng};
+use hermes_gateway::SessionSharing;
 use hermes_gateway::process::this_process;
-use hermes_gateway::session::SessionSharing;
-use hermes_gateway::spine::{MessageInbox, Outbox, OutboxPolicy};
+use hermes_gateway::{MessageInbox, Outbox, OutboxPolicy};
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Final, NewChunk, Processes, Reply};
 use hermes_testkit::discord::{DiscordFault, DiscordFaultKind};

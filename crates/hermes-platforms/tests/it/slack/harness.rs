@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::task;
-use hermes_gateway::session::SessionSharing;
-use hermes_gateway::spine::MessageInbox;
+use hermes_gateway::MessageInbox;
+use hermes_gateway::SessionSharing;
 use hermes_platforms::slack::{SlackSettings, SlackTiming, platform_with};
 use hermes_platforms::{
     AdapterLink, Arrival, FatalPlatformError, HealthReporter, IncomingMessage, Markup,

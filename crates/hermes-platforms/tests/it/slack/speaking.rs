@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::clock::{SystemClock, SystemRng};
-use hermes_gateway::spine::{Outbox, OutboxPolicy};
+use hermes_gateway::{Outbox, OutboxPolicy};
 use hermes_platforms::{DeliveryLookup, Markup, MediaKind, OutMedia, SendError};
 use hermes_store::db::delivery::{Final, NewChunk, Reply};
 use hermes_testkit::slack::SlackFault;

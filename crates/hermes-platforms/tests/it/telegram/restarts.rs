@@ -1,5 +1,5 @@
-use hermes_gateway::session::SessionSharing;
-use hermes_gateway::spine::MessageInbox;
+use hermes_gateway::MessageInbox;
+use hermes_gateway::SessionSharing;
 use hermes_store::Store;
 use hermes_store::db::delivery::{Owner, Processes};
 use hermes_testkit::clock::ManualClock;

@@ -5,7 +5,7 @@ use hermes_core::store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 
-use super::{Accepted, Delivery, Final, Inbound, Progress, Waiting, outbox, questions};
+use super::{Accepted, Delivery, Final, Inbound, Progress, WaitingMessage, outbox, questions};
 use crate::db::Store;
 use crate::db::connection::DbError;
 use crate::db::encode::MessageRow;
@@ -67,7 +67,7 @@ impl Delivery {
     }
 
     /// The oldest unanswered messages, in order of arrival.
-    pub async fn waiting(&self, limit: usize) -> Result<Vec<Waiting>, StoreError> {
+    pub async fn waiting(&self, limit: usize) -> Result<Vec<WaitingMessage>, StoreError> {
         self.read("reading messages that wait", move |conn, _| {
             let mut statement = conn.prepare_cached(
                 "SELECT id, platform, account, chat_id, message_id, session_key, payload, turn,
@@ -268,9 +268,9 @@ fn not_claimed_error(id: i64) -> DbError {
     .into()
 }
 
-pub(super) fn read_waiting_row(row: &Row<'_>) -> Result<Waiting, rusqlite::Error> {
+pub(super) fn read_waiting_row(row: &Row<'_>) -> Result<WaitingMessage, rusqlite::Error> {
     let payload: String = row.get(6)?;
-    Ok(Waiting {
+    Ok(WaitingMessage {
         id: row.get(0)?,
         message: Inbound {
             platform: row.get(1)?,

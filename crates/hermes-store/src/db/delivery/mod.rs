@@ -75,7 +75,7 @@ pub enum Accepted {
 
 /// A message that has not been answered yet.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Waiting {
+pub struct WaitingMessage {
     pub id: i64,
     pub message: Inbound,
     /// The turn that claimed it. After a restart that turn was interrupted.
@@ -179,7 +179,7 @@ pub struct Chunk {
     pub part: u32,
     pub text: String,
     pub extra: Option<Value>,
-    pub phase: Phase,
+    pub phase: ChunkPhase,
     /// Attempts so far.
     pub tries: u32,
     /// How many attempts ended without knowing whether the chunk arrived.
@@ -189,7 +189,7 @@ pub struct Chunk {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum ChunkPhase {
     /// To be sent. `marked`: the person may have received it already, and the text must say so.
     Pending { marked: bool },
     /// It was being sent, and it is unknown whether it arrived.

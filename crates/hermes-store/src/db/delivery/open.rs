@@ -6,7 +6,7 @@ use hermes_core::ids::SessionId;
 use hermes_core::store::StoreError;
 use rusqlite::{Connection, params};
 
-use super::{Delivery, Target, Waiting, inbox};
+use super::{Delivery, Target, WaitingMessage, inbox};
 use crate::db::connection::DbError;
 use crate::db::lineage;
 
@@ -43,7 +43,7 @@ impl Delivery {
         session_key: &str,
         after: i64,
         limit: usize,
-    ) -> Result<Vec<Waiting>, StoreError> {
+    ) -> Result<Vec<WaitingMessage>, StoreError> {
         let key = session_key.to_owned();
         self.read("reading messages of a chat", move |conn, _| {
             let mut statement = conn.prepare_cached(

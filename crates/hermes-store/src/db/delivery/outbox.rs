@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{Chunk, Delivery, Due, Final, Foreign, Owner, Phase, Reply, Settled, Target};
+use super::{Chunk, ChunkPhase, Delivery, Due, Final, Foreign, Owner, Reply, Settled, Target};
 use crate::db::connection::DbError;
 
 /// The original's limits for its own rows.
@@ -336,9 +336,9 @@ fn collect_due(
 fn read_chunk_row(row: &Row<'_>) -> Result<Chunk, rusqlite::Error> {
     let state: String = row.get(11)?;
     let phase = match state.as_str() {
-        "pending" => Phase::Pending { marked: false },
-        "failed" => Phase::Pending { marked: true },
-        _ => Phase::Ambiguous,
+        "pending" => ChunkPhase::Pending { marked: false },
+        "failed" => ChunkPhase::Pending { marked: true },
+        _ => ChunkPhase::Ambiguous,
     };
     let extra: Option<String> = row.get(10)?;
     Ok(Chunk {

@@ -7,7 +7,7 @@ use hermes_core::message::{AssistantMessage, Message, ToolCall};
 use hermes_core::store::{NewItem, SessionStore as _, StoreError};
 use hermes_store::Store;
 use hermes_store::db::delivery::{
-    Accepted, Chunk, Delivery, Due, Final, Inbound, Left, NewChunk, Owner, Phase, Processes,
+    Accepted, Chunk, ChunkPhase, Delivery, Due, Final, Inbound, Left, NewChunk, Owner, Processes,
     Progress, Reply, Settled, Target,
 };
 use hermes_testkit::clock::ManualClock;
@@ -284,7 +284,7 @@ async fn what_was_being_sent_is_ambiguous_and_a_mark_stays() {
             ..Left::default()
         }
     );
-    assert_eq!(only(&delivery).await.phase, Phase::Ambiguous);
+    assert_eq!(only(&delivery).await.phase, ChunkPhase::Ambiguous);
     delivery
         .settle(chunk.seq, Settled::Resend { marked: true })
         .await
@@ -298,13 +298,16 @@ async fn what_was_being_sent_is_ambiguous_and_a_mark_stays() {
     ] {
         assert_eq!(
             only(&delivery).await.phase,
-            Phase::Pending { marked: true },
+            ChunkPhase::Pending { marked: true },
             "before {settled:?}"
         );
         delivery.begin_send(chunk.seq).await.unwrap();
         delivery.settle(chunk.seq, settled).await.unwrap();
     }
-    assert_eq!(only(&delivery).await.phase, Phase::Pending { marked: true });
+    assert_eq!(
+        only(&delivery).await.phase,
+        ChunkPhase::Pending { marked: true }
+    );
     assert_eq!(only(&delivery).await.key, chunk.key);
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hermes_core::edit::{self, EditError, Found, Scope};
+use hermes_core::edit::{self, Found, MatchScope, ReplaceError};
 
 use super::v4a::{HunkLine, PatchHunk};
 
@@ -69,7 +69,7 @@ fn one(text: &str, hunk: &PatchHunk) -> Result<String, HunkMiss> {
 
 enum MatchFailure {
     NotFound,
-    Edit(EditError),
+    Edit(ReplaceError),
 }
 
 impl MatchFailure {
@@ -108,7 +108,7 @@ fn sides(lines: &[HunkLine]) -> (Vec<&str>, Vec<&str>) {
 fn replace(text: &str, lines: &[HunkLine], hint: Option<&str>) -> Result<String, MatchFailure> {
     let (old, new) = sides(lines);
     let joined = old.join("\n");
-    let Some(found) = edit::find(text, &joined, Scope::Lines) else {
+    let Some(found) = edit::find(text, &joined, MatchScope::Lines) else {
         return Err(MatchFailure::NotFound);
     };
     let place = chosen(text, &found, hint)?;

@@ -112,7 +112,7 @@ proptest! {
         for all in [false, true] {
             if let Ok(done) = edit::replace(&content, &old, &new, all) {
                 prop_assert!(all || done.count == 1);
-                let found = edit::find(&content, &old, edit::Scope::Text).unwrap();
+                let found = edit::find(&content, &old, edit::MatchScope::Text).unwrap();
                 let mut rest = done.text.as_str();
                 let mut at = 0;
                 for place in &found.places {

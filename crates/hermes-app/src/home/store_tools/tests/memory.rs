@@ -86,6 +86,14 @@ async fn an_entry_that_was_not_named_is_asked_for_with_the_list() {
         .await;
     assert_eq!(kind, ToolErrorKind::BadArguments);
     assert_eq!(value["current_entries"], json!(["one", "two"]));
+    // An unknown action is not a missing entry, whatever it is called.
+    let (kind, text) = bench
+        .tools()
+        .err("memory", json!({"action": "old_text"}))
+        .await;
+    assert_eq!(kind, ToolErrorKind::BadArguments);
+    assert!(text.contains("use add, replace or remove"), "{text}");
+    assert!(!text.contains("current_entries"), "{text}");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use hermes_config::edit::{ConfigDoc, KeyPath};
 use hermes_core::front_end::TextKind;
-use hermes_store::skills::{Skill, SkillLibrary, View};
+use hermes_store::skills::{Skill, SkillLibrary, SkillOrFile};
 use hermes_tui::port::{Panel, PanelGroup, PanelKey, PanelRequest, PanelRow, RowMark};
 use serde_json::json;
 
@@ -87,8 +87,8 @@ pub(super) fn act(
         "view" => {
             let view = library(conversation)?.view(name, None, None);
             let content = match view.map_err(|error| crate::exit::skill_failure(&error))? {
-                View::Skill(skill) => skill.content,
-                View::File(file) => file.content.unwrap_or_default(),
+                SkillOrFile::Skill(skill) => skill.content,
+                SkillOrFile::File(file) => file.content.unwrap_or_default(),
             };
             Ok(PanelKeyResult::Page(page(
                 name,
