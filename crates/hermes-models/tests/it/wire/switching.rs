@@ -139,14 +139,14 @@ async fn what_the_first_format_was_refused_with_is_said() {
     server.push_all([
         Reply::http(404, "no such page"),
         Reply::http(404, "nor this"),
-        Reply::error(400, "roles must alternate"),
+        Reply::error(400, "messages: roles must alternate"),
     ]);
     let client = client(&server, CHAT, &home);
     let error = ask(&client).await.unwrap_err();
     assert_eq!(error.message, "no such page");
     // Nothing was learnt, and other errors are no reason to try.
     let error = ask(&client).await.unwrap_err();
-    assert_eq!(error.message, "roles must alternate");
+    assert_eq!(error.message, "messages: roles must alternate");
     assert_eq!(
         paths(&server),
         ["/chat/completions", "/responses", "/chat/completions"]
