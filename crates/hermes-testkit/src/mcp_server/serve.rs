@@ -213,13 +213,7 @@ async fn post(
         }
         _ => {}
     }
-    let (wire, slow) = {
-        let state = shared.state();
-        (state.wire, state.slow_handshakes)
-    };
-    if seen.method() == "initialize" && !slow.is_zero() {
-        tokio::time::sleep(slow).await;
-    }
+    let wire = shared.state().wire;
     if let Some(answer) = held_up(shared, wire, seen).await {
         return send(connection, &answer).await;
     }
@@ -265,8 +259,12 @@ async fn post(
     }
 }
 
-/// What stands in front of a session: the refusal of a rate limit, or slowness.
+/// What stands in front of a handshake or a session: the refusal of a rate limit, or slowness.
 async fn held_up(shared: &Shared, wire: Wire, seen: &Seen) -> Option<PlannedAnswer> {
+    let slow = shared.state().slow_handshakes;
+    if seen.method() == "initialize" && !slow.is_zero() {
+        tokio::time::sleep(slow).await;
+    }
     if session_of(wire, seen).is_empty() {
         return None;
     }
