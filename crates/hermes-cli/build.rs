@@ -1,5 +1,4 @@
 //! Link options of the program.
-#![expect(clippy::print_stdout, reason = "how a build script tells cargo")]
 
 use std::env::var;
 use std::process::Command;

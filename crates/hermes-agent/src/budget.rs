@@ -8,7 +8,7 @@ use crate::settings::AgentSettings;
 
 /// One turn's account.
 #[derive(Clone, Debug)]
-pub struct Budget {
+pub(crate) struct Budget {
     max_calls: u32,
     /// Calls that count against the limit.
     counted: u32,
@@ -24,7 +24,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    pub fn new(settings: &AgentSettings) -> Self {
+    pub(crate) fn new(settings: &AgentSettings) -> Self {
         Self {
             max_calls: settings.max_turns,
             counted: 0,
@@ -39,7 +39,7 @@ impl Budget {
     }
 
     /// Takes one call out of the budget. `false`: there is none left.
-    pub fn take_call(&mut self) -> bool {
+    pub(crate) fn take_call(&mut self) -> bool {
         if self.counted >= self.max_calls {
             return false;
         }
@@ -49,17 +49,17 @@ impl Budget {
     }
 
     /// A call outside the limit: the closing one, or a repetition.
-    pub fn extra_call(&mut self) {
+    pub(crate) fn extra_call(&mut self) {
         self.calls += 1;
     }
 
     /// Gives a call back: it did no thinking of its own.
-    pub fn refund(&mut self) {
+    pub(crate) fn refund(&mut self) {
         self.counted = self.counted.saturating_sub(1);
     }
 
     /// Takes one recovery. `false`: there is none left.
-    pub fn take_recovery(&mut self) -> bool {
+    pub(crate) fn take_recovery(&mut self) -> bool {
         if self.recoveries_left == 0 || self.recovery_time_left.is_zero() {
             return false;
         }
@@ -68,15 +68,15 @@ impl Budget {
     }
 
     /// Time that went into a failed call or a pause.
-    pub fn lose(&mut self, time: Duration) {
+    pub(crate) fn lose(&mut self, time: Duration) {
         self.recovery_time_left = self.recovery_time_left.saturating_sub(time);
     }
 
-    pub fn recovery_time_left(&self) -> Duration {
+    pub(crate) fn recovery_time_left(&self) -> Duration {
         self.recovery_time_left
     }
 
-    pub fn spend(&mut self, usage: &Usage, cost: Cost) {
+    pub(crate) fn spend(&mut self, usage: &Usage, cost: Cost) {
         self.usage.add(usage);
         self.known_usd += cost.usd().unwrap_or(0.0);
         self.cost = Some(match self.cost {
@@ -86,32 +86,32 @@ impl Budget {
     }
 
     /// `Some`: the money cap is reached, with what was spent.
-    pub fn over_cap(&self) -> Option<f64> {
+    pub(crate) fn over_cap(&self) -> Option<f64> {
         self.cap_usd
             .is_some_and(|cap| self.known_usd >= cap)
             .then_some(self.known_usd)
     }
 
     /// A cap is set, but what the calls cost is not known.
-    pub fn cap_is_blind(&self) -> bool {
+    pub(crate) fn cap_is_blind(&self) -> bool {
         self.cap_usd.is_some() && self.cost == Some(Cost::Unknown)
     }
 
-    pub fn calls(&self) -> u32 {
+    pub(crate) fn calls(&self) -> u32 {
         self.calls
     }
 
-    pub fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> Usage {
         self.usage
     }
 
-    pub fn cost(&self) -> Cost {
+    pub(crate) fn cost(&self) -> Cost {
         self.cost.unwrap_or(Cost::Unknown)
     }
 }
 
 /// The cost of two things together; the weaker kind of knowledge wins.
-pub fn add_costs(a: Cost, b: Cost) -> Cost {
+pub(crate) fn add_costs(a: Cost, b: Cost) -> Cost {
     let usd = a.usd().unwrap_or(0.0) + b.usd().unwrap_or(0.0);
     match (a, b) {
         (Cost::Unknown, _) | (_, Cost::Unknown) => Cost::Unknown,

@@ -1,3 +1,3 @@
 //! Marks text from outside; see [`hermes_core::fence`].
 
-pub use hermes_core::fence::{fence, fence_flagged, is_fenced};
+pub(crate) use hermes_core::fence::{fence, fence_flagged, is_fenced};

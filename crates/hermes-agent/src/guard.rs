@@ -11,7 +11,7 @@ use crate::settings::GuardSettings;
 
 /// What the guard makes of a finished call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GuardFinding {
+pub(crate) enum GuardFinding {
     Fine,
     /// Appended to the result.
     Warn(String),
@@ -20,10 +20,10 @@ pub enum GuardFinding {
 }
 
 /// Names a call within a turn: tool and arguments.
-pub type CallSignature = (String, String);
+pub(crate) type CallSignature = (String, String);
 
 /// The signature of a call; the order of keys does not matter.
-pub fn signature(name: &str, args: &ToolArgs) -> CallSignature {
+pub(crate) fn signature(name: &str, args: &ToolArgs) -> CallSignature {
     (
         name.to_owned(),
         canonical(&serde_json::Value::Object(args.clone())),
@@ -55,7 +55,7 @@ fn canonical(value: &serde_json::Value) -> String {
 
 /// One turn's memory of its tool calls.
 #[derive(Debug)]
-pub struct LoopGuard {
+pub(crate) struct LoopGuard {
     settings: GuardSettings,
     exact: HashMap<CallSignature, u32>,
     by_tool: HashMap<String, u32>,
@@ -63,7 +63,7 @@ pub struct LoopGuard {
 }
 
 impl LoopGuard {
-    pub fn new(settings: GuardSettings) -> Self {
+    pub(crate) fn new(settings: GuardSettings) -> Self {
         Self {
             settings,
             exact: HashMap::new(),
@@ -73,7 +73,7 @@ impl LoopGuard {
     }
 
     /// `Some`: the call may not run, and the turn ends.
-    pub fn before(&self, call: &CallSignature) -> Option<String> {
+    pub(crate) fn before(&self, call: &CallSignature) -> Option<String> {
         if !self.settings.hard_stop {
             return None;
         }
@@ -92,7 +92,7 @@ impl LoopGuard {
     }
 
     /// Records a result. `repeatable`: the call only reads, so an unchanged answer is no progress.
-    pub fn after(
+    pub(crate) fn after(
         &mut self,
         call: &CallSignature,
         result: &Content,

@@ -113,17 +113,16 @@ impl From<StoredItem> for LogItem {
 
 /// The visible part of a conversation, oldest first.
 #[derive(Debug, Default)]
-pub struct Log {
+pub(crate) struct Log {
     items: Vec<LogItem>,
     tokens: u64,
     /// Of the items.
     bytes: usize,
     weight: ConversationMemory,
-    compactions: u32,
 }
 
 impl Log {
-    pub fn from_stored(items: Vec<StoredItem>) -> Self {
+    pub(crate) fn from_stored(items: Vec<StoredItem>) -> Self {
         let mut log = Self::default();
         for item in items {
             log.push(item.into());
@@ -131,62 +130,52 @@ impl Log {
         log
     }
 
-    pub fn push(&mut self, item: LogItem) {
+    pub(crate) fn push(&mut self, item: LogItem) {
         self.tokens += tokens::message(&item.message);
         self.bytes += weight::item(&item);
         self.weight.set(weight::OPEN + self.bytes);
         self.items.push(item);
     }
 
-    pub fn items(&self) -> &[LogItem] {
+    pub(crate) fn items(&self) -> &[LogItem] {
         &self.items
     }
 
-    pub fn len(&self) -> usize {
-        self.items.len()
-    }
-
     /// Raw estimate of the size, kept as the log grows so that nobody has to read it again.
-    pub fn tokens(&self) -> u64 {
+    pub(crate) fn tokens(&self) -> u64 {
         self.tokens
     }
 
     /// What it holds in memory, with what an open conversation holds beside it. Goes on being
     /// reckoned as the log changes.
-    pub fn weight(&self) -> ConversationMemory {
+    pub(crate) fn weight(&self) -> ConversationMemory {
         self.weight.clone()
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    pub fn last(&self) -> Option<&LogItem> {
+    pub(crate) fn last(&self) -> Option<&LogItem> {
         self.items.last()
     }
 
     /// The newest stored row.
-    pub fn last_row(&self) -> Option<RowId> {
+    pub(crate) fn last_row(&self) -> Option<RowId> {
         self.items.iter().filter_map(|item| item.row).max()
     }
 
     /// Whether a call of this id is in the log already. Some servers count from zero in every
     /// answer, and providers want ids that are unique in the whole conversation.
-    pub fn knows_call(&self, id: &str) -> bool {
+    pub(crate) fn knows_call(&self, id: &str) -> bool {
         self.items.iter().any(|item| match &*item.message {
             Message::Assistant(message) => message.tool_calls.iter().any(|call| call.id == id),
             Message::User(_) | Message::Tool(_) => false,
         })
     }
 
-    /// How often the visible part was replaced by a compacted one.
-    pub fn compactions(&self) -> u32 {
-        self.compactions
-    }
-
     /// Replaces the visible part. The rows it stood for stay in the store.
-    pub fn replace(&mut self, view: Vec<LogItem>) {
-        self.compactions += 1;
+    pub(crate) fn replace(&mut self, view: Vec<LogItem>) {
         self.rebuild(view);
     }
 
@@ -202,7 +191,7 @@ impl Log {
 
     /// The index at which the last `turns` turns of the person begin, and its row. What a summary
     /// stands for is out of reach.
-    pub fn start_of_last_turns(&self, turns: usize) -> Option<(usize, RowId)> {
+    pub(crate) fn start_of_last_turns(&self, turns: usize) -> Option<(usize, RowId)> {
         self.items
             .iter()
             .enumerate()
@@ -215,7 +204,7 @@ impl Log {
     }
 
     /// Hides everything from `at` on (undo), and gives it.
-    pub fn split_off(&mut self, at: usize) -> Vec<LogItem> {
+    pub(crate) fn split_off(&mut self, at: usize) -> Vec<LogItem> {
         let mut kept = std::mem::take(&mut self.items);
         let hidden = kept.split_off(at.min(kept.len()));
         self.rebuild(kept);
@@ -279,7 +268,7 @@ mod tests {
         assert_eq!(log.start_of_last_turns(9), Some((0, RowId(1))));
         let hidden = log.split_off(2);
         assert_eq!(hidden.len(), 2);
-        assert_eq!(log.len(), 2);
+        assert_eq!(log.items().len(), 2);
         assert_eq!(log.start_of_last_turns(0), None);
     }
 }

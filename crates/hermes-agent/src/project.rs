@@ -16,7 +16,7 @@ use crate::log::{LogItem, Origin, Synthetic};
 
 /// What the receiver can take.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ViewCaps {
+pub(crate) struct ViewCaps {
     /// Provider id: verbatim blocks of other issuers are left out.
     pub provider: String,
     pub images: ImageRule,
@@ -28,7 +28,7 @@ pub struct ViewCaps {
 
 impl ViewCaps {
     /// Everything goes to this provider.
-    pub fn all(provider: impl Into<String>) -> Self {
+    pub(crate) fn all(provider: impl Into<String>) -> Self {
         Self {
             provider: provider.into(),
             images: ImageRule::All,
@@ -39,7 +39,7 @@ impl ViewCaps {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ImageRule {
+pub(crate) enum ImageRule {
     All,
     /// Inline images whose URL is longer than this are replaced by a note.
     UpTo(usize),
@@ -50,7 +50,7 @@ const NO_RESULT: &str = "[No result was recorded for this call: it was interrupt
 const IMAGE_LEFT_OUT: &str = "[image left out: this model cannot read it]";
 
 /// The messages of a request, oldest first.
-pub fn project(items: &[LogItem], caps: &ViewCaps) -> Vec<Arc<Message>> {
+pub(crate) fn project(items: &[LogItem], caps: &ViewCaps) -> Vec<Arc<Message>> {
     let mut view = ProjectedRows {
         out: Vec::with_capacity(items.len()),
         open: Vec::new(),

@@ -11,7 +11,7 @@ use hermes_core::model::{ErrorClass, ModelError};
 
 /// A change to the next request that may make it acceptable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RequestFix {
+pub(crate) enum RequestFix {
     /// Summarise older rows.
     Compress,
     /// Believe in a smaller window, then summarise.
@@ -32,7 +32,7 @@ pub enum RequestFix {
 
 /// How often the same request goes out again on the same route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RetryRule {
+pub(crate) enum RetryRule {
     Never,
     /// `agent.api_max_retries`.
     Configured,
@@ -40,7 +40,7 @@ pub enum RetryRule {
 
 /// Base and cap of the pause between attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RetryPause {
+pub(crate) enum RetryPause {
     /// 2 s, up to 60 s.
     Error,
     /// 5 s, up to 120 s: the server answers, but nonsense.
@@ -49,7 +49,7 @@ pub enum RetryPause {
 
 /// A row of the table. Counts are failures of this class in a row on one route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecoveryRule {
+pub(crate) struct RecoveryRule {
     pub class: ErrorClass,
     /// What to change first, and how often in a turn.
     pub fix: Option<(RequestFix, u32)>,
@@ -93,7 +93,7 @@ const THIRD: Option<u32> = Some(3);
 
 /// One row per class. [`ErrorClass::Cancelled`] has none: it is not a failure.
 #[rustfmt::skip]
-pub const TABLE: [RecoveryRule; 25] = [
+pub(crate) const TABLE: [RecoveryRule; 25] = [
     RecoveryRule { rotate_from: NOW, fallback_from: NOW, ..rule(ErrorClass::Auth) },
     RecoveryRule { rotate_from: NOW, fallback_from: NOW, ..rule(ErrorClass::Billing) },
     RecoveryRule { rotate_from: SECOND, fallback_from: SECOND, ..retried(ErrorClass::RateLimit) },
@@ -122,11 +122,11 @@ pub const TABLE: [RecoveryRule; 25] = [
 ];
 
 /// A longer wait than this is not worth it.
-pub const LONGEST_WAIT: Duration = Duration::from_mins(10);
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_mins(10);
 
 /// A proposal.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum RecoveryStep {
+pub(crate) enum RecoveryStep {
     Fix(RequestFix),
     /// Another credential, same model.
     Rotate,
@@ -138,7 +138,7 @@ pub enum RecoveryStep {
 
 /// What is known when a call fails.
 #[derive(Clone, Copy, Debug)]
-pub struct FailedRequest<'a> {
+pub(crate) struct FailedRequest<'a> {
     pub error: &'a ModelError,
     /// How often this class failed in a row on this route, with this time.
     pub nth: u32,
@@ -148,12 +148,12 @@ pub struct FailedRequest<'a> {
     pub max_retries: u32,
 }
 
-pub fn rule_for(class: ErrorClass) -> Option<&'static RecoveryRule> {
+pub(crate) fn rule_for(class: ErrorClass) -> Option<&'static RecoveryRule> {
     TABLE.iter().find(|rule| rule.class == class)
 }
 
 /// What may be tried, in order. Empty: the failure is final.
-pub fn proposals(failure: &FailedRequest<'_>, rng: &dyn Rng) -> Vec<RecoveryStep> {
+pub(crate) fn proposals(failure: &FailedRequest<'_>, rng: &dyn Rng) -> Vec<RecoveryStep> {
     let Some(rule) = rule_for(failure.error.class) else {
         return Vec::new();
     };
@@ -188,7 +188,7 @@ pub fn proposals(failure: &FailedRequest<'_>, rng: &dyn Rng) -> Vec<RecoveryStep
 }
 
 /// min(base·2^(n−1), cap), plus up to half of it.
-pub fn backoff(pause: RetryPause, nth: u32, rng: &dyn Rng) -> Duration {
+pub(crate) fn backoff(pause: RetryPause, nth: u32, rng: &dyn Rng) -> Duration {
     let (base, cap) = match pause {
         RetryPause::Error => (2.0, 60.0),
         RetryPause::Body => (5.0, 120.0),

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// How the arguments of a call could be read.
 #[derive(Clone, Debug, PartialEq)]
-pub enum RepairedArguments {
+pub(crate) enum RepairedArguments {
     /// As written.
     Exact(ToolArgs),
     /// After a repair that added nothing of substance (quotes, commas, control characters).
@@ -22,7 +22,7 @@ pub enum RepairedArguments {
 }
 
 impl RepairedArguments {
-    pub fn read(text: &str) -> Self {
+    pub(crate) fn read(text: &str) -> Self {
         let trimmed = text.trim();
         if trimmed.is_empty() {
             return Self::Exact(ToolArgs::new());
@@ -33,7 +33,7 @@ impl RepairedArguments {
         }
     }
 
-    pub fn is_truncated(&self) -> bool {
+    pub(crate) fn is_truncated(&self) -> bool {
         matches!(self, Self::Truncated)
     }
 }
@@ -159,7 +159,7 @@ fn is_balanced(text: &str) -> bool {
 }
 
 /// The registered tool that a wrong name most likely means.
-pub fn tool_name(registry: &Registry, written: &str) -> Option<String> {
+pub(crate) fn tool_name(registry: &Registry, written: &str) -> Option<String> {
     if registry.get(written).is_some() {
         return Some(written.to_owned());
     }

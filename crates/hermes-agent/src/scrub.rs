@@ -9,7 +9,7 @@
 
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AnswerPiece {
+pub(crate) enum AnswerPiece {
     Text(String),
     Reasoning(String),
 }
@@ -55,7 +55,7 @@ enum TagMatch {
 
 /// Splits a stream of text into answer and reasoning.
 #[derive(Clone, Debug)]
-pub struct Scrubber {
+pub(crate) struct Scrubber {
     /// Text that cannot be judged yet.
     held: String,
     inside: Option<&'static str>,
@@ -75,13 +75,13 @@ impl Default for Scrubber {
 
 impl Scrubber {
     /// Takes the next chunk; gives what is certain by now.
-    pub fn push(&mut self, chunk: &str) -> Vec<AnswerPiece> {
+    pub(crate) fn push(&mut self, chunk: &str) -> Vec<AnswerPiece> {
         self.held.push_str(chunk);
         self.drain(false)
     }
 
     /// The stream ended; gives the rest.
-    pub fn finish(&mut self) -> Vec<AnswerPiece> {
+    pub(crate) fn finish(&mut self) -> Vec<AnswerPiece> {
         self.drain(true)
     }
 
@@ -238,7 +238,7 @@ fn look(text: &str, end: bool) -> TagMatch {
 }
 
 /// Splits a whole text.
-pub fn scrub(text: &str) -> (String, String) {
+pub(crate) fn scrub(text: &str) -> (String, String) {
     let mut scrubber = Scrubber::default();
     let mut pieces = scrubber.push(text);
     pieces.extend(scrubber.finish());

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{compress, scrub};
 
 /// How long the helper may take.
-pub const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 /// Characters of each side that the helper is shown.
 const EXCERPT: usize = 500;
 /// Longest title in characters.
@@ -28,7 +28,7 @@ quotation marks and without a full stop.";
 
 /// The first exchange of a session.
 #[derive(Clone, Debug)]
-pub struct FirstExchange<'a> {
+pub(crate) struct FirstExchange<'a> {
     pub session: SessionId,
     pub user: &'a str,
     pub answer: &'a str,
@@ -38,13 +38,13 @@ pub struct FirstExchange<'a> {
 
 /// What came of it. The call is paid for, whether the title is of use or not.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct TitleResult {
+pub(crate) struct TitleResult {
     pub title: Option<String>,
     pub usage: Option<Usage>,
 }
 
 /// Asks for a title. Every failure means that there is none: a conversation works without.
-pub async fn generate(
+pub(crate) async fn generate(
     client: &dyn ModelClient,
     exchange: &FirstExchange<'_>,
     timeout: Duration,
@@ -116,7 +116,7 @@ fn excerpt(text: &str) -> String {
 }
 
 /// The title in a model's answer: its first line, without wrapping. `None`: there is none.
-pub fn clean(answer: &str) -> Option<String> {
+pub(crate) fn clean(answer: &str) -> Option<String> {
     let (shown, _) = scrub::scrub(answer);
     let line = shown.lines().map(bare).find(|line| !line.is_empty())?;
     if line.split_whitespace().count() > MOST_WORDS {

@@ -12,13 +12,13 @@ use std::path::Path;
 
 use hermes_core::tool::{Effects, ToolArgs};
 
-pub use prepare::{CallAction, PreparedCall, prepare};
+pub(crate) use prepare::{CallAction, PreparedCall, prepare};
 
 use paths::FileClaim;
 
 /// Calls (by index) that run at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ParallelCalls {
+pub(crate) enum ParallelCalls {
     Together(Vec<usize>),
     Alone(usize),
     /// Waits for a person: no deadline.
@@ -26,7 +26,7 @@ pub enum ParallelCalls {
 }
 
 impl ParallelCalls {
-    pub fn calls(&self) -> &[usize] {
+    pub(crate) fn calls(&self) -> &[usize] {
         match self {
             Self::Together(calls) => calls,
             Self::Alone(call) | Self::Person(call) => std::slice::from_ref(call),
@@ -35,7 +35,7 @@ impl ParallelCalls {
 }
 
 /// Cuts the calls of a step into segments.
-pub fn segments(calls: &[PreparedCall], cwd: &Path) -> Vec<ParallelCalls> {
+pub(crate) fn segments(calls: &[PreparedCall], cwd: &Path) -> Vec<ParallelCalls> {
     let mut plan = CallPlan::default();
     for (at, call) in calls.iter().enumerate() {
         match &call.work {

@@ -14,12 +14,12 @@ use crate::guard::{self, CallSignature};
 use crate::repair::{self, RepairedArguments};
 
 /// A call of the model, as it will be stored, and what to do about it.
-pub struct PreparedCall {
+pub(crate) struct PreparedCall {
     pub call: ToolCall,
     pub work: CallAction,
 }
 
-pub enum CallAction {
+pub(crate) enum CallAction {
     Run {
         tool: Arc<dyn Tool>,
         args: ToolArgs,
@@ -30,7 +30,7 @@ pub enum CallAction {
 }
 
 impl PreparedCall {
-    pub fn is_unknown(&self) -> bool {
+    pub(crate) fn is_unknown(&self) -> bool {
         matches!(
             self.work,
             CallAction::Refuse {
@@ -46,7 +46,7 @@ const UNREADABLE_CHARS: usize = 2_000;
 
 /// Prepares the calls of an answer, in order. Repeated calls (same tool, same arguments) are
 /// left out. `taken` tells whether an id is used in the conversation already.
-pub fn prepare(
+pub(crate) fn prepare(
     calls: Vec<ToolCall>,
     registry: &Registry,
     taken: impl Fn(&str) -> bool,

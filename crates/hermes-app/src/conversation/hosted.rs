@@ -395,7 +395,9 @@ impl HostedConversation {
             return;
         };
         let missed = std::mem::take(&mut self.unobserved);
-        missed.iter().for_each(|event| conversation.observe(event));
+        for event in &missed {
+            conversation.observe(event);
+        }
         if conversation.title_to_set.is_some() && missed.iter().any(is_turn_end) {
             self.store_title(None);
         }
@@ -518,7 +520,9 @@ impl HostedConversation {
         };
         if let Some(mut conversation) = conversation {
             let missed = &self.unobserved;
-            missed.iter().for_each(|event| conversation.observe(event));
+            for event in missed {
+                conversation.observe(event);
+            }
             if missed.iter().any(is_turn_end) {
                 conversation.settle_title().await;
             }
@@ -554,12 +558,11 @@ async fn run_line(
     stop: CancellationToken,
 ) -> (Box<Conversation>, WorkResult) {
     let ran = async {
-        match slash_commands::line(&mut conversation, &line).await {
-            Some(result) => WorkResult::Ran(result),
-            None => {
-                let input = line.as_str().into();
-                WorkResult::NotACommand(prepare_message(&mut conversation, input).await)
-            }
+        if let Some(result) = slash_commands::line(&mut conversation, &line).await {
+            WorkResult::Ran(result)
+        } else {
+            let input = line.as_str().into();
+            WorkResult::NotACommand(prepare_message(&mut conversation, input).await)
         }
     };
     let result = tokio::select! {

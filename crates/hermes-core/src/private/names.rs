@@ -363,6 +363,10 @@ mod tests {
         ] {
             assert!(!is_secret_name(name), "{name}");
         }
+    }
+
+    #[test]
+    fn names_that_are_private_in_other_projects_are_known() {
         for name in [
             ".npmrc",
             "prod.env",
@@ -385,6 +389,10 @@ mod tests {
         ] {
             assert!(!is_private_to_project(name), "{name}");
         }
+    }
+
+    #[test]
+    fn names_that_look_secret_are_known() {
         for name in [
             "auth.json",
             "hosts.token",

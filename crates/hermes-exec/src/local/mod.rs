@@ -112,6 +112,17 @@ fn find_bash(path: &str) -> PathBuf {
         .unwrap_or_else(|| "/bin/bash".into())
 }
 
+/// A foreground command that is ready to start.
+struct ForegroundCall<'a> {
+    launch: Launch,
+    mark: &'a str,
+    streams: foreground::StreamOptions,
+    confinement: &'a Confinement,
+    /// The program that may run it instead of us, and the text to show there.
+    hosted: Option<(&'a HostedCall, &'a str)>,
+    limits: foreground::RunLimits,
+}
+
 /// Commands on this machine.
 pub struct LocalEnvironment {
     settings: LocalSettings,
@@ -237,8 +248,15 @@ impl LocalEnvironment {
         let hosted = command.hosted.as_ref().map(|call| (call, &*command.script));
         let mut messages = String::new();
         let exit = {
-            let following =
-                self.follow(launch, &mark, (streams, &confinement), hosted, limits, sink);
+            let call = ForegroundCall {
+                launch,
+                mark: &mark,
+                streams,
+                confinement: &confinement,
+                hosted,
+                limits,
+            };
+            let following = self.follow(call, sink);
             tokio::pin!(following);
             loop {
                 tokio::select! {
@@ -261,13 +279,17 @@ impl LocalEnvironment {
     /// Starts a command with its limits and waits for its end.
     async fn follow(
         &self,
-        launch: Launch,
-        mark: &str,
-        (streams, confinement): (foreground::StreamOptions, &Confinement),
-        hosted: Option<(&HostedCall, &str)>,
-        limits: foreground::RunLimits,
+        call: ForegroundCall<'_>,
         sink: &mut dyn OutputSink,
     ) -> Result<Exit, ExecError> {
+        let ForegroundCall {
+            launch,
+            mark,
+            streams,
+            confinement,
+            hosted,
+            limits,
+        } = call;
         let could_not = || ExecError::io("the command could not be started");
         if let Some((call, title)) = hosted.filter(|_| streams.are_plain()) {
             let run = hosted::HostedRun {

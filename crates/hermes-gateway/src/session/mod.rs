@@ -9,8 +9,9 @@ mod key;
 mod reset;
 mod whatsapp;
 
-pub use entry::{SessionEntry, SessionEntryError};
-pub use index::{SessionIndex, SessionIndexError};
-pub use key::{KeyParts, SessionKey, SessionSharing};
-pub use reset::{ResetMode, ResetPolicies, ResetPolicy, ResetReason};
-pub use whatsapp::canonical as canonical_whatsapp_id;
+pub use entry::SessionEntry;
+pub use index::SessionIndex;
+pub(crate) use index::SessionIndexError;
+pub use key::{SessionKey, SessionSharing};
+pub(crate) use reset::{ResetMode, ResetPolicies, ResetPolicy, ResetReason};
+pub(crate) use whatsapp::canonical as canonical_whatsapp_id;

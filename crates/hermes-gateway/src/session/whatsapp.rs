@@ -32,7 +32,7 @@ pub(crate) fn aliases(session_dir: &Path, id: &str) -> BTreeSet<String> {
 }
 
 /// The canonical id: the shortest, then the first.
-pub fn canonical(session_dir: &Path, id: &str) -> String {
+pub(crate) fn canonical(session_dir: &Path, id: &str) -> String {
     aliases(session_dir, id)
         .into_iter()
         .min_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)))

@@ -24,7 +24,7 @@ impl SettingsHarness {
         self
     }
 
-    fn load(&self) -> Result<GatewaySettings, GatewaySettingsError> {
+    fn load(&self) -> Result<GatewaySettings, super::gateway::GatewaySettingsError> {
         let home = Home::at(self.dir.path());
         let process = ProcessEnv::from_vars(HashMap::<String, String>::new());
         let env = Env::load(&home, &process).unwrap();

@@ -12,5 +12,4 @@ mod outbox;
 
 pub use heartbeat::keep_ownership;
 pub use inbox::MessageInbox;
-pub use lanes::LaneRound;
 pub use outbox::{ChunkExtras, DUPLICATE_MARK, Outbox, OutboxPolicy};

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use hermes_core::BoxFuture;
 
 pub use synthesize::HomeSynthesizer;
-pub use tool::SpeakTool;
+pub(crate) use tool::SpeakTool;
 pub use transcribe::HomeTranscriber;
 
 /// Transcribes recordings.

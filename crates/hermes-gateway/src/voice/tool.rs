@@ -15,7 +15,7 @@ const ABOUT: &str = "Reads a text out into an audio file. Who speaks, and with w
 configured and not yours to choose. To send the recording, put the returned media_tag into your \
 answer as it is.";
 
-pub struct SpeakTool {
+pub(crate) struct SpeakTool {
     spec: ToolSpec,
     speaker: Arc<dyn SpeechSynthesizer>,
     /// The directory for recordings; a path chosen by the model would need the checks of the file
@@ -24,7 +24,7 @@ pub struct SpeakTool {
 }
 
 impl SpeakTool {
-    pub fn new(speaker: Arc<dyn SpeechSynthesizer>, dir: PathBuf) -> Self {
+    pub(crate) fn new(speaker: Arc<dyn SpeechSynthesizer>, dir: PathBuf) -> Self {
         let parameters = json!({
             "type": "object",
             "properties": {

@@ -54,6 +54,10 @@ pub(crate) enum RuleCertainty {
 }
 
 impl RuleCertainty {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
     fn is_named(&self) -> bool {
         *self == Self::Named
     }

@@ -367,7 +367,7 @@ impl ChatTask {
 
     async fn event(&mut self, event: AgentEvent) {
         match event {
-            AgentEvent::TurnStarted { .. } => self.turn_started().await,
+            AgentEvent::TurnStarted { .. } => self.turn_started(),
             AgentEvent::TurnFinished { summary } => self.turn_finished(summary).await,
             AgentEvent::ApprovalNeeded { request } => self.approval_needed(request).await,
             AgentEvent::QuestionAsked { question } => self.question_asked(question).await,
@@ -427,7 +427,7 @@ impl ChatTask {
         }
     }
 
-    async fn turn_started(&mut self) {
+    fn turn_started(&mut self) {
         if let Some(turn) = self.activity.turn_mut() {
             turn.started = true;
             return;
