@@ -97,14 +97,15 @@ fn flags(files: &FileRules, cwd: &Path, network: bool) -> Vec<OsString> {
     if !network {
         args.push("--unshare-net".into());
     }
+    // What was removed since it was found needs no mount, and must not stop the command.
     let mut bind = |how: &str, path: &Path| {
         args.extend([how.into(), path.into(), path.into()]);
     };
     for path in &files.writable {
-        bind("--bind", path);
+        bind("--bind-try", path);
     }
     for path in files.read_only.iter().chain(&files.movable) {
-        bind("--ro-bind", path);
+        bind("--ro-bind-try", path);
     }
     for private in &files.private {
         cover_home(private, files, &mut args);
@@ -113,7 +114,7 @@ fn flags(files: &FileRules, cwd: &Path, network: bool) -> Vec<OsString> {
         cover(path, &mut args);
     }
     for path in files.readable.iter().filter(|path| path.exists()) {
-        args.extend(["--ro-bind".into(), path.into(), path.into()]);
+        args.extend(["--ro-bind-try".into(), path.into(), path.into()]);
     }
     args.extend(["--chdir".into(), cwd.into()]);
     args
@@ -127,11 +128,11 @@ fn cover_home(private: &super::paths::PrivateDir, files: &FileRules, args: &mut 
     args.extend(["--tmpfs".into(), (&private.dir).into()]);
     let shared = private.shared.iter().map(|name| private.dir.join(name));
     for path in shared.filter(|path| path.symlink_metadata().is_ok_and(|data| !data.is_symlink())) {
-        args.extend(["--ro-bind".into(), (&path).into(), (&path).into()]);
+        args.extend(["--ro-bind-try".into(), (&path).into(), (&path).into()]);
     }
     for base in &files.writable {
         if base.starts_with(&private.dir) {
-            args.extend(["--bind".into(), base.into(), base.into()]);
+            args.extend(["--bind-try".into(), base.into(), base.into()]);
         }
     }
 }

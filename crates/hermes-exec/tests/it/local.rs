@@ -147,7 +147,7 @@ async fn the_streams_can_be_told_apart() {
 }
 
 #[tokio::test]
-async fn a_grandchild_that_holds_the_output_is_not_waited_for() {
+async fn a_grandchild_that_holds_the_output_ends_with_its_command() {
     let (_dir, path) = place();
     let script = "sleep 600 & echo $! > pid; echo done";
     let command = Exec {
@@ -158,10 +158,10 @@ async fn a_grandchild_that_holds_the_output_is_not_waited_for() {
     assert_eq!((finished.exit, text.as_str()), (Exit::Code(0), "done\n"));
     let (_, text) = run(
         &local(&path),
-        Exec::new("kill $(cat pid) && echo was alive", &path),
+        Exec::new("kill -0 $(cat pid) 2>/dev/null || echo ended", &path),
     )
     .await;
-    assert_eq!(text, "was alive\n");
+    assert_eq!(text, "ended\n");
 }
 
 #[tokio::test]

@@ -182,6 +182,10 @@ impl<'a> EditorHarness<'a> {
     }
 
     /// Holds a connection as long as `work` takes; the program has ended then.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one handler for each method; each changes the type of the connection"
+    )]
     pub(super) async fn run<T>(
         &self,
         work: impl AsyncFnOnce(ConnectionTo<Agent>, Arc<SeenUpdates>) -> T,
@@ -260,7 +264,7 @@ impl<'a> EditorHarness<'a> {
                             responder,
                             _: ConnectionTo<Agent>| {
                     let waiting = waiting.clone();
-                    tokio::spawn(async move {
+                    hermes_core::task::spawn("exit of a terminal", async move {
                         let exit = waiting.terminals.wait(&request.terminal_id.0).await;
                         responder.respond(WaitForTerminalExitResponse::new(exit))
                     });

@@ -111,7 +111,8 @@ fn a_signal_that_nobody_announced_ends_it_in_order() {
 /// A new start would not help, so whoever looks after services must not try one.
 #[test]
 fn a_damaged_database_ends_it_for_good() {
-    let damages: [(fn(&std::path::Path), &str); 3] = [
+    type Damage = fn(&std::path::Path);
+    let damages: [(Damage, &str); 3] = [
         (
             |path| std::fs::write(path, "this is no database at all").unwrap(),
             "hermes sessions repair",

@@ -189,7 +189,7 @@ async fn what_must_not_run_does_not() {
         ),
         (
             json!({"workdir": "/nowhere/at/all"}),
-            "/nowhere/at/all is not there",
+            "/nowhere/at/all does not exist",
         ),
         (json!({"model_snapshot": "cheap"}), "from cheap to dear"),
         (
