@@ -21,6 +21,10 @@ pub(crate) struct Prison {
     dir: tempfile::TempDir,
 }
 
+/// Secrets of other projects are covered two levels up: those of other tests come and go, and bubblewrap cannot
+/// cover a file that is removed while it starts.
+const APART: &str = "apart/from";
+
 /// What a command said and how it ended.
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -30,7 +34,7 @@ pub(crate) struct Said {
 impl Prison {
     pub(crate) fn new(test: &str, change: impl FnOnce(&mut SandboxSettings)) -> Option<Self> {
         let dir = outside();
-        let path = dir.path().canonicalize().unwrap();
+        let path = dir.path().canonicalize().unwrap().join(APART);
         std::fs::create_dir_all(path.join("home/.hermes/skills/demo")).unwrap();
         std::fs::create_dir_all(path.join("work/.git/hooks")).unwrap();
         std::fs::write(path.join("home/.hermes/.env"), "KEY=top-secret\n").unwrap();
@@ -52,7 +56,8 @@ impl Prison {
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().canonicalize().unwrap().join(name)
+        let dir = self.dir.path().canonicalize().unwrap();
+        dir.join(APART).join(name)
     }
 
     pub(crate) fn limits(&self) -> Confinement {
