@@ -127,7 +127,7 @@ fn originals(name: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A file of a project that may hold a password: for where its packages and images come from, for its database, for
-/// whoever deploys it. Whoever works on the project needs it; nobody else does.
+/// whoever deploys it. Only people who work on the project need it.
 pub fn is_private_to_project(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     originals(&name).any(|name| {

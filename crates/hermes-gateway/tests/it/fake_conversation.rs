@@ -1,4 +1,4 @@
-//! Conversations of fake hosts: whoever plays one reads requests and sends updates. Tests of
+//! Conversations of fake hosts: a test reads the requests and sends the updates. Tests of
 //! hermes-api include this file too.
 
 use std::task::{Context, Poll};

@@ -389,7 +389,7 @@ impl Prover<'_, '_> {
             })
     }
 
-    /// Whether a version manager is told to take programs from a directory.
+    /// Whether a version manager is configured to use programs from a directory.
     fn selects_own_programs(&self) -> bool {
         let home = self.classifier.user_home();
         let names = [
