@@ -126,8 +126,8 @@ fn originals(name: &str) -> impl Iterator<Item = &str> {
     all.into_iter()
 }
 
-/// A file of a project that may hold a password: for where its packages and images come from, for its database, for
-/// whoever deploys it. Only people who work on the project need it.
+/// A file of a project that may hold a password: for the sources of its packages and images, for its database, for
+/// its deployment. Only people who work on the project need it.
 pub fn is_private_to_project(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     originals(&name).any(|name| {
