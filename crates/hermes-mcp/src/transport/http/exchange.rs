@@ -295,15 +295,11 @@ impl Exchange {
     }
 
     /// A redirect that ends here. In the handshake the configuration is to blame. On a live link
-    /// it may be a login page in front of the server that comes and goes: 307 and 308 want the
-    /// request sent elsewhere, so it was not run; after the others it may have been.
+    /// it may be a login page in front of the server that comes and goes, or something behind the server
+    /// that redirects after the tool ran.
     fn not_followed(&self, status: u16, kind: Kind, text: &str) -> Refused {
         let failure = if self.phase(kind) == Phase::Request {
             let mut failure = self.shared.broke(Break::AfterSend, text);
-            if matches!(status, 307 | 308) {
-                failure.class = FailureClass::Rpc;
-                failure.certainty = Certainty::Rejected;
-            }
             failure.http_status = Some(status);
             failure
         } else {

@@ -289,17 +289,12 @@ async fn redirects_are_followed_within_the_origin_only() {
     let link = Bench::new(Target::Http(with_key)).connect().await.unwrap();
     server.fault("tools/call", Fault::redirect(307, "/mcp"));
     ask(&*link, tool("bump", nothing())).await.unwrap();
-    // Whoever is sent elsewhere was not served here; after the others nobody knows.
-    for (status, class, certainty) in [
-        (307, FailureClass::Rpc, Certainty::Rejected),
-        (308, FailureClass::Rpc, Certainty::Rejected),
-        (301, FailureClass::Ambiguous, Certainty::MaybeExecuted),
-        (302, FailureClass::Ambiguous, Certainty::MaybeExecuted),
-        (303, FailureClass::Ambiguous, Certainty::MaybeExecuted),
-    ] {
+    // Something behind the server may redirect after the tool ran.
+    for status in [301, 302, 303, 307, 308] {
         server.fault("tools/call", Fault::redirect(status, &other.url()));
         let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();
-        assert_eq!((failure.class, failure.certainty), (class, certainty));
+        assert_eq!(failure.class, FailureClass::Ambiguous, "{failure}");
+        assert_eq!(failure.certainty, Certainty::MaybeExecuted, "{failure}");
         assert_eq!(failure.http_status, Some(status));
         assert!(failure.text.contains(&other.url()), "{failure}");
     }
@@ -309,7 +304,7 @@ async fn redirects_are_followed_within_the_origin_only() {
     server.fault_always("tools/call", Fault::redirect(308, "/mcp"));
     let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();
     assert!(failure.text.contains("without end"), "{failure}");
-    assert_eq!(failure.certainty, Certainty::Rejected, "{failure}");
+    assert_eq!(failure.certainty, Certainty::MaybeExecuted, "{failure}");
     // A handshake that is sent elsewhere is a matter of configuration.
     server.heal();
     server.fault_always("*", Fault::redirect(302, &other.url()));
