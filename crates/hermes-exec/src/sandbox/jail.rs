@@ -1,6 +1,7 @@
 //! The environment that commands run in: their shared mount view, whether each has its own PID namespace, and
 //! the resulting system call filters.
 
+use std::fs::File;
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -130,23 +131,28 @@ fn try_enter_view(files: &FileRules) -> Option<MountView> {
     MountView::enter(files).ok()
 }
 
-/// Commands of a helper that may still run, each with its encoded forbidden paths.
 #[derive(Default)]
-pub(super) struct RunningCommands(Vec<(SiblingProcess, Vec<u8>)>);
+pub(super) struct RunningCommands {
+    /// Commands of a helper that may still run, each with its encoded forbidden paths.
+    commands: Vec<(SiblingProcess, Vec<u8>)>,
+    /// Of the latest command. Those before it are taken apart while the next command runs.
+    mounts: Option<File>,
+}
 
 impl RunningCommands {
-    pub(super) fn add(&mut self, sibling: SiblingProcess, forbidden: Vec<u8>) {
-        if self.0.len() >= MAX_REMEMBERED {
-            self.0.retain(|(one, _)| !has_exited(one));
+    pub(super) fn add(&mut self, mut sibling: SiblingProcess, forbidden: Vec<u8>) {
+        self.mounts = sibling.mounts.take();
+        if self.commands.len() >= MAX_REMEMBERED {
+            self.commands.retain(|(one, _)| !has_exited(one));
         }
-        self.0.push((sibling, forbidden));
+        self.commands.push((sibling, forbidden));
     }
 
     /// Kills them: nobody waits for them or checks what they leave behind.
     pub(super) fn kill_all(mut self, jail: Option<&Jail>) {
         let is_own = jail.is_some_and(Jail::has_own_processes);
-        self.0.retain(|(one, _)| !has_exited(one));
-        for (one, _) in &self.0 {
+        self.commands.retain(|(one, _)| !has_exited(one));
+        for (one, _) in &self.commands {
             if !is_own && let Some(pid) = Pid::from_raw(one.pid) {
                 let leader = pid.as_raw_nonzero().get().cast_unsigned();
                 // Not by the mark, which the command knows: by descent and session.
@@ -155,7 +161,7 @@ impl RunningCommands {
             // An error means that it has exited meanwhile.
             let _ = pidfd_send_signal(&one.handle, Signal::KILL);
         }
-        for (one, forbidden) in &self.0 {
+        for (one, forbidden) in &self.commands {
             wait_for_exit(one);
             if let Ok(Some(forbidden)) = serde_json::from_slice::<Option<ForbiddenPaths>>(forbidden)
             {
