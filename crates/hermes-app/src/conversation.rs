@@ -3,10 +3,10 @@
 //! Results of commands are data ([`CommandResult`]): the line chat prints them, the interface draws
 //! them.
 
-pub mod background;
+pub(crate) mod background;
 pub mod hosted;
 pub mod images;
-pub mod lease;
+pub(crate) mod lease;
 pub mod replay;
 
 use std::sync::Arc;

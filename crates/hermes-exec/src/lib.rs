@@ -31,7 +31,7 @@ pub mod workspace;
 pub use confinement::{Confine, Confinement, HelperStart, Launch, QuarantineWatch};
 pub use environment::{
     Background, BackgroundRecord, BackgroundStart, Environment, EnvironmentInfo, Exec, ExecError,
-    ExecOutcome, Exit, FileKind, FileStat, Files, OutputChunk, OutputSink, OutputStream,
+    ExecOutcome, FileKind, FileStat, Files, OutputChunk, OutputSink, OutputStream, ProcessExit,
     ShellState, Stdin, WriteOptions,
 };
 pub use scratch::Scratch;

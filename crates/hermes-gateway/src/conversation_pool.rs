@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use hermes_agent::weight::ConversationMemory;
-use hermes_app::front::{
-    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, LiveConversation,
-    OpenedConversation,
+use hermes_app::{
+    ConversationHost, ConversationRequest, ConversationUpdate, HostError, HostErrorKind,
+    LiveConversation, OpenedConversation, OpeningRequest,
 };
-use hermes_app::host::{ConversationHost, OpeningRequest};
 use hermes_core::event::AgentCommand;
 use hermes_core::task;
 use serde_json::Value;

@@ -30,4 +30,4 @@ pub use assessment::{Assessment, Category, CommandClass, FindingWeight, PolicyFi
 pub use config::{ApprovalMode, PolicyConfig, UnattendedMode};
 pub use gate::{Gate, Permit, PermitReason, Refusal, RefusalKind};
 pub use judge::{Judge, JudgeOpinion, JudgeQuestion, ModelJudge};
-pub use request::{CommandRequest, Confinement, RequestKind};
+pub use request::{CommandRequest, ConfinementLevel, RequestKind};

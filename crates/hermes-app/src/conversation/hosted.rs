@@ -14,7 +14,7 @@ use hermes_agent::weight::ConversationMemory;
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, UserInput};
 use hermes_core::front_end::{Effect, ShownText, TextKind, TranscriptEntry};
 use hermes_core::{BoxFuture, task};
-use hermes_mcp::tools::toolbox::Toolbox;
+use hermes_mcp::Toolbox;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 

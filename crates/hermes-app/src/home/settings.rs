@@ -14,7 +14,7 @@ use hermes_agent::settings::{
 
 /// The settings that `config` asks for. `cache` is where oversized results go; `model` decides
 /// per-model overrides.
-pub fn from_config(config: &Config, cache: &Path, model: &str) -> AgentSettings {
+pub(crate) fn from_config(config: &Config, cache: &Path, model: &str) -> AgentSettings {
     let agent = &config.agent;
     let title = config.auxiliary.task("title_generation");
     AgentSettings {

@@ -6,8 +6,8 @@ use hermes_config::env::ProcessEnv;
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::figures;
 use hermes_core::front_end::TextKind;
-use hermes_mcp::status::report;
-use hermes_store::memory::{MemoryFiles, MemoryTarget};
+use hermes_mcp::report;
+use hermes_store::{MemoryFiles, MemoryTarget};
 
 use crate::options::TurnOptions;
 

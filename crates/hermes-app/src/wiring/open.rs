@@ -18,9 +18,8 @@ use hermes_core::ids::SessionId;
 use hermes_core::model::{ModelInfo, Route, RouteError};
 use hermes_core::store::{SessionStore, SessionUpdate, StoredSession};
 use hermes_core::tool::Tool;
-use hermes_store::Store;
-use hermes_store::memory::MemoryFiles;
 use hermes_store::skills::SkillLibrary;
+use hermes_store::{MemoryFiles, Store};
 use tokio_util::sync::CancellationToken;
 
 use super::action_tools::{ActionTools, ActionToolsDeps};

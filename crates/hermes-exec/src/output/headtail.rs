@@ -74,7 +74,8 @@ impl HeadTail {
     }
 
     /// Bytes of memory in use.
-    pub fn memory_use(&self) -> usize {
+    #[cfg(test)]
+    pub(super) fn memory_use(&self) -> usize {
         self.head.capacity() + self.tail.capacity()
     }
 

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_agent::weight::ConversationMemory;
-use hermes_app::front::{HostError, OpenedConversation};
-use hermes_app::host::{ConversationHost, OpeningRequest};
+use hermes_app::{ConversationHost, HostError, OpenedConversation, OpeningRequest};
 use hermes_core::{BoxFuture, task};
 use hermes_gateway::{ConversationPool, HolderEvent, PoolLimits, PooledConversation};
 use hermes_platforms::Offer;

@@ -4,7 +4,7 @@
 use std::task::{Context, Poll};
 
 use hermes_agent::weight::ConversationMemory;
-use hermes_app::front::{
+use hermes_app::{
     ConversationDriver, ConversationRequest, ConversationUpdate, LiveConversation,
     OpenedConversation,
 };

@@ -62,7 +62,7 @@ pub(crate) struct ToolConsent {
 }
 
 /// One tool of one server.
-pub struct RemoteTool {
+pub(crate) struct RemoteTool {
     pub(crate) spec: ToolSpec,
     pub(crate) action: Action,
     /// The person must agree before it is used.
@@ -73,7 +73,7 @@ pub struct RemoteTool {
 
 impl RemoteTool {
     /// The server's own name of it; `None` for our utilities.
-    pub fn raw_name(&self) -> Option<&str> {
+    pub(crate) fn raw_name(&self) -> Option<&str> {
         match &self.action {
             Action::Call { tool, .. } => Some(tool),
             _ => None,
@@ -148,14 +148,18 @@ impl RemoteTool {
         let output = match self.request(op, cx, heard).await {
             Ok(output) => output.result,
             Err(error) => {
-                return result::refusal(&error.server, &error.failure, error.outcome_unknown);
+                return result::refusal_outcome(
+                    &error.server,
+                    &error.failure,
+                    error.outcome_unknown,
+                );
             }
         };
         match &self.action {
-            Action::Call { .. } => result::of_call(&output, &self.media).await,
-            Action::ReadResource => result::of_resource(&output, &self.media).await,
-            Action::GetPrompt => result::of_prompt(&output, &self.media).await,
-            Action::ListPrompts => result::of_listing(&output, "prompts"),
+            Action::Call { .. } => result::call_outcome(&output, &self.media).await,
+            Action::ReadResource => result::resource_outcome(&output, &self.media).await,
+            Action::GetPrompt => result::prompt_outcome(&output, &self.media).await,
+            Action::ListPrompts => result::listing_outcome(&output, "prompts"),
             Action::ListResources => {
                 // Servers without templates refuse; the list is worth having all the same.
                 let templates = self
@@ -163,7 +167,7 @@ impl RemoteTool {
                     .await
                     .ok();
                 let templates = templates.map(|output| output.result);
-                result::of_resources(&output, templates.as_ref())
+                result::resources_outcome(&output, templates.as_ref())
             }
         }
     }

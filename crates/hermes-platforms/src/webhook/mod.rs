@@ -23,7 +23,7 @@ use hermes_config::{Config, Home};
 use hermes_core::BoxFuture;
 use hermes_core::clock::Clock;
 use hermes_core::store::StoreError;
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use hermes_store::skills::SkillView;
 
 use crate::platform::{IncomingMessage, Platform};

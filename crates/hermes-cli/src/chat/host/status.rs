@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use hermes_app::conversation::{Conversation, show_text};
 use hermes_app::text::shorten;
+use hermes_app::{Conversation, show_text};
 use hermes_core::front_end::{Effect, TextKind};
 use hermes_core::model::Route;
-use hermes_mcp::actor::state::LinkState;
-use hermes_mcp::tools::toolbox::Toolbox;
+use hermes_mcp::{LinkState, Toolbox};
 use hermes_tui::port::{McpCount, SessionStatus};
 
 use crate::wiring;

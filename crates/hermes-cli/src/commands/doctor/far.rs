@@ -114,7 +114,7 @@ pub(super) fn mcp_settings(cx: &Context, report: &mut DoctorReport) {
 }
 
 fn servers_of(
-    servers: &[hermes_mcp::status::report::ServerReport],
+    servers: &[hermes_mcp::report::ServerReport],
     called: bool,
     report: &mut DoctorReport,
 ) {

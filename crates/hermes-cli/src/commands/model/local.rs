@@ -4,7 +4,7 @@ mod choose;
 mod fetch;
 mod list;
 
-use hermes_models::local::weights::ModelWeights;
+use hermes_models::local::weights::NamedWeights;
 
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
@@ -101,7 +101,7 @@ impl LocalModelContext {
         })
     }
 
-    pub(crate) fn weights(&self, name: &str) -> Result<ModelWeights, Failure> {
+    pub(crate) fn weights(&self, name: &str) -> Result<NamedWeights, Failure> {
         self.settings
             .weights(name)
             .map_err(|error| Failure::usage(error.to_string()))

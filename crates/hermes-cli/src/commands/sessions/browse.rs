@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::time::Instant;
 
-use hermes_store::db::{ListFilter, SessionOrder, SessionSummary};
+use hermes_store::{ListFilter, SessionOrder, SessionSummary};
 use hermes_tui::input::{InputReader, TerminalInput};
 use hermes_tui::keys::Keymap;
 use hermes_tui::panel::{PanelOutcome, PanelView};
