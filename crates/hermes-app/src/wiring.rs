@@ -27,7 +27,7 @@ use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::figures;
 use hermes_core::ids::SessionId;
 use hermes_core::model::{ModelInfo, ModelRouter, Route, RouteError};
-use hermes_models::router::{Overrides, Router, RouterDeps};
+use hermes_models::{Overrides, Router, RouterDeps};
 use hermes_store::Store;
 
 use self::commands::CommandEnvironment;

@@ -12,11 +12,10 @@ use std::time::Duration;
 use hermes_config::Config;
 use hermes_core::figures::size;
 use hermes_core::model::{ModelRouter as _, RouteError};
+use hermes_models::Overrides;
 use hermes_models::live::{LocalProbe, LocalServerInfo};
-use hermes_models::local::machine;
-use hermes_models::local::{LocalModelSettings, program};
+use hermes_models::local::{LocalModelSettings, machine, program};
 use hermes_models::providers::LocalServer;
-use hermes_models::router::Overrides;
 
 use crate::args::TurnArgs;
 use crate::commands::Context;

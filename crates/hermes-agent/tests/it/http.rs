@@ -11,7 +11,7 @@ use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
 use hermes_core::store::SessionStore;
 use hermes_core::tool::{Effects, ToolOutcome};
-use hermes_models::router::{Overrides, Router, RouterDeps};
+use hermes_models::{Overrides, Router, RouterDeps};
 use hermes_store::Store;
 use hermes_testkit::clock::{ManualClock, SeqRng};
 use hermes_testkit::model_server::{ModelServer, Reply, ScriptedCall};

@@ -22,7 +22,7 @@ use hermes_core::clock::{Clock, Rng, SystemRng};
 use hermes_core::model::ModelRouter;
 use hermes_core::store::SessionStore;
 use hermes_core::tool::Tool;
-use hermes_models::router::Overrides;
+use hermes_models::Overrides;
 use hermes_store::MemoryFiles;
 use hermes_store::skills::SkillLibrary;
 use hermes_tools::files::{ReadMemory, whole_files};

@@ -16,7 +16,7 @@ use hermes_mcp::{
     AuthPrompt, Board, KnownTools, LinkState, MediaStore, Sampler, Toolbox, ToolboxParts, config,
     naming, report,
 };
-use hermes_models::router::Overrides;
+use hermes_models::Overrides;
 use tokio_util::sync::CancellationToken;
 
 use super::mcp_connect::ServerConnector;

@@ -12,7 +12,7 @@ use hermes_agent::session::{PromptContext, PromptSource, PromptText};
 use hermes_config::Config;
 use hermes_core::BoxFuture;
 use hermes_core::model::{ModelClient, ModelError, ModelRouter, Route, RouteError};
-use hermes_models::router::{Overrides, Router};
+use hermes_models::{Overrides, Router};
 
 use crate::hooks::{self, Hooks};
 

@@ -7,7 +7,7 @@ mod servers;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_models::router::Overrides;
+use hermes_models::Overrides;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;

@@ -11,7 +11,7 @@ use hermes_exec::local::Declared;
 use hermes_exec::sandbox::{Sandbox, SandboxSettings};
 use hermes_models::local::weights::stem;
 use hermes_models::local::{PROVIDER, server};
-use hermes_models::router::{Overrides, Router};
+use hermes_models::{Overrides, Router};
 use hermes_store::skills::SkillLibrary;
 use hermes_store::{MemoryFiles, MemoryTarget};
 use serde_json::{Value, json};

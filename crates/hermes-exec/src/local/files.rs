@@ -12,13 +12,13 @@ use crate::environment::{ExecError, FileKind, FileStat, Files, WriteOptions};
 
 /// File access through the operating system.
 #[derive(Clone, Debug)]
-pub struct LocalFiles {
+pub(crate) struct LocalFiles {
     /// The expansion of `~`.
     home: Option<PathBuf>,
 }
 
 impl LocalFiles {
-    pub fn new(home: Option<PathBuf>) -> Self {
+    pub(crate) fn new(home: Option<PathBuf>) -> Self {
         Self { home }
     }
 

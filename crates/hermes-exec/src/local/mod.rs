@@ -24,7 +24,7 @@ use hermes_core::BoxFuture;
 use hermes_core::command_host::HostedCall;
 use tokio::sync::OnceCell;
 
-pub use files::LocalFiles;
+pub(crate) use files::LocalFiles;
 pub use hosted::{HOSTED, hosted_main};
 pub use snapshot::LoginScripts;
 pub use variables::{Declared, VariablePolicy};

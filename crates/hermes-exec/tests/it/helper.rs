@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hermes_exec::environment::Stdin;
 use hermes_exec::local::{LocalEnvironment, LocalSettings, LoginScripts};
 use hermes_exec::sandbox::{Sandbox, SandboxChoice};
-use hermes_exec::{Confine as _, Environment as _, Exec, ProcessExit};
+use hermes_exec::{Confine as _, Environment as _, Exec, ProcessExit, Stdin};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::contract::confined::{outside, settings as sandbox_settings};

@@ -1,8 +1,7 @@
 //! A shell that was started in advance does what a new one does.
 
-use hermes_exec::environment::{ShellState, Stdin};
 use hermes_exec::shell::{quote, quote_path};
-use hermes_exec::{Exec, ProcessExit};
+use hermes_exec::{Exec, ProcessExit, ShellState, Stdin};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;

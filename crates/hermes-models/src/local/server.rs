@@ -25,7 +25,7 @@ use super::program::{self, LocalProgram};
 use super::pull::hex;
 use super::weights::NamedWeights;
 
-pub use held::ServerLease;
+pub(crate) use held::ServerLease;
 use run_file::ServerRunFile;
 use start::{ServerStart, StartOutcome};
 

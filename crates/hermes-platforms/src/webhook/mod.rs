@@ -31,7 +31,7 @@ use crate::posting::{PostError, Posting};
 use crate::settings::PlatformSettings;
 
 pub use definition::DEFINITION;
-pub use routes::{SUBSCRIPTIONS, WebhookRoute, parse_name};
+pub use routes::{WebhookRoute, parse_name};
 pub use signature::sign_github;
 pub use subscriptions::{Subscriptions, call, new_secret};
 

@@ -309,7 +309,7 @@ impl TerminalTool {
         &self,
         call: &TerminalCall,
         cwd: &Path,
-        exports: Option<hermes_exec::environment::Variables>,
+        exports: Option<hermes_exec::Variables>,
         confinement: Confinement,
         cx: &ToolContext,
     ) -> Result<(ExecOutcome, String), ToolOutcome> {

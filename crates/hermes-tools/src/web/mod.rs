@@ -24,7 +24,7 @@ use hermes_fetch::service::{ServiceAccess, Services};
 use hermes_fetch::{Blocklist, Fetcher, GuardPolicy, HttpBuilder, UrlGuard};
 use serde_json::{Value, json};
 
-pub use vision::VisionSettings;
+pub(crate) use vision::VisionSettings;
 
 /// Reads whole files for tools that take a path. The rules of `read_file` apply.
 pub trait WholeFiles: Send + Sync {

@@ -6,8 +6,8 @@ use hermes_core::slash::{self, CommandDef, Values};
 use hermes_models::catalogue;
 use hermes_store::skills::SkillLibrary;
 use hermes_store::{ListFilter, SessionOrder};
+use hermes_tui::Theme;
 use hermes_tui::port::Candidate;
-use hermes_tui::theme::Theme;
 
 use hermes_app::text::shorten;
 use hermes_app::{Conversation, slash_commands};

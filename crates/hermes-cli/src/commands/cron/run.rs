@@ -15,7 +15,7 @@ use hermes_gateway::platforms;
 use hermes_gateway::process::{self, MachineProcesses};
 use hermes_gateway::{ConversationPool, PoolLimits};
 use hermes_gateway::{Gateway, GatewayCallbacks, GatewayDeps};
-use hermes_models::router::Overrides;
+use hermes_models::Overrides;
 use hermes_store::Store;
 use hermes_store::delivery::Owner;
 use hermes_store::jobs::{JobClaimError, JobError, JobTable};

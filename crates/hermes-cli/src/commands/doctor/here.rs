@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::figures::size;
+use hermes_models::Overrides;
 use hermes_models::credentials::KeyStatus;
 use hermes_models::credentials::store::AuthStore;
-use hermes_models::router::Overrides;
 use hermes_store::skills::SkillLibrary;
 use hermes_store::{
     MemoryFiles, MemoryTarget, RepairOptions, RepairReport, quick_check_database, repair_database,

@@ -89,12 +89,12 @@ fn pull(args: &PullArgs, cx: &Context) -> Outcome {
 /// What the home says of the built-in model.
 pub(crate) struct LocalModelContext {
     pub(crate) settings: hermes_models::local::LocalModelSettings,
-    pub(crate) router: std::sync::Arc<hermes_models::router::Router>,
+    pub(crate) router: std::sync::Arc<hermes_models::Router>,
 }
 
 impl LocalModelContext {
     pub(crate) fn load(cx: &Context) -> Result<Self, Failure> {
-        let (_, router) = super::router(cx, hermes_models::router::Overrides::default())?;
+        let (_, router) = super::router(cx, hermes_models::Overrides::default())?;
         Ok(Self {
             settings: router.local_settings(),
             router,

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use hermes_config::Config;
-use hermes_exec::backend;
-use hermes_exec::environment::{Exec, OutputSink, OutputStream, ProcessExit};
 use hermes_exec::local::Declared;
 use hermes_exec::sandbox::{Sandbox, SandboxSettings};
+use hermes_exec::{Exec, OutputSink, OutputStream, ProcessExit, backend};
 use serde_json::json;
 
 use super::draft::SetupDraft;

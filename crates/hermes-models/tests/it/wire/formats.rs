@@ -107,7 +107,7 @@ async fn signed_thinking_returns_to_its_issuer() {
     quirks.auth = AuthStyle::Bearer;
     let mut parts = parts(&server.base_url(), WireFormat::AnthropicMessages);
     parts.quirks = quirks;
-    let client = hermes_models::client::HttpModelClient::new(parts);
+    let client = hermes_models::HttpModelClient::new(parts);
     let (message, _) = answer(&client).await;
     let results: Vec<Message> = message
         .tool_calls
