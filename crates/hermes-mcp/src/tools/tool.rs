@@ -104,7 +104,7 @@ impl RemoteTool {
             return Ok(());
         }
         let says: String = consent.says.chars().take(SAYS).collect();
-        let question = cx.approver.decide(ApprovalRequest {
+        let question = ApprovalRequest {
             id: cx.call_id.clone(),
             tool: self.spec.name.clone(),
             action: format!("use {tool} of the MCP server {server}, which now says: {says}"),
@@ -114,15 +114,8 @@ impl RemoteTool {
             ],
             rule: None,
             posture: None,
-        });
-        let verdict = tokio::select! {
-            biased;
-            () = cx.cancel.cancelled() => {
-                return Err(ToolOutcome::error(ToolErrorKind::Cancelled, "cancelled"));
-            }
-            verdict = question => verdict,
         };
-        match verdict {
+        match cx.decide(question).await? {
             Verdict::Once | Verdict::Session | Verdict::Always(_) => {
                 consent.known.allow(server, tool);
                 Ok(())
