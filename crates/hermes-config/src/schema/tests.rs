@@ -391,6 +391,37 @@ fn items_of_lists_are_looked_at() {
     }
 }
 
+/// The values that the docs, ours and the original's, give a meaning of their own.
+#[test]
+fn a_zero_that_switches_a_limit_off_is_accepted() {
+    let tried = Tried::new();
+    for key in [
+        "gateway.api_server.max_concurrent_runs",
+        "max_concurrent_sessions",
+        "max_live_sessions",
+        "agent.gateway_timeout",
+        "agent.gateway_timeout_warning",
+        "agent.gateway_notify_interval",
+        "agent.gateway_auto_continue_freshness",
+        "agent.restart_drain_timeout",
+        "approvals.timeout",
+        "checkpoints.max_total_size_mb",
+        "checkpoints.max_file_size_mb",
+        "compression.protect_first_n",
+        "delegation.child_timeout_seconds",
+        "discord.max_attachment_bytes",
+        "display.tool_preview_length",
+        "local.threads",
+        "local.idle_seconds",
+        "terminal.daemon_term_grace_seconds",
+    ] {
+        let value = json!(0);
+        assert!(tried.set(key, &value).is_ok(), "{key}");
+        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        assert_eq!(tried.problems(&path, &value), [""; 0], "{key}");
+    }
+}
+
 #[test]
 fn a_value_that_cannot_be_used_gives_way_to_the_default_where_that_is_safe() {
     let tried = Tried::new();

@@ -15,7 +15,7 @@ use super::{CatalogueSnapshot, ServerSettings, ServerSpec};
 use crate::actor::call_queue::CallQueue;
 use crate::actor::state::status::{LastError, ServerStatus};
 use crate::actor::state::{LinkState, Standing};
-use crate::failure::McpFailure;
+use crate::failure::{FailureClass, McpFailure};
 use crate::status::metrics::Metrics;
 use crate::transport::link::{Connector, Link};
 
@@ -253,12 +253,18 @@ impl LiveLink {
         lock(&self.misrouted).is_some()
     }
 
-    /// Whether instances that do not know the session refuse it in exactly this way.
+    /// Whether instances that do not know the session refuse it in this way. Unlike a lost session, one that works
+    /// elsewhere leaves open whose error it is: an error with the call's own id must be the same to the word.
     pub(super) fn is_misrouted_by(&self, failure: &McpFailure) -> bool {
-        let refusal = lock(&self.misrouted);
-        refusal
-            .as_ref()
-            .is_some_and(|refusal| refusal.is_same_refusal(failure))
+        let misrouted = lock(&self.misrouted);
+        misrouted.as_ref().is_some_and(|refusal| {
+            let both_lost = refusal.class == FailureClass::SessionLost
+                && failure.class == FailureClass::SessionLost;
+            let same_status = refusal.http_status == failure.http_status;
+            let is_alike = (both_lost || same_status) && refusal.refuses_session();
+            (is_alike && failure.refuses_session() && !failure.own_error)
+                || refusal.is_same_refusal(failure)
+        })
     }
 
     pub(super) fn set_misrouted(&self, refusal: Option<McpFailure>) {

@@ -140,7 +140,7 @@ impl Combination {
 
     /// Whether a balancer's refusal is so plain that nearly all of a series must succeed.
     pub fn is_plain_refusal(&self) -> bool {
-        self.shape.refuses() && self.shape.status != 429
+        self.shape.refuses() && self.shape.status != 429 && !self.shape.changes_words_of_errors()
     }
 }
 

@@ -97,26 +97,31 @@ pub enum Words {
     Other(usize),
     /// About the session, in another language.
     Foreign(usize),
+    /// About something else, and not the same for the next request.
+    Changing,
     Empty,
 }
 
 impl Words {
     fn draw(dice: &ShapeRng) -> Self {
-        match dice.below(10) {
+        match dice.below(11) {
             0..=3 => Self::Session(dice.below(SESSION.len())),
             4 => Self::Handshake(dice.below(HANDSHAKE.len())),
             5..=7 => Self::Other(dice.below(OTHER.len())),
             8 => Self::Foreign(dice.below(FOREIGN.len())),
+            9 => Self::Changing,
             _ => Self::Empty,
         }
     }
 
-    pub fn text(self) -> &'static str {
+    /// In answer to the request with this id.
+    fn text(self, id: &Value) -> &'static str {
         match self {
             Self::Session(at) => SESSION[at % SESSION.len()],
             Self::Handshake(at) => HANDSHAKE[at % HANDSHAKE.len()],
             Self::Other(at) => OTHER[at % OTHER.len()],
             Self::Foreign(at) => FOREIGN[at % FOREIGN.len()],
+            Self::Changing => OTHER[id.as_u64().unwrap_or_default() as usize % OTHER.len()],
             Self::Empty => "",
         }
     }
@@ -190,19 +195,19 @@ impl Body {
         match self {
             Self::Empty => ("text/plain", String::new()),
             // As many servers do, with a number that is another one each time.
-            Self::Text(words) => ("text/plain", format!("{} (request {id})\n", words.text())),
+            Self::Text(words) => ("text/plain", format!("{} (request {id})\n", words.text(id))),
             Self::Html(words) => (
                 "text/html",
-                format!("<html><body><h1>{}</h1></body></html>", words.text()),
+                format!("<html><body><h1>{}</h1></body></html>", words.text(id)),
             ),
-            Self::Json(words) => json(json!({"error": words.text(), "status": "failed"})),
+            Self::Json(words) => json(json!({"error": words.text(id), "status": "failed"})),
             Self::Error {
                 id: which,
                 code,
                 words,
             } => {
                 let mut error =
-                    json!({"jsonrpc": "2.0", "error": {"code": code, "message": words.text()}});
+                    json!({"jsonrpc": "2.0", "error": {"code": code, "message": words.text(id)}});
                 match which {
                     ErrorId::Right => error["id"] = id.clone(),
                     ErrorId::Null => error["id"] = Value::Null,
@@ -214,7 +219,7 @@ impl Body {
             Self::NullResult => json(json!({"jsonrpc": "2.0", "id": id, "result": null})),
             Self::EmptyResult => json(json!({"jsonrpc": "2.0", "id": id, "result": {}})),
             Self::ToolError(words) => json(json!({"jsonrpc": "2.0", "id": id, "result": {
-                "content": [{"type": "text", "text": words.text()}], "isError": true}})),
+                "content": [{"type": "text", "text": words.text(id)}], "isError": true}})),
         }
     }
 }
@@ -376,6 +381,18 @@ impl Shape {
     /// the request was accepted, it may come whatever became of the request.
     pub fn is_error_in_acceptance(&self) -> bool {
         self.is_success() && matches!(self.body, Body::Error { .. })
+    }
+
+    /// Whether the next request gets another error, which could be a tool's own.
+    pub fn changes_words_of_errors(&self) -> bool {
+        matches!(
+            self.body,
+            Body::Error {
+                id: ErrorId::Right,
+                words: Words::Changing,
+                ..
+            }
+        )
     }
 
     /// The bytes that answer the request with this id, and whether the connection ends with them.

@@ -269,18 +269,20 @@ fn is_rpc_error(failure: &McpFailure) -> bool {
     class && failure.http_status.is_none()
 }
 
-/// Whether the old session refused questions just as it refused the call, so that the call did not
-/// run. That it did not answer, or not yet, proves nothing.
+/// Whether the old session refused questions as it refused the call, so that the call did not run. The words and the
+/// status do not matter: some servers name the request in them. That the session did not answer, or not yet,
+/// proves nothing.
 fn proves(verdict: &SessionVerdict, failure: &McpFailure) -> bool {
-    let lost = |failure: &McpFailure| {
-        failure.class == FailureClass::SessionLost && failure.certainty == Certainty::Rejected
-    };
     match verdict {
         SessionVerdict::Fails(failures) => failures.iter().any(|refusal| {
-            let both_lost = lost(refusal) && lost(failure) && !failure.own_error;
-            both_lost || refusal.is_same_refusal(failure)
+            let both_refuse = refusal.refuses_session() && failure.refuses_session();
+            both_refuse || refusal.is_same_refusal(failure)
         }),
-        SessionVerdict::Gone => lost(failure) && !failure.own_error,
+        SessionVerdict::Gone => {
+            failure.class == FailureClass::SessionLost
+                && failure.certainty == Certainty::Rejected
+                && !failure.own_error
+        }
         SessionVerdict::Open | SessionVerdict::Works => false,
     }
 }

@@ -1,19 +1,22 @@
 //! `notifications/initialized`: sent beside the first request instead of before it, which saves a
 //! round trip of every connect. What it meets is known before that request counts as answered.
 //!
-//! A server may refuse it and work all the same: behind a balancer that spreads requests over
-//! several processes, the next request finds the right one. So a refusal decides nothing until
-//! the tools cannot be listed either.
+//! It may be refused or lost where everything else works: behind a balancer that spreads requests over
+//! several processes, the next request finds the right one. So what becomes of it decides nothing
+//! unless the tools cannot be listed either.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
 use super::ConnectionShared;
 use crate::failure::McpFailure;
 
-/// How often it is sent in all while the server refuses it.
+/// How often it is sent in all while the server refuses it or closes the connection.
 const ATTEMPTS: usize = 4;
+/// A server that has listed its tools is not waited for longer.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, Default)]
 enum State {
@@ -28,7 +31,7 @@ enum State {
 pub(crate) struct Greeting(watch::Sender<State>);
 
 impl Greeting {
-    /// Sends it in the background, again at once where it is refused (4xx).
+    /// Sends it in the background, again at once where it is refused (4xx) or the connection breaks.
     pub(crate) fn begin<F>(
         shared: &Arc<ConnectionShared>,
         mut send: impl FnMut() -> F + Send + 'static,
@@ -42,7 +45,7 @@ impl Greeting {
                 let mut attempt = 1;
                 loop {
                     match send().await {
-                        Err(why) if attempt < ATTEMPTS && is_refused(&why) => attempt += 1,
+                        Err(why) if attempt < ATTEMPTS && may_pass(&why) => attempt += 1,
                         sent => return sent,
                     }
                 }
@@ -54,12 +57,7 @@ impl Greeting {
             match sent {
                 Ok(()) => shared.greeting.forgive(),
                 Err(why) => {
-                    let state = State::Refused(why.clone());
-                    shared.greeting.0.send_replace(state);
-                    // Nobody answered at all: the link is of no use.
-                    if why.http_status.is_none() {
-                        shared.die(why);
-                    }
+                    shared.greeting.0.send_replace(State::Refused(why));
                 }
             }
         }));
@@ -73,6 +71,13 @@ impl Greeting {
     /// It worked, or the server works without it.
     pub(crate) fn forgive(&self) {
         self.0.send_replace(State::Over);
+    }
+
+    /// [`Self::taken`] of a server that works: it is not waited for for long.
+    pub(crate) async fn taken_by_working_server(&self) -> Result<(), McpFailure> {
+        tokio::time::timeout(PATIENCE, self.taken())
+            .await
+            .unwrap_or(Ok(()))
     }
 
     /// Waits until the server took it, or says why it did not.
@@ -89,7 +94,8 @@ impl Greeting {
     }
 }
 
-fn is_refused(why: &McpFailure) -> bool {
+/// Whether sending it again may help.
+fn may_pass(why: &McpFailure) -> bool {
     why.http_status
-        .is_some_and(|status| (400..500).contains(&status) && status != 429)
+        .is_none_or(|status| (400..500).contains(&status) && status != 429)
 }

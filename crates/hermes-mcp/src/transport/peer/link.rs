@@ -118,10 +118,12 @@ impl RmcpLink {
         if shared.greeting.is_over() {
             return outcome;
         }
-        let taken = shared.greeting.taken().await;
-        let outcome = match outcome {
-            Err(_) => self.run(op, call).await,
-            outcome => outcome,
+        let (outcome, taken) = match outcome {
+            Ok(output) => (Ok(output), shared.greeting.taken_by_working_server().await),
+            Err(_) => {
+                let taken = shared.greeting.taken().await;
+                (self.run(op, call).await, taken)
+            }
         };
         match (outcome, taken) {
             (Err(_), Err(why)) => {

@@ -29,6 +29,20 @@ async fn a_refused_greeting_does_no_harm_where_the_tools_are_listed() {
     }
 }
 
+/// A proxy that loses what has no answer: everything else works.
+#[tokio::test]
+async fn a_lost_greeting_does_no_harm_where_the_tools_are_listed() {
+    for fault in [Fault::ResetBefore, Fault::Silence, Fault::status(302, "")] {
+        let server = FaultyServer::start();
+        server.fault_always("notifications/initialized", fault.clone());
+        let link = bench(&server).connect().await.unwrap();
+        let tools = ask(&*link, Op::ListTools).await.unwrap();
+        assert!(!names(&tools, "tools").is_empty());
+        ask(&*link, tool("bump", nothing())).await.unwrap();
+        assert_eq!(server.counts().effects, 1, "{fault:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_greeting_that_is_refused_is_sent_again() {
     let server = FaultyServer::start();

@@ -12,6 +12,7 @@ impl Display for Words {
             Self::Handshake(at) => write!(out, "h{at}"),
             Self::Other(at) => write!(out, "o{at}"),
             Self::Foreign(at) => write!(out, "f{at}"),
+            Self::Changing => write!(out, "c"),
             Self::Empty => write!(out, "e"),
         }
     }
@@ -27,6 +28,7 @@ impl FromStr for Words {
             Some('h') => Self::Handshake(at()?),
             Some('o') => Self::Other(at()?),
             Some('f') => Self::Foreign(at()?),
+            Some('c') => Self::Changing,
             Some('e') => Self::Empty,
             _ => return Err(format!("no words: {text:?}")),
         })
