@@ -12,7 +12,7 @@ pub mod replay;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::events::EventReceiver;
+use hermes_agent::EventReceiver;
 use hermes_config::schema::Tui;
 use hermes_core::clock::SystemClock;
 use hermes_core::event::{AgentCommand, AgentEvent, Setting, UserInput};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hermes_agent::weight::ConversationMemory;
+use hermes_agent::ConversationMemory;
 use hermes_app::{
     ConversationHost, ConversationRequest, ConversationUpdate, HostError, HostErrorKind,
     LiveConversation, OpenedConversation, OpeningRequest,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_agent::session::SessionStart;
+use hermes_agent::SessionStart;
 use hermes_config::env::{Env, ProcessEnv};
 use hermes_config::home::Home;
 use hermes_config::schema::{Config, Fallback, Secret};

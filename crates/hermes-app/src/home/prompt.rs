@@ -12,12 +12,12 @@ use hermes_core::clock::Clock;
 use hermes_store::skills::{Offer, SkillLibrary};
 use hermes_store::{MemoryFiles, MemoryTarget};
 
-use hermes_agent::context_files::{self, ContextFile};
+use hermes_agent::context_files::ContextFile;
 use hermes_agent::lean::PromptSize;
 use hermes_agent::prompt::{
-    self, Enforcement, Guidance, PlatformHint, Profile, PromptEnvironment, PromptInputs,
+    Enforcement, Guidance, PlatformHint, Profile, PromptEnvironment, PromptInputs,
 };
-use hermes_agent::session::{PromptContext, PromptSource, PromptText};
+use hermes_agent::{PromptContext, PromptSource, PromptText, context_files, prompt};
 
 /// What the caller decides about the prompt.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,6 @@
 //! Capabilities of the agent: tools, servers, skills, memory, jobs.
 
-use hermes_agent::session::ToolSource as _;
+use hermes_agent::ToolSource as _;
 use hermes_config::Env;
 use hermes_config::env::ProcessEnv;
 use hermes_core::clock::{Clock as _, SystemClock};

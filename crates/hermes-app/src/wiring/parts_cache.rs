@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::home::{HomePrompt, ToolsetChoice};
 use chrono::NaiveDate;
-use hermes_agent::session::{PromptContext, PromptSource, PromptText};
+use hermes_agent::{PromptContext, PromptSource, PromptText};
 use hermes_config::Config;
 use hermes_core::BoxFuture;
 use hermes_core::model::{ModelClient, ModelError, ModelRouter, Route, RouteError};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hermes_agent::session::SessionStart;
+use hermes_agent::SessionStart;
 use hermes_core::clock::Clock;
 use hermes_core::ids::SessionId;
 use hermes_core::store::{NewItem, NewSession, SessionStore as _, StoredSession};

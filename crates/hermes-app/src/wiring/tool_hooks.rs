@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::home::HomeTools;
-use hermes_agent::session::ToolSource;
+use hermes_agent::ToolSource;
 use hermes_config::Config;
 use hermes_core::BoxFuture;
 use hermes_core::model::ModelInfo;

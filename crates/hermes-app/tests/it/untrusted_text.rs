@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_agent::session::SessionStart;
+use hermes_agent::SessionStart;
 use hermes_app::{StoreTools, store_backed};
 use hermes_config::{Config, Home};
 use hermes_core::approval::{DenyAll, Verdict};

@@ -1,6 +1,6 @@
 //! One question, one answer.
 
-use hermes_agent::events::EventReceiver;
+use hermes_agent::EventReceiver;
 use hermes_app::{
     CommandFollowUp, Conversation, Surface, TurnOptions, WindowLease, images, slash_commands,
 };

@@ -1,6 +1,6 @@
 //! The line chat: a prompt, streaming answers, Ctrl+C to interrupt; no sequence for the terminal.
 
-use hermes_agent::events::EventReceiver;
+use hermes_agent::EventReceiver;
 use hermes_app::{CommandFollowUp, Conversation, Surface, images, replay, slash_commands};
 use hermes_core::event::{AgentCommand, AgentEvent, SequencedEvent, TurnExit};
 use hermes_core::front_end::{DisplaySetting, Effect, ShownText, TextKind, TranscriptEntry};

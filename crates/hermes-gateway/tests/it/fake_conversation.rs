@@ -3,7 +3,7 @@
 
 use std::task::{Context, Poll};
 
-use hermes_agent::weight::ConversationMemory;
+use hermes_agent::ConversationMemory;
 use hermes_app::{
     ConversationDriver, ConversationRequest, ConversationUpdate, LiveConversation,
     OpenedConversation,

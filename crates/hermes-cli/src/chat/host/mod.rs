@@ -13,9 +13,8 @@ use std::future::Future;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use hermes_agent::events::EventReceiver;
-use hermes_agent::session::SessionHandle;
 use hermes_agent::turn::explain;
+use hermes_agent::{EventReceiver, SessionHandle};
 use hermes_app::slash_commands::ResolvedLine;
 use hermes_app::{CommandResult, Conversation, Surface, images, replay, show_text, slash_commands};
 use hermes_core::event::{AgentCommand, AgentEvent, SequencedEvent, TurnExit};

@@ -15,7 +15,7 @@ use crate::wiring::mcp::server_counts;
 
 /// The conversation as it is now. Cheap: files that are read are small and of this machine.
 pub(super) fn session_status(conversation: &Conversation) -> SessionStatus {
-    use hermes_agent::session::ToolSource as _;
+    use hermes_agent::ToolSource as _;
     let chat = &conversation.chat;
     let toolbox = chat.mcp.as_ref().and_then(|mcp| mcp.toolbox());
     let processes = chat

@@ -118,12 +118,11 @@ impl RmcpLink {
         if shared.greeting.is_over() {
             return outcome;
         }
-        let (outcome, taken) = match outcome {
-            Ok(output) => (Ok(output), shared.greeting.taken_by_working_server().await),
-            Err(_) => {
-                let taken = shared.greeting.taken().await;
-                (self.run(op, call).await, taken)
-            }
+        let (outcome, taken) = if outcome.is_ok() {
+            (outcome, shared.greeting.taken_by_working_server().await)
+        } else {
+            let taken = shared.greeting.taken().await;
+            (self.run(op, call).await, taken)
         };
         match (outcome, taken) {
             (Err(_), Err(why)) => {

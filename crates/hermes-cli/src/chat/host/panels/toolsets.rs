@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_agent::session::ToolSource as _;
+use hermes_agent::ToolSource as _;
 use hermes_app::toolsets;
 use hermes_app::toolsets::Toolset;
 use hermes_core::front_end::TextKind;
