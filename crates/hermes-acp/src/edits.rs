@@ -173,22 +173,15 @@ impl GuardedTool {
             .map(|path| path.display().to_string())
             .collect();
         let files = files.join(", ");
-        let question = cx.approver.decide(ApprovalRequest {
+        let question = ApprovalRequest {
             id: cx.call_id.clone(),
             tool: name.to_owned(),
             action: format!("{ACTION}{files}"),
             reasons: vec!["every change of a file is asked about in this mode".to_owned()],
             rule: None,
             posture: None,
-        });
-        let verdict = tokio::select! {
-            biased;
-            () = cx.cancel.cancelled() => {
-                return Err(ToolOutcome::error(ToolErrorKind::Cancelled, "cancelled"));
-            }
-            verdict = question => verdict,
         };
-        match verdict {
+        match cx.decide(question).await? {
             Verdict::Once => Ok(()),
             Verdict::Session | Verdict::Always(_) => {
                 self.edits.set_mode(EditorMode::AcceptEdits);

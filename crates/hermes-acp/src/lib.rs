@@ -1,6 +1,6 @@
 //! Serves editors: the Agent Client Protocol over a pair of byte streams, mapped to conversations.
 //!
-//! Conversations belong to the [`ConversationHost`](hermes_app::host::ConversationHost); this crate
+//! Conversations belong to the [`ConversationHost`](hermes_app::ConversationHost); this crate
 //! turns its updates into protocol messages and the editor's messages into requests. One task per
 //! conversation; nothing but JSON-RPC is written.
 

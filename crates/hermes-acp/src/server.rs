@@ -20,7 +20,7 @@ use agent_client_protocol::v1::schema::{
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, Client, Error, ErrorCode, JsonRpcResponse};
 use futures_util::future::join_all;
-use hermes_app::host::{ConversationHost, ListQuery, OpeningRequest, OwnServer, ServerAddress};
+use hermes_app::{ConversationHost, ListQuery, OpeningRequest, OwnServer, ServerAddress};
 use hermes_core::command_host::CommandHost;
 use hermes_core::event::NoticeLevel;
 use hermes_core::front_end::TranscriptEntry;

@@ -14,7 +14,7 @@ use agent_client_protocol::v1::schema::{
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Client, Error, ErrorCode, JsonRpcRequest, JsonRpcResponse};
-use hermes_app::front::{
+use hermes_app::{
     CommandFollowUp, ConversationRequest, ConversationUpdate, HostError, HostErrorKind,
     LiveConversation,
 };

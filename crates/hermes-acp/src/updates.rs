@@ -7,7 +7,7 @@ use agent_client_protocol::v1::schema::{
     ContentBlock, ContentChunk, Cost, CurrentModeUpdate, InitializeRequest, Notice, NoticeSeverity,
     SessionInfoUpdate, SessionUpdate, TextContent, UnstructuredCommandInput, UsageUpdate,
 };
-use hermes_app::host::CommandInfo;
+use hermes_app::CommandInfo;
 use hermes_core::event::NoticeLevel;
 use hermes_core::front_end::TranscriptEntry;
 

@@ -14,11 +14,11 @@ use hermes_core::ids::TurnId;
 use tokio::sync::Notify;
 
 /// Entries that may wait for the reader.
-pub const CAPACITY: usize = 512;
+pub(crate) const CAPACITY: usize = 512;
 /// Bytes of text that may gather in one waiting delta.
 const DELTA_BYTES: usize = 256 * 1024;
 
-pub fn channel(capacity: usize) -> (EventSink, EventReceiver) {
+pub(crate) fn channel(capacity: usize) -> (EventSink, EventReceiver) {
     let shared = Arc::new(SharedQueue {
         state: Mutex::new(EventQueueState {
             capacity: capacity.max(1),
@@ -32,7 +32,7 @@ pub fn channel(capacity: usize) -> (EventSink, EventReceiver) {
 
 /// Where a session reports. Cheap to clone.
 #[derive(Clone)]
-pub struct EventSink(Arc<SharedQueue>);
+pub(crate) struct EventSink(Arc<SharedQueue>);
 
 /// Where a front end reads.
 pub struct EventReceiver(Arc<SharedQueue>);
@@ -99,7 +99,7 @@ impl EventSink {
     }
 
     /// Reports an event, waiting for room.
-    pub async fn emit(&self, event: AgentEvent) {
+    pub(crate) async fn emit(&self, event: AgentEvent) {
         let mut event = event;
         loop {
             let drained = self.0.drained.notified();
@@ -116,7 +116,7 @@ impl EventSink {
     }
 
     /// Reports an event unless there is no room. For tools, which report progress and notices without waiting.
-    pub fn emit_or_drop(&self, event: AgentEvent) {
+    pub(crate) fn emit_or_drop(&self, event: AgentEvent) {
         drop(self.offer(event));
     }
 
@@ -127,7 +127,7 @@ impl EventSink {
         refused
     }
 
-    pub async fn notice(&self, level: NoticeLevel, text: impl Into<String>) {
+    pub(crate) async fn notice(&self, level: NoticeLevel, text: impl Into<String>) {
         let text = text.into();
         self.emit(AgentEvent::Notice { level, text }).await;
     }

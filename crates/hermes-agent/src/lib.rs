@@ -1,6 +1,6 @@
 //! Sessions and turns: prompt, projection, tool planning, recovery, compression.
 //!
-//! One turn: [`session`] receives a command and starts a [`turn`]; the turn commits the person's
+//! One turn: `session` receives a command and starts a [`turn`]; the turn commits the person's
 //! message, sends the projection (`project`) of the `log` to a model, plans the calls that come
 //! back (`plan`), runs them, and repeats this until there is an answer. Errors are handled by a
 //! table (`recover`) under one budget (`budget`).
@@ -9,8 +9,8 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`session`], [`turn`] | the session actor; one turn from message to answer |
-//! | [`events`] | events of a session |
+//! | `session`, [`turn`] | the session actor; one turn from message to answer |
+//! | `events` | events of a session |
 //! | `log`, `project` | the append-only log; what the model sees of it |
 //! | [`prompt`], [`context_files`] | the system prompt; AGENTS.md and other instruction files |
 //! | `plan`, `repair` | which calls run in parallel; repair of tool names and arguments |
@@ -19,14 +19,14 @@
 //! | [`spill`], `scrub`, `fence` | large results; reasoning tags in answers; marks around untrusted text |
 //! | [`subagent`], [`tools`] | `delegate_task`; tools that need only the session |
 //! | [`deferred`] | tools that the model searches for instead of seeing them all |
-//! | [`settings`] | settings of a session |
-//! | `title`, [`weight`] | session titles; memory that an open conversation uses |
+//! | `settings` | settings of a session |
+//! | `title`, `weight` | session titles; memory that an open conversation uses |
 
 mod budget;
 pub mod compress;
 pub mod context_files;
 pub mod deferred;
-pub mod events;
+mod events;
 mod fence;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -39,8 +39,8 @@ pub mod prompt;
 mod recover;
 mod repair;
 mod scrub;
-pub mod session;
-pub mod settings;
+mod session;
+mod settings;
 pub mod spill;
 pub mod subagent;
 mod title;
@@ -48,4 +48,14 @@ pub mod tokens;
 mod tool_lists;
 pub mod tools;
 pub mod turn;
-pub mod weight;
+mod weight;
+
+pub use events::EventReceiver;
+pub use session::{
+    PromptContext, PromptSource, PromptText, RepositoryPart, RepositoryReader, Session,
+    SessionClosed, SessionDeps, SessionHandle, SessionStart, ToolSource, WeakSession,
+};
+pub use settings::{
+    AgentSettings, GuardLimits, GuardSettings, IntentNudges, ToolSettings, parse_effort,
+};
+pub use weight::ConversationMemory;

@@ -16,7 +16,7 @@ use crate::weight::{self, ConversationMemory};
 
 /// Who wrote an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub(crate) enum Origin {
     Person,
     Model,
     Tool,
@@ -26,7 +26,7 @@ pub enum Origin {
 
 impl Origin {
     /// As far as a message itself tells: a row that is nothing but a summary is the engine's.
-    pub fn of(message: &Message) -> Self {
+    pub(crate) fn of(message: &Message) -> Self {
         match message {
             Message::User(user) => {
                 let text = user.content.text();
@@ -45,7 +45,7 @@ impl Origin {
 
 /// Why the engine wrote an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Synthetic {
+pub(crate) enum Synthetic {
     /// Asks the model to continue (cut answer, empty answer, announced but undone work).
     Nudge,
     /// Stands for an answer that had no visible text, so that a nudge can follow it.
@@ -60,7 +60,7 @@ pub enum Synthetic {
 
 /// One entry of the log.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LogItem {
+pub(crate) struct LogItem {
     pub message: Arc<Message>,
     /// Set once the item is in the store.
     pub row: Option<RowId>,
@@ -72,7 +72,7 @@ pub struct LogItem {
 }
 
 impl LogItem {
-    pub fn new(mut message: Message, origin: Origin, at: f64) -> Self {
+    pub(crate) fn new(mut message: Message, origin: Origin, at: f64) -> Self {
         message.shrink();
         Self {
             message: Arc::new(message),
@@ -84,14 +84,14 @@ impl LogItem {
     }
 
     /// An item that is sent but never stored.
-    pub fn ephemeral(message: Message, why: Synthetic, at: f64) -> Self {
+    pub(crate) fn ephemeral(message: Message, why: Synthetic, at: f64) -> Self {
         Self {
             persist: false,
             ..Self::new(message, Origin::Synthetic(why), at)
         }
     }
 
-    pub fn to_new(&self) -> NewItem {
+    pub(crate) fn to_new(&self) -> NewItem {
         NewItem {
             message: Message::clone(&self.message),
             at: self.at,

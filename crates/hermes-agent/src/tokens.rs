@@ -108,11 +108,6 @@ impl TokenMeter {
         self.last = Some((raw, real.clamp(raw.div_ceil(2), raw * 4)));
     }
 
-    /// The last real size reported, within reason.
-    pub fn last_real(&self) -> Option<u64> {
-        self.last.map(|(_, real)| real)
-    }
-
     /// Real tokens per raw token: of what was sent, and of what is added.
     fn ratios(raw: u64, real: u64) -> (f64, f64) {
         let ratio = real as f64 / raw as f64;
@@ -187,7 +182,7 @@ mod tests {
         let more = meter.real(110_000);
         assert!((142_000..143_000).contains(&more), "{more}");
         meter.observe(100_000, 0);
-        assert_eq!(meter.last_real(), Some(130_000));
+        assert_eq!(meter.last.map(|(_, real)| real), Some(130_000));
         meter.observe(1_000, 3);
         assert_eq!(meter.real(1_000), 500, "bounded below");
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::log::LogItem;
 
 /// A conversation before anything is said in it: its tasks, queues and tools, and the system prompt.
-pub const OPEN: usize = 128 * 1024;
+pub(crate) const OPEN: usize = 128 * 1024;
 /// What the allocator adds to a piece of memory.
 const PIECE: usize = 16;
 
@@ -35,7 +35,7 @@ impl ConversationMemory {
 }
 
 /// An entry of the log with everything it owns.
-pub fn item(item: &LogItem) -> usize {
+pub(crate) fn item(item: &LogItem) -> usize {
     let owned = match &*item.message {
         Message::User(user) => content(&user.content) + optional(user.wire_text.as_deref()),
         Message::Assistant(message) => {

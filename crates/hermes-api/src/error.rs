@@ -3,7 +3,7 @@
 use axum::http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use hermes_app::front::{HostError, HostErrorKind};
+use hermes_app::{HostError, HostErrorKind};
 use hermes_core::redact;
 use hermes_core::store::StoreError;
 use serde_json::{Value, json};

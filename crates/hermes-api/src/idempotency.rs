@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode};
 use hermes_core::{BoxFuture, task};
-use hermes_store::db::{Begun, NewRequest};
+use hermes_store::{NewRequest, RequestStatus};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
@@ -135,13 +135,13 @@ async fn noted(
     let store = state.stored.get(&state).await?;
     let key = request.key.clone();
     match store.begin_request(request).await? {
-        Begun::New => {}
-        Begun::Other => return Err(reused()),
-        Begun::Answered(told) => {
+        RequestStatus::New => {}
+        RequestStatus::Other => return Err(reused()),
+        RequestStatus::Answered(told) => {
             let told = serde_json::from_value(told).map(Arc::new);
             return told.map_err(|error| lost(&error));
         }
-        Begun::Cut { session } => return Err(cut(&session)),
+        RequestStatus::Cut { session } => return Err(cut(&session)),
     }
     let told = work.await;
     // Work interrupted by our shutdown is reported as such by the next process.

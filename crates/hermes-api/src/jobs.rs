@@ -10,8 +10,9 @@ use chrono::DateTime;
 use hermes_config::Zone;
 use hermes_core::clock::SystemRng;
 use hermes_core::threat_scan::{self, ScanScope};
-use hermes_store::jobs::schedule::{self, JobSchedule, ParsedSchedule};
-use hermes_store::jobs::{Job, JobError, JobTable};
+use hermes_store::jobs::{
+    Job, JobError, JobSchedule, JobTable, ParsedSchedule, iso_time, parse_schedule,
+};
 use serde_json::{Value, json};
 
 use super::error::ApiError;
@@ -233,7 +234,7 @@ fn repeat(body: &JsonObjectBody) -> Result<Option<Value>, ApiError> {
 }
 
 fn parse(text: &str, now: &DateTime<Zone>) -> Result<(ParsedSchedule, String), ApiError> {
-    let parsed = schedule::parse(text, now).map_err(JobError::from)?;
+    let parsed = parse_schedule(text, now).map_err(JobError::from)?;
     let next = due(&parsed.schedule, now)?;
     Ok((parsed, next))
 }
@@ -251,7 +252,7 @@ fn due(schedule: &JobSchedule, now: &DateTime<Zone>) -> Result<String, ApiError>
 }
 
 fn stamp(now: &DateTime<Zone>) -> String {
-    schedule::iso(&now.fixed_offset())
+    iso_time(&now.fixed_offset())
 }
 
 /// `POST /api/jobs`.

@@ -43,7 +43,7 @@ use hermes_config::{Config, Home};
 use hermes_core::clock::Clock;
 use hermes_core::task;
 use hermes_gateway::ConversationPool;
-use hermes_store::db::Store;
+use hermes_store::Store;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;

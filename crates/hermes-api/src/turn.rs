@@ -1,8 +1,7 @@
 //! One turn for a client: started, followed, and interrupted when the client disconnects.
 
 use futures_util::FutureExt as _;
-use hermes_app::front::{ConversationRequest, ConversationUpdate, HostError};
-use hermes_app::host::OpeningRequest;
+use hermes_app::{ConversationRequest, ConversationUpdate, HostError, OpeningRequest};
 use hermes_core::approval::ApprovalRequest;
 use hermes_core::ask::Answer;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
@@ -288,7 +287,7 @@ async fn catch_up(conversation: &mut PooledConversation) -> Result<(), HostError
 
 fn ended() -> HostError {
     HostError::new(
-        hermes_app::front::HostErrorKind::Failed,
+        hermes_app::HostErrorKind::Failed,
         "the conversation ended before it answered",
     )
 }

@@ -1,6 +1,6 @@
 //! The session of a request and the options to open it.
 
-use hermes_app::host::{FrontEndKind, OpeningRequest};
+use hermes_app::{FrontEndKind, OpeningRequest};
 use hermes_core::event::UserInput;
 use hermes_core::message::Message;
 use hermes_platforms::definition;

@@ -3,16 +3,16 @@
 //! Results of commands are data ([`CommandResult`]): the line chat prints them, the interface draws
 //! them.
 
-pub mod background;
+pub(crate) mod background;
 pub mod hosted;
 pub mod images;
-pub mod lease;
+pub(crate) mod lease;
 pub mod replay;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::events::EventReceiver;
+use hermes_agent::EventReceiver;
 use hermes_config::schema::Tui;
 use hermes_core::clock::SystemClock;
 use hermes_core::event::{AgentCommand, AgentEvent, Setting, UserInput};

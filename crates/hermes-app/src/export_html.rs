@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use hermes_store::db::MessageRecord;
+use hermes_store::MessageRecord;
 use serde_json::Value;
 
 use crate::text;
@@ -31,7 +31,7 @@ summary { cursor: pointer; color: var(--quiet) }
 ";
 
 /// An exported session for a browser.
-pub fn html(session: &Value) -> String {
+pub fn session_html(session: &Value) -> String {
     let field = |name: &str| session.get(name).and_then(Value::as_str);
     let title = field("title").or_else(|| field("id")).unwrap_or("Session");
     let mut out = String::from(HEAD);
@@ -156,7 +156,7 @@ mod tests {
                 {"role": "session_meta", "content": "hidden words"},
             ],
         });
-        let page = html(&session);
+        let page = session_html(&session);
         let body = page.split_once("</style>").unwrap().1;
         assert!(
             !body.contains("<script") && !body.contains("onload=\""),

@@ -111,14 +111,14 @@ impl From<RouteError> for Failure {
 }
 
 /// What to do without a model, in four lines.
-pub const NOTHING_CONFIGURED: &str = "\
+pub(crate) const NOTHING_CONFIGURED: &str = "\
 no model is configured yet. Choose one:
   a key:              hermes config set OPENROUTER_API_KEY <key>   (any provider: hermes model list)
   your own server:    hermes model set <model> --base-url http://127.0.0.1:11434/v1
   no account needed:  hermes --local   (a small model that runs here: it chats, it has no tools)";
 
 /// The code a finished turn leaves the process with.
-pub fn of_turn(exit: &TurnExit) -> Exit {
+pub fn exit_of_turn(exit: &TurnExit) -> Exit {
     match exit {
         TurnExit::Answered => Exit::Ok,
         TurnExit::Interrupted => Exit::Interrupted,

@@ -6,7 +6,7 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use hermes_agent::weight::ConversationMemory;
+use hermes_agent::ConversationMemory;
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, UserInput};
 use hermes_core::front_end::TranscriptEntry;
 use hermes_core::{BoxFuture, task};

@@ -1,6 +1,6 @@
 //! How front ends that serve others (chats, editors) get their conversations.
 
-pub mod gateway;
+pub(crate) mod gateway;
 mod scripts;
 
 use std::path::PathBuf;

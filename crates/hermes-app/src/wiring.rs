@@ -1,20 +1,20 @@
 //! The composition root: assembles everything a conversation needs.
 
 pub mod action_tools;
-pub mod commands;
-pub mod front_end;
+pub(crate) mod commands;
+pub(crate) mod front_end;
 pub mod mcp;
-pub mod mcp_connect;
+pub(crate) mod mcp_connect;
 mod no_model;
 mod open;
-pub mod parts_cache;
-pub mod progress;
+pub(crate) mod parts_cache;
+pub(crate) mod progress;
 mod repository;
 mod sampler;
 mod session_start;
-pub mod skills;
-pub mod tool_hooks;
-pub mod unattended;
+pub(crate) mod skills;
+pub(crate) mod tool_hooks;
+pub(crate) mod unattended;
 pub mod unsupported;
 mod web;
 
@@ -27,11 +27,10 @@ use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::figures;
 use hermes_core::ids::SessionId;
 use hermes_core::model::{ModelInfo, ModelRouter, Route, RouteError};
-use hermes_models::router::{Overrides, Router, RouterDeps};
+use hermes_models::{Overrides, Router, RouterDeps};
 use hermes_store::Store;
 
 use self::commands::CommandEnvironment;
-use self::front_end::{FrontEndSettings, SharedResources};
 use self::mcp::{McpServers, ServerWait};
 use self::parts_cache::{HomeParts, PartsCache};
 use self::session_start::find_session;
@@ -39,7 +38,13 @@ use crate::context::AppContext;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::options::TurnOptions;
 
+pub use commands::is_on_path;
+pub use front_end::{FrontEndKind, FrontEndSettings, SharedResources};
+pub use mcp_connect::ServerConnector;
 pub use open::{OpenRequest, OpenSession};
+pub use progress::report_wait;
+pub use tool_hooks::{load_hooks, read_hooks};
+pub use unattended::{CommandLine, CommandOutput};
 
 /// The mode of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +223,7 @@ pub async fn prune_sessions(config: &Config, store: &Store, open: Option<&str>) 
     if !sessions.auto_prune {
         return;
     }
-    let wish = hermes_store::db::AutoPrune {
+    let wish = hermes_store::AutoPrune {
         retention_days: sessions.retention_days,
         min_interval_hours: sessions.min_interval_hours,
         vacuum: sessions.vacuum_after_prune,

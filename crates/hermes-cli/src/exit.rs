@@ -1,3 +1,3 @@
 //! Failures and exit codes, as every command uses them.
 
-pub(crate) use hermes_app::failure::{Exit, Failure, Outcome, of_turn, skill_failure};
+pub(crate) use hermes_app::{Exit, Failure, Outcome, exit_of_turn, skill_failure};

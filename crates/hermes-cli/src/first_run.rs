@@ -12,11 +12,10 @@ use std::time::Duration;
 use hermes_config::Config;
 use hermes_core::figures::size;
 use hermes_core::model::{ModelRouter as _, RouteError};
+use hermes_models::Overrides;
 use hermes_models::live::{LocalProbe, LocalServerInfo};
-use hermes_models::local::machine;
-use hermes_models::local::{LocalModelSettings, program};
+use hermes_models::local::{LocalModelSettings, machine, program};
 use hermes_models::providers::LocalServer;
-use hermes_models::router::Overrides;
 
 use crate::args::TurnArgs;
 use crate::commands::Context;
@@ -120,44 +119,60 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
     } else {
         format!("{} to download, once", size(row.bytes))
     };
-    loop {
-        let question = format!(
-            "nothing found. Use the small model that comes with hermes? {}: runs on this machine, chats and \
-             answers simple questions, has no tools ({cost})\n  [Enter] yes  [m] other  [k] paste a key  [u] your own endpoint  [q] quit ",
-            row.weights.name
-        );
-        match prompt::key(&question, &['y', 'm', 'k', 'u', 'q'])? {
-            Some('m') => {
-                if let Some(PickedModel { choice, key }) = model::pick(cx)? {
-                    return settle(cx, config, &choice, key);
+    let question = format!(
+        "nothing found. Use the small model that comes with hermes? {}: runs on this machine, chats and \
+         answers simple questions, has no tools ({cost})",
+        row.weights.name
+    );
+    match ask(cx, config, &question)? {
+        ProposalAnswer::Accepted => {
+            let taken = model::local::ready(cx, Some(&row.weights.name))
+                .and_then(|weights| model::local::take(&weights, cx));
+            match taken {
+                Ok(()) => cx.reread().map(Some),
+                Err(failure) => {
+                    cx.out.error(failure.message);
+                    Ok(None)
                 }
             }
+        }
+        ProposalAnswer::Declined => {
+            cx.out.error(NEXT_STEPS);
+            Ok(None)
+        }
+        ProposalAnswer::OtherModel(chosen) => Ok(chosen),
+    }
+}
+
+/// The answer to a proposed model.
+enum ProposalAnswer {
+    Accepted,
+    /// The chat opens without a model.
+    Declined,
+    OtherModel(Option<Context>),
+}
+
+/// Asks whether to use the proposed model, until something is chosen.
+fn ask(cx: &Context, config: &Arc<Config>, question: &str) -> Result<ProposalAnswer, Failure> {
+    let question = format!(
+        "{question}\n  [Enter] yes  [m] other  [k] paste a key  [u] your own endpoint  [q] quit "
+    );
+    loop {
+        let picked = match prompt::key(&question, &['y', 'm', 'k', 'u', 'q'])? {
+            Some('m') => model::pick(cx)?,
+            Some('u') => model::endpoint::ask(cx, None)?,
             Some('k') => {
                 if let Some(chosen) = with_key(cx, config)? {
-                    return Ok(Some(chosen));
+                    return Ok(ProposalAnswer::OtherModel(Some(chosen)));
                 }
-            }
-            Some('u') => {
-                if let Some(PickedModel { choice, key }) = model::endpoint::ask(cx, None)? {
-                    return settle(cx, config, &choice, key);
-                }
+                None
             }
             Some('q') => return Err(Failure::silent(Exit::Ok)),
-            Some(_) => {
-                let taken = model::local::ready(cx, Some(&row.weights.name))
-                    .and_then(|weights| model::local::take(&weights, cx));
-                match taken {
-                    Ok(()) => return cx.reread().map(Some),
-                    Err(failure) => {
-                        cx.out.error(failure.message);
-                        return Ok(None);
-                    }
-                }
-            }
-            None => {
-                cx.out.error(NEXT_STEPS);
-                return Ok(None);
-            }
+            Some(_) => return Ok(ProposalAnswer::Accepted),
+            None => return Ok(ProposalAnswer::Declined),
+        };
+        if let Some(PickedModel { choice, key }) = picked {
+            return settle(cx, config, &choice, key).map(ProposalAnswer::OtherModel);
         }
     }
 }
@@ -356,34 +371,14 @@ fn propose(
     };
     let window = probe.and_then(|probe| probe.context_length);
     let standing = try_out(cx, config, &choice, None, window)?;
-    loop {
-        let question = format!(
-            "Use {} on this machine? {standing}\n  [Enter] yes  [m] other  [k] paste a key  [u] your own endpoint  [q] quit ",
-            choice.model
-        );
-        match prompt::key(&question, &['y', 'm', 'k', 'u', 'q'])? {
-            Some('m') => {
-                if let Some(PickedModel { choice, key }) = model::pick(cx)? {
-                    return settle(cx, config, &choice, key);
-                }
-            }
-            Some('k') => {
-                if let Some(chosen) = with_key(cx, config)? {
-                    return Ok(Some(chosen));
-                }
-            }
-            Some('u') => {
-                if let Some(PickedModel { choice, key }) = model::endpoint::ask(cx, None)? {
-                    return settle(cx, config, &choice, key);
-                }
-            }
-            Some('q') => return Err(Failure::silent(Exit::Ok)),
-            Some(_) => {
-                model::set(&choice, cx)?;
-                return cx.reread().map(Some);
-            }
-            None => return Ok(None),
+    let question = format!("Use {} on this machine? {standing}", choice.model);
+    match ask(cx, config, &question)? {
+        ProposalAnswer::Accepted => {
+            model::set(&choice, cx)?;
+            cx.reread().map(Some)
         }
+        ProposalAnswer::Declined => Ok(None),
+        ProposalAnswer::OtherModel(chosen) => Ok(chosen),
     }
 }
 

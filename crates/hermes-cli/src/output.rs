@@ -11,8 +11,8 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use hermes_app::context::{Audience, HostProcess};
 use hermes_app::text::reorders;
+use hermes_app::{Audience, HostProcess};
 use hermes_config::schema::Logging;
 use serde::Serialize;
 

@@ -5,14 +5,14 @@
 //! | [`home`] | which directory is the home, and what lies where |
 //! | [`env`] | `.env` files and the process environment, with their precedence; writing `.env` |
 //! | [`schema`] | config.yaml as types with defaults |
-//! | [`load`] | reading it: defaults, old spellings, `${VAR}`, the administrator's overlay |
+//! | `load` | reading it: defaults, old spellings, `${VAR}`, the administrator's overlay |
 //! | [`edit`] | changing one setting and no other byte |
 //! | [`settings`] | `config get/set/unset`: which file, which type |
 //! | [`redact`] | showing settings without secrets |
 //! | [`secrets`] | which values of a home are never shown |
 //! | [`migrate`] | bringing an old file up to date, on request |
 //! | [`yaml`] | YAML as the original reads it |
-//! | [`zone`] | time zones by name |
+//! | `zone` | time zones by name |
 //! | [`fs`] | atomic writes and `flock` locks |
 
 pub mod edit;
@@ -22,15 +22,15 @@ pub mod fs;
 pub mod fuzz;
 pub mod home;
 mod known;
-pub mod load;
+mod load;
 pub mod migrate;
 pub mod redact;
 pub mod schema;
 pub mod secrets;
 pub mod settings;
-pub mod warning;
+mod warning;
 pub mod yaml;
-pub mod zone;
+mod zone;
 
 pub use env::{Env, EnvSource, ProcessEnv};
 pub use home::{Home, HomeError};

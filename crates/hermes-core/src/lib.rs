@@ -20,6 +20,7 @@
 //! | [`clock`] | injected time and randomness |
 //! | [`open_texts`], [`command_host`] | files and terminals of an editor |
 //! | [`bytes`] | bytes as digits; comparing secrets |
+//! | [`paths`] | paths as text |
 //! | [`redact`] | hiding secrets in text |
 //! | [`private`] | which files of a person are private, which run by themselves later |
 //! | [`fence`] | marking text from outside |
@@ -43,6 +44,7 @@ pub mod image;
 pub mod message;
 pub mod model;
 pub mod open_texts;
+pub mod paths;
 pub mod private;
 pub mod redact;
 pub mod slash;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::BoxFuture;
-use crate::approval::Approver;
+use crate::approval::{ApprovalRequest, Approver, Verdict};
 use crate::ask::Asker;
 use crate::clock::Clock;
 use crate::event::{ProgressSink, Spent};
@@ -119,6 +119,15 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
+    /// The answer to a request for approval. `Err`: the call was cancelled meanwhile.
+    pub async fn decide(&self, request: ApprovalRequest) -> Result<Verdict, ToolOutcome> {
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(ToolOutcome::error(ToolErrorKind::Cancelled, "cancelled")),
+            verdict = self.approver.decide(request) => Ok(verdict),
+        }
+    }
+
     /// Counts a model call made by the tool itself.
     pub fn spent_on(&self, client: &dyn ModelClient, task: &str, usage: Usage) {
         let info = client.info();

@@ -132,21 +132,21 @@ pub trait OutputSink: Send {
 /// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecOutcome {
-    pub exit: Exit,
+    pub exit: ProcessExit,
     /// Directory and exports after the command; `None` if it reported none.
     pub state: Option<ShellState>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Exit {
+pub enum ProcessExit {
     Code(i32),
     Signal(i32),
     TimedOut,
     Interrupted,
 }
 
-impl Exit {
+impl ProcessExit {
     /// As a shell reports it.
     pub fn code(self) -> i32 {
         match self {
@@ -182,7 +182,7 @@ pub trait Background: Send + Sync {
     fn kill(&self, grace: Duration) -> BoxFuture<'_, Result<(), ExecError>>;
 
     /// Waits for its exit. `None`: it exited unobserved.
-    fn wait(&self) -> BoxFuture<'_, Option<Exit>>;
+    fn wait(&self) -> BoxFuture<'_, Option<ProcessExit>>;
 }
 
 /// What survives a restart.

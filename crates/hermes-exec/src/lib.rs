@@ -2,10 +2,9 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`environment`] | the contract of a backend: run, start in background, files |
-//! | [`environment`] | the contract of a backend: run, start in background, files |
-//! | [`confinement`] | what a command may access, as data; [`confinement::Launch`], a program to start |
-//! | [`workspace`] | directory and exported variables of each session |
+//! | `environment` | the contract of a backend: run, start in background, files |
+//! | `confinement` | what a command may access, as data; [`Launch`], a program to start |
+//! | `workspace` | directory and exported variables of each session |
 //! | [`shell`] | the bash program around a command: enter the directory, run, report the resulting state |
 //! | [`local`] | this machine |
 //! | [`ssh`], [`container`] | another machine, a container: both over `remote`, which needs only bash there |
@@ -14,9 +13,9 @@
 //! | [`process`] | background processes: registry, notifications, survival of a restart |
 
 pub mod backend;
-pub mod confinement;
+mod confinement;
 pub mod container;
-pub mod environment;
+mod environment;
 pub mod git;
 pub mod local;
 pub mod output;
@@ -26,13 +25,13 @@ pub mod sandbox;
 mod scratch;
 pub mod shell;
 pub mod ssh;
-pub mod workspace;
+mod workspace;
 
 pub use confinement::{Confine, Confinement, HelperStart, Launch, QuarantineWatch};
 pub use environment::{
     Background, BackgroundRecord, BackgroundStart, Environment, EnvironmentInfo, Exec, ExecError,
-    ExecOutcome, Exit, FileKind, FileStat, Files, OutputChunk, OutputSink, OutputStream,
-    ShellState, Stdin, WriteOptions,
+    ExecOutcome, FileKind, FileStat, Files, OutputChunk, OutputSink, OutputStream, ProcessExit,
+    ShellState, Stdin, Variables, WriteOptions,
 };
 pub use scratch::Scratch;
 pub use workspace::{Workspace, Workspaces};

@@ -11,7 +11,7 @@ use hermes_core::bytes::{hex, same};
 use hermes_core::store::StoreError;
 use hermes_core::task;
 use hermes_platforms::{MirrorRole, PostError, Posting};
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};

@@ -8,12 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hermes_agent::weight::ConversationMemory;
-use hermes_app::front::{
-    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, LiveConversation,
-    OpenedConversation,
+use hermes_agent::ConversationMemory;
+use hermes_app::{
+    ConversationHost, ConversationRequest, ConversationUpdate, HostError, HostErrorKind,
+    LiveConversation, OpenedConversation, OpeningRequest,
 };
-use hermes_app::host::{ConversationHost, OpeningRequest};
 use hermes_core::event::AgentCommand;
 use hermes_core::task;
 use serde_json::Value;

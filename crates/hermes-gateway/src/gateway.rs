@@ -9,7 +9,7 @@ use hermes_core::store::StoreError;
 use hermes_core::task;
 use hermes_platforms::{Platform, PlatformCondition};
 use hermes_store::Store;
-use hermes_store::db::delivery::{Delivery, Target};
+use hermes_store::delivery::{Delivery, Target};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;

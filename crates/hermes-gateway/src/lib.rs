@@ -43,8 +43,6 @@ pub use gateway::{
     RebuildPlatform, RestartRequest, ShutdownNotice,
 };
 pub use session::{SessionEntry, SessionIndex, SessionKey, SessionSharing};
-pub use settings::{
-    AccessSummary, GatewaySettings, approval_wait, fresh_secret, read_quick_commands,
-};
+pub use settings::{AccessSummary, GatewaySettings, approval_wait, fresh_secret};
 pub use spine::{ChunkExtras, DUPLICATE_MARK, MessageInbox, Outbox, OutboxPolicy, keep_ownership};
 pub use voice::{HomeSynthesizer, HomeTranscriber, SpeechSynthesizer, Transcriber};

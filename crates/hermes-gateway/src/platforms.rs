@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_app::home::store_tools::{RunInline, expand_inline};
+use hermes_app::{RunInline, expand_inline};
 use hermes_core::BoxFuture;
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
@@ -12,7 +12,7 @@ use hermes_platforms::{
     UnusablePlatform,
 };
 use hermes_store::Store;
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use hermes_store::skills::SkillView;
 
 use crate::authorize::pairing::Pairing;

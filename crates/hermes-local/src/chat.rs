@@ -7,6 +7,6 @@ mod protect;
 mod template;
 
 pub use error::ChatError;
-pub use message::{Call, ChatMessage, ChatRole, ChatTool};
+pub use message::{ChatRole, PromptCall, PromptMessage, PromptTool};
 pub use protect::ControlTextGuard;
 pub use template::{Template, Thinking};

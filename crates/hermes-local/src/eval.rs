@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::chat::{ChatMessage, ChatRole, ChatTool};
+use crate::chat::{ChatRole, PromptMessage, PromptTool};
 use crate::talk::{AnswerDelta, GenerationError, GenerationRequest, ModelSession};
 
 const PROMPTS: &str = include_str!("../prompts/prompts.json");
@@ -72,7 +72,7 @@ pub fn prompts() -> Result<Vec<EvalPrompt>, EvalError> {
     Ok(serde_json::from_str(PROMPTS)?)
 }
 
-pub fn tools() -> Result<Vec<ChatTool>, EvalError> {
+pub fn tools() -> Result<Vec<PromptTool>, EvalError> {
     #[derive(Deserialize)]
     struct Described {
         name: String,
@@ -80,7 +80,7 @@ pub fn tools() -> Result<Vec<ChatTool>, EvalError> {
         parameters: Value,
     }
     let tools: Vec<Described> = serde_json::from_str(TOOLS)?;
-    let tool = |tool: Described| ChatTool {
+    let tool = |tool: Described| PromptTool {
         name: tool.name,
         description: tool.description,
         parameters: Some(tool.parameters),
@@ -208,8 +208,8 @@ pub fn run(
     prompts.retain(|prompt| prompt.probe || !probe);
     for prompt in &prompts {
         let mut ask = GenerationRequest::new(vec![
-            ChatMessage::new(ChatRole::System, SYSTEM),
-            ChatMessage::new(ChatRole::User, prompt.prompt.clone()),
+            PromptMessage::new(ChatRole::System, SYSTEM),
+            PromptMessage::new(ChatRole::User, prompt.prompt.clone()),
         ]);
         ask.tools.clone_from(&tools);
         ask.max_tokens = Some(ANSWER);

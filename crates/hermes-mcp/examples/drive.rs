@@ -13,15 +13,10 @@ use std::time::Duration;
 
 use batch::{Call, Failed, Outcome};
 use hermes_core::clock::{SystemClock, SystemRng};
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::actor::{CallOptions, ServerSettings, ServerSpec};
-use hermes_mcp::failure::retry::RetryMode;
-use hermes_mcp::manager::McpManager;
-use hermes_mcp::transport::connect::{
-    CONNECT_TIMEOUT, HttpClients, HttpTarget, McpConnector, StdioTarget, Target,
+use hermes_mcp::{
+    CONNECT_TIMEOUT, CallOptions, Children, HttpClients, HttpTarget, McpConnector, McpManager,
+    MemoryEraCache, Op, RetryMode, ServerSettings, ServerSpec, ServerTarget, StdioTarget,
 };
-use hermes_mcp::transport::era::MemoryEraCache;
-use hermes_mcp::transport::stdio::Children;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
@@ -112,7 +107,10 @@ fn spec(
     })
 }
 
-fn target(server: &Value, children: &Arc<Children>) -> Result<Target, Box<dyn std::error::Error>> {
+fn target(
+    server: &Value,
+    children: &Arc<Children>,
+) -> Result<ServerTarget, Box<dyn std::error::Error>> {
     if let Some(url) = server["url"].as_str() {
         let client = || {
             reqwest::Client::builder()
@@ -124,7 +122,7 @@ fn target(server: &Value, children: &Arc<Children>) -> Result<Target, Box<dyn st
         };
         // Found out here, where it can be said.
         client()?;
-        return Ok(Target::Http(HttpTarget {
+        return Ok(ServerTarget::Http(HttpTarget {
             url: url.parse()?,
             headers: HeaderMap::new(),
             clients: Arc::new(HttpClients::new(move || client().unwrap_or_default())),
@@ -133,7 +131,7 @@ fn target(server: &Value, children: &Arc<Children>) -> Result<Target, Box<dyn st
     }
     let command = server["command"].as_str().ok_or("no url and no command")?;
     let words = server["args"].as_array().into_iter().flatten();
-    Ok(Target::Stdio(StdioTarget {
+    Ok(ServerTarget::Stdio(StdioTarget {
         command: command.to_owned(),
         args: words
             .filter_map(|word| word.as_str().map(str::to_owned))

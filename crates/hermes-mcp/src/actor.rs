@@ -22,30 +22,31 @@ use crate::actor::state::{LinkState, Standing};
 use crate::failure::{FailureClass, McpFailure};
 use crate::status::metrics::Counters;
 
-pub mod behalf;
+pub(crate) mod behalf;
 mod call;
-pub mod call_queue;
+pub(crate) mod call_queue;
 mod catalogue;
 mod connect;
 mod examine;
 mod inbox;
-pub mod keepalive;
+pub(crate) mod keepalive;
 mod live;
-pub mod op;
-pub mod resume;
+pub(crate) mod op;
+pub(crate) mod resume;
 mod retire;
 mod run;
 mod settings;
 mod shared;
-pub mod state;
+pub(crate) mod state;
 mod tries;
 
 pub use catalogue::CatalogueSnapshot;
 pub use settings::{ServerSettings, ServerSpec};
-pub use shared::{Env, EventKind, McpEvent};
+pub(crate) use shared::ActorEnv;
+pub use shared::{EventKind, McpEvent};
 
 use inbox::Wake;
-use shared::{Shared, Wakes};
+use shared::{ActorState, Wakes};
 
 /// Pause before an actor that panicked starts again.
 const REVIVE: Duration = Duration::from_secs(5);
@@ -80,18 +81,18 @@ impl CallError {
 }
 
 /// The running actor.
-pub type ActorTask = JoinHandle<Result<(), Panicked>>;
+pub(crate) type ActorTask = JoinHandle<Result<(), Panicked>>;
 
 /// A server, for callers. Cheap to clone.
 #[derive(Clone)]
 pub struct ServerHandle {
-    shared: Arc<Shared>,
+    shared: Arc<ActorState>,
 }
 
 impl ServerHandle {
     /// Starts the actor. It connects at once unless disabled.
-    pub fn start(spec: ServerSpec, env: Env) -> (Self, ActorTask) {
-        let shared = Arc::new(Shared::new(spec, env));
+    pub fn start(spec: ServerSpec, env: ActorEnv) -> (Self, ActorTask) {
+        let shared = Arc::new(ActorState::new(spec, env));
         let handle = Self {
             shared: Arc::clone(&shared),
         };

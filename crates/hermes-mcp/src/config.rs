@@ -60,7 +60,7 @@ impl fmt::Display for Problem {
 pub struct ServerConfig {
     pub name: String,
     pub enabled: bool,
-    pub transport: Transport,
+    pub transport: ServerTransport,
     /// Per call: how long without any sign of progress.
     pub timeout: Duration,
     /// Per call in all, whatever progress it reports.
@@ -77,7 +77,7 @@ pub struct ServerConfig {
     pub max_concurrency: Option<usize>,
     pub skip_preflight: bool,
     pub tls: Tls,
-    pub auth: Auth,
+    pub auth: ServerAuth,
     pub oauth: OAuth,
     pub tools: ToolFilter,
     pub sampling: Sampling,
@@ -104,9 +104,9 @@ impl ServerConfig {
     /// `stdio`, `http` or `sse`.
     pub fn transport_name(&self) -> &'static str {
         match self.transport {
-            Transport::Stdio { .. } => "stdio",
-            Transport::Http { .. } => "http",
-            Transport::Sse { .. } => "sse",
+            ServerTransport::Stdio { .. } => "stdio",
+            ServerTransport::Http { .. } => "http",
+            ServerTransport::Sse { .. } => "sse",
         }
     }
 
@@ -115,16 +115,11 @@ impl ServerConfig {
         self.max_concurrency
             .unwrap_or(crate::actor::ServerSettings::CONCURRENCY)
     }
-
-    /// The rule for repeating a call of this tool whose fate is unclear.
-    pub fn retry_of(&self, tool: &str) -> Retry {
-        self.retry_tools.get(tool).copied().unwrap_or(self.retry)
-    }
 }
 
 /// How the server is reached. Values may be secrets: not shown by `Debug`.
 #[derive(Clone, PartialEq)]
-pub enum Transport {
+pub enum ServerTransport {
     Stdio {
         command: String,
         args: Vec<String>,
@@ -140,13 +135,13 @@ pub enum Transport {
     },
 }
 
-impl fmt::Debug for Transport {
+impl fmt::Debug for ServerTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.target())
     }
 }
 
-impl Transport {
+impl ServerTransport {
     /// For people: the command line, or the URL without query and password.
     pub fn target(&self) -> String {
         match self {
@@ -210,7 +205,7 @@ impl fmt::Debug for ClientCert {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Auth {
+pub enum ServerAuth {
     /// Whatever `headers` says.
     Plain,
     OAuth,

@@ -1,7 +1,7 @@
 //! How a request fails.
 
-pub mod classify;
-pub mod retry;
+pub(crate) mod classify;
+pub(crate) mod retry;
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ use crate::actor::op::{Op, OpOutput};
 use crate::actor::resume::{Clocks, ResumeDetector, TICK, since_boot};
 use crate::actor::state::status::ServerStatus;
 use crate::actor::{
-    ActorTask, CallError, CallOptions, Env, EventKind, McpEvent, ServerHandle, ServerSpec,
+    ActorEnv, ActorTask, CallError, CallOptions, EventKind, McpEvent, ServerHandle, ServerSpec,
 };
 use crate::failure::{Certainty, FailureClass, McpFailure};
 
@@ -32,7 +32,7 @@ pub struct McpManager {
     servers: Arc<Mutex<Servers>>,
     /// Removed servers whose calls may still finish.
     leaving: Mutex<Vec<Server>>,
-    env: Env,
+    env: ActorEnv,
     ended: CancellationToken,
 }
 
@@ -50,7 +50,7 @@ impl McpManager {
         let this = Self {
             servers: Arc::default(),
             leaving: Mutex::default(),
-            env: Env {
+            env: ActorEnv {
                 clock,
                 rng,
                 events: broadcast::Sender::new(EVENTS),
@@ -190,7 +190,7 @@ impl Drop for McpManager {
     }
 }
 
-fn clocks(env: &Env) -> Clocks {
+fn clocks(env: &ActorEnv) -> Clocks {
     Clocks {
         wall: env.clock.now(),
         monotonic: Instant::now(),
@@ -199,7 +199,7 @@ fn clocks(env: &Env) -> Clocks {
 }
 
 /// Tells every server, each with its own delay.
-fn resumed(servers: &Servers, env: &Env, gap: Duration) {
+fn resumed(servers: &Servers, env: &ActorEnv, gap: Duration) {
     tracing::info!(gap = gap.as_secs(), "the machine slept or its clock jumped");
     for server in servers.values() {
         server.handle.resumed(gap, STAGGER.mul_f64(env.rng.unit()));

@@ -3,7 +3,7 @@
 
 mod elicit;
 mod form;
-pub mod sampling;
+pub(crate) mod sampling;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! Status for other processes and for people, counters, child processes on disk.
 
-pub mod board;
-pub mod ledger;
-pub mod metrics;
+pub(crate) mod board;
+pub(crate) mod ledger;
+pub(crate) mod metrics;
 pub mod report;

@@ -6,11 +6,11 @@
 //! | [`catalogue`], [`naming`], [`schema`], [`result`] | lists, names, schemas and results |
 //! | [`known_tools`], [`remembered`] | descriptions that changed; tool lists of lazy servers |
 
-pub mod catalogue;
-pub mod known_tools;
+pub(crate) mod catalogue;
+pub(crate) mod known_tools;
 pub mod naming;
-pub mod remembered;
-pub mod result;
-pub mod schema;
-pub mod tool;
-pub mod toolbox;
+pub(crate) mod remembered;
+pub(crate) mod result;
+pub(crate) mod schema;
+pub(crate) mod tool;
+pub(crate) mod toolbox;

@@ -7,11 +7,11 @@
 //! | `peer` | our end of a connection |
 //! | [`osv`] | the malware check before a package is started |
 
-pub mod connect;
-pub mod era;
+pub(crate) mod connect;
+pub(crate) mod era;
 pub(crate) mod http;
-pub mod link;
-pub mod osv;
+pub(crate) mod link;
+pub(crate) mod osv;
 pub(crate) mod peer;
 pub(crate) mod sse;
-pub mod stdio;
+pub(crate) mod stdio;

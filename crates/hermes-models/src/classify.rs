@@ -24,8 +24,8 @@ use chrono::{DateTime, Utc};
 use hermes_core::model::ErrorClass;
 use serde_json::Value;
 
-pub use report::ErrorReport;
-pub use transport::{TransportError, TransportErrorKind};
+pub(crate) use report::ErrorReport;
+pub(crate) use transport::{TransportError, TransportErrorKind};
 
 pub(crate) use limits::output_cap;
 
@@ -43,7 +43,7 @@ const SUSPICIOUS_PROMPT: u32 = 14_000;
 /// What is known about the failed call. Some errors state no cause, and only the size of the call
 /// hints at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CallContext {
+pub(crate) struct CallContext {
     /// Rough size of the prompt in tokens.
     pub prompt_tokens: u32,
     /// The window of the model; 0: unknown.
@@ -82,7 +82,7 @@ impl CallContext {
 
 /// The meaning of an error, and the values it states.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ErrorVerdict {
+pub(crate) struct ErrorVerdict {
     /// The rule that matched.
     pub rule: &'static str,
     pub class: ErrorClass,
@@ -133,7 +133,7 @@ impl ErrorVerdict {
 }
 
 /// Classifies an error response. `headers` returns a header by its lower-case name.
-pub fn answer(
+pub(crate) fn answer(
     status: Option<u16>,
     headers: &dyn Fn(&str) -> Option<String>,
     body: &[u8],
@@ -145,7 +145,7 @@ pub fn answer(
 }
 
 /// Judges an error object inside a successful answer.
-pub fn inline(error: &Value, situation: &CallContext, now: DateTime<Utc>) -> ErrorVerdict {
+pub(crate) fn inline(error: &Value, situation: &CallContext, now: DateTime<Utc>) -> ErrorVerdict {
     let report = ErrorReport::from_json(None, error);
     judge(report, &|_| None, situation, now)
 }

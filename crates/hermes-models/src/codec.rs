@@ -37,17 +37,17 @@ use serde_json::Value;
 use crate::quirks::Quirks;
 
 pub(crate) use json::clip;
-pub use reader::{AnswerReader, MAX_ANSWER_BYTES};
+pub(crate) use reader::AnswerReader;
 
 /// A request ready to be sent. The client adds the credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EncodedRequest {
+pub(crate) struct EncodedRequest {
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
 /// Encodes `request` for the endpoint. Fails only when a value has no JSON form.
-pub fn encode(
+pub(crate) fn encode(
     request: &ModelRequest,
     quirks: &Quirks,
     route: &Route,
@@ -71,7 +71,7 @@ pub fn encode(
 }
 
 /// The URL that a request of this format goes to. Query parameters of the base URL are kept.
-pub fn endpoint(base_url: &str, format: WireFormat) -> String {
+pub(crate) fn endpoint(base_url: &str, format: WireFormat) -> String {
     let (base, query) = match base_url.split_once('?') {
         Some((base, query)) => (base, Some(query)),
         None => (base_url, None),
@@ -177,7 +177,7 @@ impl<'a> EncodeScope<'a> {
 
 /// The answer cannot be read further.
 #[derive(Clone, Debug, PartialEq)]
-pub enum WireFault {
+pub(crate) enum WireFault {
     /// The provider reported an error inside the answer: the JSON that contains it.
     Provider(Value),
     /// The answer violates the format.
@@ -186,7 +186,7 @@ pub enum WireFault {
 
 /// Turns events of the stream into [`ModelEvent`]s.
 #[derive(Debug)]
-pub struct AnswerDecoder {
+pub(crate) struct AnswerDecoder {
     inner: FormatDecoder,
     stray: Option<String>,
 }
@@ -200,7 +200,7 @@ enum FormatDecoder {
 
 impl AnswerDecoder {
     /// A decoder for the answer to `request`.
-    pub fn new(request: &ModelRequest, quirks: &Quirks, route: &Route) -> Self {
+    pub(crate) fn new(request: &ModelRequest, quirks: &Quirks, route: &Route) -> Self {
         let issuer = route.provider.as_str();
         let salt = request.messages.len();
         let inner = match quirks.format {
@@ -224,7 +224,7 @@ impl AnswerDecoder {
     }
 
     /// Takes one event of the stream.
-    pub fn push(&mut self, event: &SseEvent) -> Result<Vec<ModelEvent>, WireFault> {
+    pub(crate) fn push(&mut self, event: &SseEvent) -> Result<Vec<ModelEvent>, WireFault> {
         let name = event.name.as_deref().unwrap_or_default();
         let data = event.data.as_deref().unwrap_or_default().trim();
         if data.is_empty() {
@@ -287,7 +287,7 @@ impl AnswerDecoder {
     }
 
     /// Takes an answer that arrived in one piece although a stream was requested.
-    pub fn whole(&mut self, value: &Value) -> Result<Vec<ModelEvent>, WireFault> {
+    pub(crate) fn whole(&mut self, value: &Value) -> Result<Vec<ModelEvent>, WireFault> {
         if let Some(fault) = json::fault(value, "") {
             return Err(fault);
         }
@@ -309,7 +309,7 @@ impl AnswerDecoder {
 
     /// The stream ended: returns what was held back and the finish reason. Empty if nothing had
     /// arrived.
-    pub fn finish(self) -> Vec<ModelEvent> {
+    pub(crate) fn finish(self) -> Vec<ModelEvent> {
         match self.inner {
             FormatDecoder::Chat(decoder) => decoder.finish(),
             FormatDecoder::Anthropic(decoder) => decoder.finish(),

@@ -19,7 +19,7 @@ use crate::live::{self, CONNECT_TIMEOUT, LocalProbe, PROBE_TIMEOUT};
 use crate::providers::{LocalServer, endpoint};
 
 /// Assumed for an unknown model.
-pub const DEFAULT_CONTEXT: u32 = 256_000;
+pub(crate) const DEFAULT_CONTEXT: u32 = 256_000;
 /// The source of that value.
 pub(crate) const DEFAULT_SOURCE: &str = "default";
 

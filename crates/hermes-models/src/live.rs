@@ -16,10 +16,8 @@ use crate::providers::endpoint;
 use crate::quirks::AuthStyle;
 
 pub(crate) use local::by_port;
-pub use local::{
-    CONNECT_TIMEOUT, LOAD_TIMEOUT, LocalProbe, LocalServerInfo, PROBE_TIMEOUT, candidates,
-    discover, probe, probe_loaded,
-};
+pub(crate) use local::{CONNECT_TIMEOUT, PROBE_TIMEOUT, candidates, discover, probe_loaded};
+pub use local::{LocalProbe, LocalServerInfo, probe};
 
 /// Four times the largest known list.
 const MAX_BODY: usize = 16 * 1024 * 1024;

@@ -1,7 +1,7 @@
 //! Unsolicited messages to chats: reports of jobs, calls of other services.
 
 use hermes_core::store::StoreError;
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 
 /// A message to a chat.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,7 +12,7 @@ use unicode_normalization::UnicodeNormalization as _;
 use crate::assessment::{Assessment, Category, CommandClass, FindingWeight, PolicyFinding};
 use crate::classify::Classifier;
 use crate::proof::is_offline_python;
-use crate::request::{CommandRequest, Confinement, RequestKind};
+use crate::request::{CommandRequest, ConfinementLevel, RequestKind};
 use crate::rules;
 use crate::shell::ScriptContext;
 use crate::shell::text::quote_all;
@@ -37,7 +37,7 @@ pub(crate) fn assess(
     };
     let clean = clean(&request.command);
     // A sandbox keeps secrets unreadable anyway.
-    let disk = request.confinement == Confinement::None;
+    let disk = request.confinement == ConfinementLevel::None;
     let mut look = Classifier::new(&around, &request.roots);
     look.disk = disk;
     if clean != request.command.replace("\r\n", "\n") {
@@ -81,7 +81,7 @@ pub(crate) fn assess(
     texts.append(&mut look.seen);
     let soft = match (request.confinement, request.kind) {
         // Programs named in the configuration were chosen by the user.
-        (Confinement::Sandboxed, _) | (_, RequestKind::Spawn) => false,
+        (ConfinementLevel::Sandboxed, _) | (_, RequestKind::Spawn) => false,
         _ => true,
     };
     let class = class(&look.findings, look.writes, soft);
@@ -100,7 +100,7 @@ pub(crate) fn assess(
 
 /// Whether soft findings make this request ask.
 pub(crate) fn asks_for_soft_findings(request: &CommandRequest) -> bool {
-    request.confinement == Confinement::None && request.kind != RequestKind::Spawn
+    request.confinement == ConfinementLevel::None && request.kind != RequestKind::Spawn
 }
 
 fn too_long(request: &CommandRequest) -> Assessment {

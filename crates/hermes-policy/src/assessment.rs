@@ -1,6 +1,6 @@
 //! Classes and findings.
 
-pub mod category;
+pub(crate) mod category;
 
 use std::fmt;
 use std::ops::Range;

@@ -17,7 +17,7 @@ use crate::config::{ApprovalMode, PolicyConfig, UnattendedMode};
 use crate::judge::{Judge, JudgeOpinion, JudgeQuestion};
 use crate::live::LiveRules;
 use crate::memory::SessionApprovals;
-use crate::request::{CommandRequest, Confinement, RequestKind};
+use crate::request::{CommandRequest, ConfinementLevel, RequestKind};
 use crate::rules;
 
 /// Why a command may run.
@@ -204,7 +204,7 @@ impl Gate {
         if let Some(pattern) = self.denied_by(assessment) {
             return Some(Err((RefusalKind::DenyRule, words::denied_by(&pattern))));
         }
-        if request.confinement == Confinement::Isolated {
+        if request.confinement == ConfinementLevel::Isolated {
             return Some(Ok(PermitReason::Isolated));
         }
         if presence == Presence::Standing || self.config.mode == ApprovalMode::Off {

@@ -3,25 +3,25 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`gate`] | decides: hardline, deny globs, rules, class, mode; asks the user; remembers answers |
-//! | [`config`] | the configuration of approvals |
-//! | [`request`] | a command and where it would run |
-//! | [`assessment`] | classes, findings, categories |
+//! | `gate` | decides: hardline, deny globs, rules, class, mode; asks the user; remembers answers |
+//! | `config` | the configuration of approvals |
+//! | `request` | a command and where it would run |
+//! | `assessment` | classes, findings, categories |
 //! | [`judge`] | a model's opinion in smart mode |
 //! | [`rules`] | stored permissions: exact commands, prefixes, and what older homes hold |
 
 mod assess;
-pub mod assessment;
+mod assessment;
 mod classify;
-pub mod config;
+mod config;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-pub mod gate;
+mod gate;
 pub mod judge;
 mod live;
 mod memory;
 mod proof;
-pub mod request;
+mod request;
 pub mod rules;
 mod shell;
 
@@ -30,4 +30,4 @@ pub use assessment::{Assessment, Category, CommandClass, FindingWeight, PolicyFi
 pub use config::{ApprovalMode, PolicyConfig, UnattendedMode};
 pub use gate::{Gate, Permit, PermitReason, Refusal, RefusalKind};
 pub use judge::{Judge, JudgeOpinion, JudgeQuestion, ModelJudge};
-pub use request::{CommandRequest, Confinement, RequestKind};
+pub use request::{CommandRequest, ConfinementLevel, RequestKind};

@@ -12,7 +12,7 @@ pub struct CommandRequest {
     /// Directories that it may change without asking, usually including `cwd`. Temporary directories are always
     /// included.
     pub roots: Vec<PathBuf>,
-    pub confinement: Confinement,
+    pub confinement: ConfinementLevel,
     pub kind: RequestKind,
 }
 
@@ -23,13 +23,13 @@ impl CommandRequest {
             command: command.into(),
             cwd: cwd.to_path_buf(),
             roots: vec![cwd.to_path_buf()],
-            confinement: Confinement::None,
+            confinement: ConfinementLevel::None,
             kind: RequestKind::Terminal,
         }
     }
 
     #[must_use]
-    pub fn confined(mut self, confinement: Confinement) -> Self {
+    pub fn confined(mut self, confinement: ConfinementLevel) -> Self {
         self.confinement = confinement;
         self
     }
@@ -50,7 +50,7 @@ impl CommandRequest {
 
 /// How the command is confined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Confinement {
+pub enum ConfinementLevel {
     /// Not confined: the host, or a remote host over ssh.
     #[default]
     None,

@@ -52,7 +52,7 @@ use crate::server_thread::{ServerThread, listen};
 use forgetting::{Balancer, Forgetting};
 use limit::Limiter;
 
-pub use crate::model_server::Gate;
+pub use crate::model_server::ReplyGate;
 pub use plan::{Counts, Fault, GetStream, Loss, Ping, Seen, Wire};
 
 /// The server. It stops when dropped.
@@ -108,7 +108,7 @@ struct State {
     resources: Vec<Value>,
     prompts: Vec<Value>,
     capabilities: Value,
-    gates: HashMap<String, Gate>,
+    gates: HashMap<String, ReplyGate>,
     listeners: Vec<Listener>,
     /// What is left of streams that were cut, by the id of their last event.
     cut: HashMap<String, Vec<Value>>,
@@ -366,7 +366,7 @@ impl Shared {
         self.counts.send_modify(change);
     }
 
-    fn gate(&self, name: &str) -> Gate {
+    fn gate(&self, name: &str) -> ReplyGate {
         let mut state = self.state();
         state.gates.entry(name.to_owned()).or_default().clone()
     }

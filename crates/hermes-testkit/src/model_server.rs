@@ -40,7 +40,7 @@ use tokio::sync::watch;
 
 use crate::server_thread::{ServerThread, listen};
 
-pub use reply::{Call, Gate, ReasoningField, Reply, ReplyUsage, UsagePlace};
+pub use reply::{ReasoningField, Reply, ReplyGate, ReplyUsage, ScriptedCall, UsagePlace};
 pub use request::{Format, RecordedRequest, ToolResult};
 pub use script::{load_script, reply_from_json};
 

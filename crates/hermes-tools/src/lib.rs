@@ -16,8 +16,19 @@ pub mod web;
 
 use hermes_core::approval::Presence;
 use hermes_core::tool::ToolContext;
-use hermes_exec::Confinement;
-use hermes_policy::{ApprovalMode, Gate};
+use hermes_exec::{Confinement, EnvironmentInfo};
+use hermes_policy::{ApprovalMode, ConfinementLevel, Gate};
+
+/// How the policy sees a command that runs there under `confinement`.
+pub fn confinement_level(place: &EnvironmentInfo, confinement: &Confinement) -> ConfinementLevel {
+    if place.isolated {
+        ConfinementLevel::Isolated
+    } else if confinement.is_off() {
+        ConfinementLevel::None
+    } else {
+        ConfinementLevel::Sandboxed
+    }
+}
 
 /// Whether a program under `confinement` can access the network.
 pub(crate) fn reaches_network(confinement: &Confinement) -> bool {

@@ -16,14 +16,14 @@ const MAX_LINE: usize = 16 * 1024;
 const MAX_PARAMETERS: usize = 32;
 
 /// The lines of an output, in order.
-pub fn lines(text: &str, theme: &Theme) -> Vec<Line<'static>> {
+pub(crate) fn lines(text: &str, theme: &Theme) -> Vec<Line<'static>> {
     let mut screen = AnsiParser::new(theme);
     screen.read(last_bytes(text, MAX_BYTES));
     screen.finish()
 }
 
 /// Without any colours.
-pub fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let theme = Theme::default();
     let lines = lines(text, &theme);
     lines

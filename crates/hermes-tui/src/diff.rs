@@ -15,7 +15,7 @@ use crate::width::{self, Indent};
 
 /// The diff of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FileDiff {
+pub(crate) struct FileDiff {
     pub path: String,
     /// The new path, if it was moved.
     pub moved: Option<String>,
@@ -24,7 +24,7 @@ pub struct FileDiff {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DiffFileChange {
+pub(crate) enum DiffFileChange {
     #[default]
     Edited,
     Created,
@@ -33,43 +33,43 @@ pub enum DiffFileChange {
 
 /// Consecutive lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DiffHunk {
+pub(crate) struct DiffHunk {
     /// The number of the first line before and after, if known.
     pub numbers: Option<(usize, usize)>,
     pub lines: Vec<DiffLine>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DiffLine {
+pub(crate) struct DiffLine {
     pub change: LineChange,
     pub text: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LineChange {
+pub(crate) enum LineChange {
     Same,
     Added,
     Removed,
 }
 
 /// Parses a unified diff of any number of files; other lines are ignored.
-pub fn unified(text: &str) -> Vec<FileDiff> {
+pub(crate) fn unified(text: &str) -> Vec<FileDiff> {
     parse::unified(text)
 }
 
 /// Parses a patch as written by models: `*** Begin Patch`.
-pub fn v4a(text: &str) -> Vec<FileDiff> {
+pub(crate) fn v4a(text: &str) -> Vec<FileDiff> {
     parse::v4a(text)
 }
 
 /// The difference between two versions of a text.
-pub fn between(path: &str, before: &str, after: &str) -> FileDiff {
+pub(crate) fn between(path: &str, before: &str, after: &str) -> FileDiff {
     parse::between(path, before, after)
 }
 
 impl FileDiff {
     /// Lines added and removed.
-    pub fn counts(&self) -> (usize, usize) {
+    pub(crate) fn counts(&self) -> (usize, usize) {
         let lines = || self.hunks.iter().flat_map(|hunk| &hunk.lines);
         let count = |sign: LineChange| lines().filter(|line| line.change == sign).count();
         (count(LineChange::Added), count(LineChange::Removed))
@@ -77,7 +77,7 @@ impl FileDiff {
 }
 
 /// The sum over several files.
-pub fn counts(files: &[FileDiff]) -> (usize, usize) {
+pub(crate) fn counts(files: &[FileDiff]) -> (usize, usize) {
     files
         .iter()
         .map(FileDiff::counts)
@@ -87,7 +87,10 @@ pub fn counts(files: &[FileDiff]) -> (usize, usize) {
 }
 
 /// `+3 -1` in both colours; empty for no change.
-pub fn count_spans((added, removed): (usize, usize), cx: &CellContext<'_>) -> Vec<Span<'static>> {
+pub(crate) fn count_spans(
+    (added, removed): (usize, usize),
+    cx: &CellContext<'_>,
+) -> Vec<Span<'static>> {
     let mut spans = Vec::new();
     if added > 0 || removed == 0 {
         let style = cx.theme.style(StyleRole::Added);
@@ -104,7 +107,7 @@ pub fn count_spans((added, removed): (usize, usize), cx: &CellContext<'_>) -> Ve
 }
 
 /// The lines, indented by `indent` columns. With more than one file, each has its name above it.
-pub fn rows(
+pub(crate) fn rows(
     files: &[FileDiff],
     columns: u16,
     indent: usize,
@@ -114,7 +117,7 @@ pub fn rows(
 }
 
 /// Like [`rows`], with the name above each file.
-pub fn named_rows(
+pub(crate) fn named_rows(
     files: &[FileDiff],
     columns: u16,
     indent: usize,

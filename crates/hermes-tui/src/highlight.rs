@@ -88,7 +88,7 @@ fn syntax(label: &str) -> Option<&'static SyntaxReference> {
 }
 
 /// The grammar for a file, by its name.
-pub fn language_of(path: &str) -> &str {
+pub(crate) fn language_of(path: &str) -> &str {
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
     match name.rsplit_once('.') {
         Some((stem, extension)) if !stem.is_empty() => extension,
@@ -98,7 +98,7 @@ pub fn language_of(path: &str) -> &str {
 
 /// The lines of one block of code, in their order.
 #[derive(Clone, Debug)]
-pub struct Highlighter {
+pub(crate) struct Highlighter {
     parser: Option<LineParser>,
     bytes: usize,
     lines: usize,
@@ -113,7 +113,7 @@ struct LineParser {
 
 impl Highlighter {
     /// `label` is the text after a fence; an unknown one gives no colours.
-    pub fn new(label: &str) -> Self {
+    pub(crate) fn new(label: &str) -> Self {
         let parser = syntax(label).map(|syntax| LineParser {
             state: ParseState::new(syntax),
             stack: ScopeStack::new(),
@@ -127,7 +127,7 @@ impl Highlighter {
     }
 
     /// The next line, without its end.
-    pub fn line(&mut self, text: &str, theme: &Theme) -> Vec<Span<'static>> {
+    pub(crate) fn line(&mut self, text: &str, theme: &Theme) -> Vec<Span<'static>> {
         self.bytes += text.len() + 1;
         self.lines += 1;
         let plain = || vec![Span::styled(text.to_owned(), theme.style(StyleRole::Text))];

@@ -4,6 +4,7 @@ mod action;
 mod key;
 mod map;
 
-pub use action::{KeyAction, KeyArea};
-pub use key::{KeyCode, KeyPress, Modifiers, ParseKeyError};
-pub use map::{KeyBinding, Keymap, KeymapError};
+pub(crate) use action::{KeyAction, KeyArea};
+pub use key::KeyPress;
+pub(crate) use key::{KeyCode, Modifiers, ParseKeyError};
+pub use map::Keymap;

@@ -8,30 +8,33 @@
 //! |---|---|
 //! | [`port`] | the interface to the program: requests out, events in |
 //! | [`app`] | state, event loop, frames |
-//! | [`cells`], [`markdown`], [`diff`], [`highlight`], [`ansi`] | the transcript and what it contains |
+//! | [`cells`], `markdown`, `diff`, `highlight`, `ansi` | the transcript and what it contains |
 //! | [`composer`], [`input`], [`keys`] | the input box; decoding keys; key bindings |
-//! | [`prompt`] | approvals and questions |
-//! | [`panel`], [`picker`], [`palette`], [`pager`] | lists; lists of commands outside the chat; the command palette; long texts |
-//! | [`screen`], [`row`], [`width`], [`theme`] | the terminal; rows; text width; colours |
+//! | `prompt` | approvals and questions |
+//! | [`panel`], [`picker`], `palette`, `pager` | lists; lists of commands outside the chat; the command palette; long texts |
+//! | [`screen`], `row`, [`width`], `theme` | the terminal; rows; text width; colours |
 
-pub mod ansi;
+mod ansi;
 pub mod app;
 pub mod cells;
 pub mod composer;
-pub mod diff;
+mod diff;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-pub mod highlight;
+mod highlight;
 pub mod input;
 pub mod keys;
-pub mod markdown;
-pub mod pager;
-pub mod palette;
+mod markdown;
+mod pager;
+mod palette;
 pub mod panel;
 pub mod picker;
 pub mod port;
-pub mod prompt;
-pub mod row;
+mod prompt;
+mod row;
 pub mod screen;
-pub mod theme;
+mod theme;
 pub mod width;
+
+pub use row::{ScreenFrame, StyledRow};
+pub use theme::Theme;

@@ -20,7 +20,7 @@ use crate::width;
 
 /// The effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PagerOutcome {
+pub(crate) enum PagerOutcome {
     Nothing,
     Redraw,
     Close,
@@ -29,7 +29,7 @@ pub enum PagerOutcome {
 /// Scrollable, searchable text. Its rows are provided by the caller, again for each width
 /// ([`Pager::width`]).
 #[derive(Debug)]
-pub struct Pager {
+pub(crate) struct Pager {
     title: String,
     rows: Vec<StyledRow>,
     /// The width the rows were built for.
@@ -61,7 +61,7 @@ struct PagerSearch {
 
 impl Pager {
     /// A page that starts at its top.
-    pub fn new(title: impl Into<String>) -> Self {
+    pub(crate) fn new(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
             rows: Vec::new(),
@@ -78,7 +78,7 @@ impl Pager {
     }
 
     /// A growing page: starts at its end and stays there.
-    pub fn following(title: impl Into<String>) -> Self {
+    pub(crate) fn following(title: impl Into<String>) -> Self {
         Self {
             follows: true,
             ..Self::new(title)
@@ -86,12 +86,12 @@ impl Pager {
     }
 
     /// The width the rows were built for; rebuild them if the screen has another.
-    pub fn width(&self) -> u16 {
+    pub(crate) fn width(&self) -> u16 {
         self.width
     }
 
     /// Sets the rows for this width. The visible position is kept.
-    pub fn set_rows(&mut self, rows: Vec<StyledRow>, width: u16) {
+    pub(crate) fn set_rows(&mut self, rows: Vec<StyledRow>, width: u16) {
         let reading = self.row_at(self.top.get());
         let resized = self.width != width;
         self.rows = rows;
@@ -107,7 +107,7 @@ impl Pager {
     }
 
     /// Pasted text; a single character counts as a key.
-    pub fn paste(&mut self, text: &str, keys: &Keymap) -> PagerOutcome {
+    pub(crate) fn paste(&mut self, text: &str, keys: &Keymap) -> PagerOutcome {
         match (&mut self.typing, single(text)) {
             (Some(entry), _) => {
                 entry.insert(text);
@@ -118,7 +118,7 @@ impl Pager {
         }
     }
 
-    pub fn key(&mut self, key: KeyPress, keys: &Keymap) -> PagerOutcome {
+    pub(crate) fn key(&mut self, key: KeyPress, keys: &Keymap) -> PagerOutcome {
         if let Some(entry) = self.typing.take() {
             return self.search_key(key, entry);
         }
@@ -335,7 +335,7 @@ impl Pager {
 
 impl Pager {
     /// At most `height` lines, none wider than `width`.
-    pub fn view(&self, width: u16, height: u16, theme: &Theme) -> ScreenFrame {
+    pub(crate) fn view(&self, width: u16, height: u16, theme: &Theme) -> ScreenFrame {
         let (w, h) = (usize::from(width), usize::from(height));
         if w == 0 || h == 0 {
             return ScreenFrame::default();

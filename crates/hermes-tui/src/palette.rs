@@ -15,7 +15,7 @@ use crate::theme::Theme;
 
 /// The effect of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PaletteOutcome {
+pub(crate) enum PaletteOutcome {
     Nothing,
     Redraw,
     Close,
@@ -28,25 +28,25 @@ pub enum PaletteOutcome {
 }
 
 #[derive(Debug)]
-pub struct CommandPalette {
+pub(crate) struct CommandPalette {
     view: PanelView,
 }
 
 impl CommandPalette {
-    pub fn new(keys: &Keymap, now: Instant) -> Self {
+    pub(crate) fn new(keys: &Keymap, now: Instant) -> Self {
         Self {
             view: PanelView::new(panel(keys), now),
         }
     }
 
-    pub fn paste(&mut self, text: &str, keys: &Keymap, now: Instant) -> PaletteOutcome {
+    pub(crate) fn paste(&mut self, text: &str, keys: &Keymap, now: Instant) -> PaletteOutcome {
         match self.view.paste(text, keys, now) {
             PanelOutcome::Nothing => PaletteOutcome::Nothing,
             _ => PaletteOutcome::Redraw,
         }
     }
 
-    pub fn key(&mut self, key: KeyPress, keys: &Keymap, now: Instant) -> PaletteOutcome {
+    pub(crate) fn key(&mut self, key: KeyPress, keys: &Keymap, now: Instant) -> PaletteOutcome {
         // The key that opened it closes it; in other lists it moves up a row.
         if keys.action(key, KeyArea::Anywhere) == Some(KeyAction::Palette) {
             return PaletteOutcome::Close;
@@ -59,7 +59,7 @@ impl CommandPalette {
         }
     }
 
-    pub fn view(&self, width: u16, height: u16, theme: &Theme) -> ScreenFrame {
+    pub(crate) fn view(&self, width: u16, height: u16, theme: &Theme) -> ScreenFrame {
         self.view.view(width, height, theme)
     }
 }

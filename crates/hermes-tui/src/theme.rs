@@ -11,7 +11,7 @@ mod tests;
 
 use ratatui_core::style::{Color, Style};
 
-pub use glyphs::Glyphs;
+pub(crate) use glyphs::Glyphs;
 
 /// The meaning of a piece of text; a theme defines its style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,8 +10,10 @@ use ratatui_core::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-pub use safe::{harmless, is_harmful, visible};
-pub use wrap::{Indent, wrap_line, wrap_row, wrap_text};
+pub use safe::harmless;
+pub(crate) use safe::{is_harmful, visible};
+pub use wrap::{Indent, wrap_row};
+pub(crate) use wrap::{wrap_line, wrap_text};
 
 /// Whether characters of ambiguous width take two columns (`tui.wide_ambiguous`). Global, because a
 /// process has one terminal.

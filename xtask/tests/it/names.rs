@@ -8,7 +8,7 @@ use crate::files::rust_files;
 use crate::workspace;
 
 /// Names of types that are defined more than once. Only ever lowered.
-const MAX_SHARED: usize = 38;
+const MAX_SHARED: usize = 0;
 /// Names that are defined four times or more. Only ever lowered.
 const MAX_SHARED_BY_MANY: usize = 0;
 const MANY: usize = 4;

@@ -1,8 +1,9 @@
 //! Which files a call touches, as far as its arguments say.
 
 use std::ffi::OsString;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
+use hermes_core::paths::lexically_normal;
 use hermes_core::tool::ToolArgs;
 use serde_json::Value;
 
@@ -56,7 +57,7 @@ fn canonical(path: &str, cwd: &Path) -> PathBuf {
         },
         None => cwd.join(path),
     };
-    let mut existing = tidy(&path);
+    let mut existing = lexically_normal(&path);
     let mut missing: Vec<OsString> = Vec::new();
     loop {
         if let Ok(mut resolved) = existing.canonicalize() {
@@ -64,27 +65,13 @@ fn canonical(path: &str, cwd: &Path) -> PathBuf {
             return resolved;
         }
         let Some(name) = existing.file_name().map(ToOwned::to_owned) else {
-            return tidy(&path);
+            return lexically_normal(&path);
         };
         missing.push(name);
         if !existing.pop() {
-            return tidy(&path);
+            return lexically_normal(&path);
         }
     }
-}
-
-fn tidy(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                out.pop();
-            }
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

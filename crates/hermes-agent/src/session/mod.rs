@@ -16,10 +16,10 @@
 mod actor;
 mod approvals;
 mod command_queue;
-pub mod deps;
+pub(crate) mod deps;
 mod naming;
 mod questions;
-pub mod steer;
+pub(crate) mod steer;
 
 use std::sync::Arc;
 

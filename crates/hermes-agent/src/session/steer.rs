@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::prompt::{FOREIGN_STEER_CLOSE, FOREIGN_STEER_OPEN, STEER_CLOSE, STEER_OPEN};
 
 /// Takes forged markers out of tool output.
-pub fn defang(text: &str) -> Cow<'_, str> {
+pub(crate) fn defang(text: &str) -> Cow<'_, str> {
     const MARKS: [&str; 4] = [
         STEER_OPEN,
         STEER_CLOSE,
@@ -28,10 +28,10 @@ pub fn defang(text: &str) -> Cow<'_, str> {
 /// Steering texts that no model has read yet, joined by newlines. Shared by the session and its
 /// turn.
 #[derive(Clone, Debug, Default)]
-pub struct SteeringText(Arc<Mutex<String>>);
+pub(crate) struct SteeringText(Arc<Mutex<String>>);
 
 impl SteeringText {
-    pub fn put(&self, text: &str) {
+    pub(crate) fn put(&self, text: &str) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !waiting.is_empty() {
             waiting.push('\n');
@@ -40,7 +40,7 @@ impl SteeringText {
     }
 
     /// Like [`Self::put`], unless more than `max` bytes would wait. `false`: it was not taken.
-    pub fn put_within(&self, text: &str, max: usize) -> bool {
+    pub(crate) fn put_within(&self, text: &str, max: usize) -> bool {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).len();
         let fits = waiting + text.len() <= max;
         if fits {
@@ -50,7 +50,7 @@ impl SteeringText {
     }
 
     /// Everything that waits.
-    pub fn take(&self) -> Option<String> {
+    pub(crate) fn take(&self) -> Option<String> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = std::mem::take(&mut *waiting);
         (!text.is_empty()).then_some(text)

@@ -5,11 +5,12 @@
 //! every front end alike. A repository of this machine is read as `/diff` reads it: nothing that its
 //! settings name is started. On another machine git runs there, by `terminal`.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use hermes_core::event::UserInput;
 use hermes_core::message::{Content, ToolCall};
+use hermes_core::paths::lexically_normal;
 use hermes_core::tool::{ToolArgs, ToolContext, ToolOutcome};
 use serde_json::{Value, json};
 
@@ -249,15 +250,7 @@ fn is_within(cwd: &Path, path: &str, home: Option<&Path>) -> bool {
     if let (Ok(real), Ok(root)) = (joined.canonicalize(), cwd.canonicalize()) {
         return real.starts_with(root);
     }
-    let mut normal = PathBuf::new();
-    for part in joined.components() {
-        match part {
-            Component::ParentDir => _ = normal.pop(),
-            Component::CurDir => {}
-            other => normal.push(other),
-        }
-    }
-    normal.starts_with(cwd)
+    lexically_normal(&joined).starts_with(cwd)
 }
 
 /// What a result holds, without what is around it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::session::SessionStart;
+use hermes_agent::SessionStart;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit};
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_agent::session::SessionStart;
+use hermes_agent::SessionStart;
 use hermes_config::env::{Env, ProcessEnv};
 use hermes_config::home::Home;
 use hermes_config::schema::{Config, Fallback, Secret};
@@ -11,10 +11,10 @@ use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
 use hermes_core::store::SessionStore;
 use hermes_core::tool::{Effects, ToolOutcome};
-use hermes_models::router::{Overrides, Router, RouterDeps};
+use hermes_models::{Overrides, Router, RouterDeps};
 use hermes_store::Store;
 use hermes_testkit::clock::{ManualClock, SeqRng};
-use hermes_testkit::model_server::{Call, ModelServer, Reply};
+use hermes_testkit::model_server::{ModelServer, Reply, ScriptedCall};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -108,8 +108,8 @@ async fn a_turn_with_parallel_tools_in_every_format() {
         let rig = Rig::new(format);
         rig.server.push(
             Reply::text("I add.")
-                .and_call(Call::new("c1", "add", &json!({"a": 1, "b": 2})))
-                .and_call(Call::new("c2", "add", &json!({"a": 40, "b": 2}))),
+                .and_call(ScriptedCall::new("c1", "add", &json!({"a": 1, "b": 2})))
+                .and_call(ScriptedCall::new("c2", "add", &json!({"a": 40, "b": 2}))),
         );
         rig.server.push(Reply::text("3 and 42"));
         let mut session = rig.start();
@@ -145,7 +145,7 @@ async fn each_request_begins_with_the_one_before() {
                 Reply::text("sum")
             } else {
                 let n = request.messages().len();
-                Reply::text("adding").and_call(Call::new("", "add", &json!({"a": n})))
+                Reply::text("adding").and_call(ScriptedCall::new("", "add", &json!({"a": n})))
             }
         });
         let mut session = rig.start();
@@ -197,8 +197,9 @@ async fn faults_of_real_servers_are_survived() {
             .no_finish()
             .no_done(),
     );
-    rig.server
-        .push(Reply::tool_calls([Call::raw("c1", "Add", "{'a': 1, 'b': 2,}")]).repeat_names());
+    rig.server.push(
+        Reply::tool_calls([ScriptedCall::raw("c1", "Add", "{'a': 1, 'b': 2,}")]).repeat_names(),
+    );
     rig.server.push(Reply::text("<think>easy</think>three"));
     let mut session = rig.start();
     let summary = session.turn("go").await;

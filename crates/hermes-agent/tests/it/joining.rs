@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use hermes_agent::session::ToolSource;
-use hermes_agent::settings::AgentSettings;
 use hermes_agent::subagent::{
     ParentTools, ReportQueue, SubagentDeps, SubagentLimits, delegate_task,
 };
+use hermes_agent::{AgentSettings, ToolSource};
 use hermes_config::Config;
 use hermes_core::BoxFuture;
 use hermes_core::event::{AgentCommand, TurnExit};

@@ -3,7 +3,7 @@
 
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit};
 use hermes_core::message::{BlobKind, Message};
-use hermes_testkit::model_server::{Call, ReasoningField, Reply};
+use hermes_testkit::model_server::{ReasoningField, Reply, ScriptedCall};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -97,7 +97,7 @@ fn rig(kind: Kind) -> Rig {
         if request.ends_with_tool_result() {
             reply.and_text("the sum")
         } else {
-            let call = Call::new("", "add", &json!({"a": request.messages().len()}));
+            let call = ScriptedCall::new("", "add", &json!({"a": request.messages().len()}));
             let signature = json!({"google": {"thought_signature": "c2ln"}});
             reply
                 .and_text("adding")
@@ -230,7 +230,7 @@ async fn output_items_keep_their_order() {
         if request.ends_with_tool_result() {
             return Reply::text("done");
         }
-        let call = |id: &str| Call::new(id, "add", &json!({"a": 1, "id": id}));
+        let call = |id: &str| ScriptedCall::new(id, "add", &json!({"a": 1, "id": id}));
         Reply::empty()
             .and_reasoning("first", Some("s1"))
             .and_call(call("c1"))
@@ -273,7 +273,7 @@ async fn a_thought_whose_call_is_gone_does_not_end_a_message() {
             if request.ends_with_tool_result() {
                 return Reply::text("done");
             }
-            let call = |id: &str| Call::new(id, "add", &json!({"a": 1}));
+            let call = |id: &str| ScriptedCall::new(id, "add", &json!({"a": 1}));
             Reply::empty()
                 .and_reasoning("first", Some("s1"))
                 .and_call(call("c1"))

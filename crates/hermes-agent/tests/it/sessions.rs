@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::session::{PromptContext, PromptSource, PromptText, SessionStart};
+use hermes_agent::{PromptContext, PromptSource, PromptText, SessionStart};
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, UserInput};

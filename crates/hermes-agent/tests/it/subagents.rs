@@ -2,12 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use hermes_agent::session::SessionStart;
-use hermes_agent::settings::AgentSettings;
 use hermes_agent::subagent::{
     ParentTools, ReportQueue, SubagentDeps, SubagentLimits, child_id, delegate_task,
 };
 use hermes_agent::tools::{TodoList, clarify_tool, todo_tool};
+use hermes_agent::{AgentSettings, SessionStart};
 use hermes_config::Config;
 use hermes_core::approval::{ApprovalRequest, DenyAll, Verdict};
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State as Extract};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use hermes_store::db::ResponseStore;
+use hermes_store::ResponseStore;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 

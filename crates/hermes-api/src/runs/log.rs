@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use axum::body::Bytes;
 use hermes_core::approval::ApprovalRequest;
 use hermes_core::event::AgentCommand;
-use hermes_store::db::StoredRun;
+use hermes_store::StoredRun;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;

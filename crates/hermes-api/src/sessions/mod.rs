@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use hermes_core::ids::SessionId;
 use hermes_core::store::{NewItem, NewSession, SessionStore as _, SessionUpdate, StoreError};
-use hermes_store::db::{ListFilter, SessionOrder, SessionRecord};
+use hermes_store::{ListFilter, SessionOrder, SessionRecord};
 use serde_json::{Map, Value, json};
 
 pub(super) use self::talk::{chat, chat_stream};

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use hermes_api::{ApiDeps, ApiServer, GatewayFacts};
-use hermes_app::front::{ConversationRequest, ConversationUpdate, HostError, OpenedConversation};
-use hermes_app::host::{ConversationHost, OpeningRequest};
+use hermes_app::{
+    ConversationHost, ConversationRequest, ConversationUpdate, HostError, OpenedConversation,
+    OpeningRequest,
+};
 use hermes_config::{Config, Home};
 use hermes_core::approval::ApprovalRequest;
 use hermes_core::clock::SystemClock;

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hermes_api::{ActiveTurns, ApiDeps, ApiServer, GatewayFacts};
-use hermes_app::front::{
-    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, OpenedConversation,
+use hermes_app::{
+    ConversationHost, ConversationRequest, ConversationUpdate, HostError, HostErrorKind,
+    OpenedConversation, OpeningRequest,
 };
-use hermes_app::host::{ConversationHost, OpeningRequest};
 use hermes_config::{Config, Home};
 use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
 use hermes_core::ask::{Answer, Question, Want};

@@ -8,13 +8,11 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use hermes_agent::events::EventReceiver;
-use hermes_agent::session::{SessionClosed, SessionHandle};
-use hermes_agent::weight::ConversationMemory;
+use hermes_agent::{ConversationMemory, EventReceiver, SessionClosed, SessionHandle};
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, UserInput};
 use hermes_core::front_end::{Effect, ShownText, TextKind, TranscriptEntry};
 use hermes_core::{BoxFuture, task};
-use hermes_mcp::tools::toolbox::Toolbox;
+use hermes_mcp::Toolbox;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 

@@ -7,8 +7,7 @@ use hermes_agent::compress::summary;
 use hermes_core::front_end::TranscriptEntry;
 use hermes_core::ids::SessionId;
 use hermes_core::store::StoreError;
-use hermes_store::Store;
-use hermes_store::db::MessageRecord;
+use hermes_store::{MessageRecord, Store};
 use serde_json::Value;
 
 /// The result of a call that has none.

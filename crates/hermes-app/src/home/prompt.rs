@@ -9,19 +9,19 @@ use hermes_config::home::Home;
 use hermes_config::{Config, Zone};
 use hermes_core::BoxFuture;
 use hermes_core::clock::Clock;
-use hermes_store::memory::{MemoryFiles, MemoryTarget};
 use hermes_store::skills::{Offer, SkillLibrary};
+use hermes_store::{MemoryFiles, MemoryTarget};
 
-use hermes_agent::context_files::{self, ContextFile};
+use hermes_agent::context_files::ContextFile;
 use hermes_agent::lean::PromptSize;
 use hermes_agent::prompt::{
-    self, Enforcement, Guidance, PlatformHint, Profile, PromptEnvironment, PromptInputs,
+    Enforcement, Guidance, PlatformHint, Profile, PromptEnvironment, PromptInputs,
 };
-use hermes_agent::session::{PromptContext, PromptSource, PromptText};
+use hermes_agent::{PromptContext, PromptSource, PromptText, context_files, prompt};
 
 /// What the caller decides about the prompt.
 #[derive(Clone, Debug, Default)]
-pub struct PromptOptions {
+pub(crate) struct PromptOptions {
     /// Leave out project files (`--ignore-rules`).
     pub ignore_rules: bool,
     /// Leave out memory, skills and the soul too (`--safe-mode`).
@@ -35,7 +35,7 @@ pub struct PromptOptions {
 }
 
 /// Builds prompts from the files of a home.
-pub struct HomePrompt {
+pub(crate) struct HomePrompt {
     pub home: Home,
     pub config: Arc<Config>,
     pub memory: MemoryFiles,

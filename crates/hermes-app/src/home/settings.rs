@@ -7,14 +7,13 @@ use hermes_config::Config;
 use hermes_config::schema::LoopLimits;
 use hermes_core::model::ReasoningEffort;
 
-use hermes_agent::compress;
-use hermes_agent::settings::{
-    AgentSettings, GuardLimits, GuardSettings, IntentNudges, ToolSettings, parse_effort,
+use hermes_agent::{
+    AgentSettings, GuardLimits, GuardSettings, IntentNudges, ToolSettings, compress, parse_effort,
 };
 
 /// The settings that `config` asks for. `cache` is where oversized results go; `model` decides
 /// per-model overrides.
-pub fn from_config(config: &Config, cache: &Path, model: &str) -> AgentSettings {
+pub(crate) fn from_config(config: &Config, cache: &Path, model: &str) -> AgentSettings {
     let agent = &config.agent;
     let title = config.auxiliary.task("title_generation");
     AgentSettings {

@@ -8,10 +8,9 @@ use hermes_core::model::ModelInfo;
 use hermes_core::tool::{Registry, Tool, ToolSpec};
 
 use super::toolsets;
-use hermes_agent::deferred::{self, Deferred};
-use hermes_agent::lean;
-use hermes_agent::session::ToolSource;
+use hermes_agent::deferred::Deferred;
 use hermes_agent::tools::TodoList;
+use hermes_agent::{ToolSource, deferred, lean};
 
 use super::store_tools::{StoreTools, store_backed};
 

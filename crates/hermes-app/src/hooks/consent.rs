@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 const FILE: &str = "shell-hooks-allowlist.json";
 
 /// Where it is noted.
-pub fn path(home: &Home) -> PathBuf {
+pub(crate) fn path(home: &Home) -> PathBuf {
     home.root().join(FILE)
 }
 

@@ -5,7 +5,7 @@
 //! `HOOK.yaml` and a handler. Each gets the event as JSON on standard input. A hook that fails or
 //! times out is logged and stops nothing; only `pre_tool_call` can block.
 
-pub mod consent;
+pub(crate) mod consent;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -22,6 +22,7 @@ use tokio::sync::Semaphore;
 
 use crate::child;
 
+pub use consent::Consent;
 pub use read::load;
 
 /// Limit of unawaited hooks.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hermes_core::slash::{COMMANDS, CommandDef, Parsed, Verb, parse};
 use hermes_core::{BoxFuture, task};
-use hermes_models::router::Overrides;
+use hermes_models::Overrides;
 use hermes_store::Store;
 
 use super::scripts::HomeScripts;

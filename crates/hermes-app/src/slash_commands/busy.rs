@@ -170,7 +170,7 @@ pub(super) async fn moa(
     conversation: &mut Conversation,
     text: &str,
 ) -> Result<CommandResult, Failure> {
-    use hermes_agent::session::ToolSource as _;
+    use hermes_agent::ToolSource as _;
     let text = required_text(text, "moa")?;
     if conversation.chat.tools.registry().get(TOOL).is_none() {
         return Err(Failure::usage(format!(

@@ -6,11 +6,7 @@ use hermes_core::event::UserInput;
 use hermes_core::fence;
 use hermes_core::front_end::Effect;
 use hermes_core::tool::ToolOutcome;
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::actor::{CallOptions, ServerHandle};
-use hermes_mcp::tools::naming;
-use hermes_mcp::tools::result::{self, MediaStore};
-use hermes_mcp::tools::toolbox::Toolbox;
+use hermes_mcp::{CallOptions, MediaStore, Op, ServerHandle, Toolbox, naming, prompt_outcome};
 use serde_json::{Map, Value};
 
 use crate::conversation::{CommandResult, Conversation};
@@ -214,7 +210,7 @@ async fn run(
     let media = Arc::new(MediaStore::new(
         conversation.cx.home.cache_dir().join("mcp"),
     ));
-    let content = match result::of_prompt(&output.result, &media).await {
+    let content = match prompt_outcome(&output.result, &media).await {
         ToolOutcome::Done(content) => content.text().into_owned(),
         ToolOutcome::Error { text, .. } => return Err(Failure::failed(text)),
     };

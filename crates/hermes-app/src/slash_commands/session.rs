@@ -6,14 +6,14 @@ use hermes_core::event::AgentCommand;
 use hermes_core::figures;
 use hermes_core::front_end::{Effect, PagedText, TextKind, TranscriptEntry};
 use hermes_core::store::{NewItem, NewSession, SessionStore as _};
-use hermes_store::db::{self, ListFilter};
+use hermes_store::ListFilter;
 
 use crate::options::TurnOptions;
 
 use crate::checkpoints;
 use crate::conversation::replay;
 use crate::conversation::{CommandResult, Conversation, Surface, UndoTarget, show_text};
-use crate::export_html::html;
+use crate::export_html::session_html;
 use crate::failure::{Failure, Outcome};
 use crate::text::shorten;
 use crate::wiring;
@@ -385,8 +385,8 @@ pub(super) async fn export(
         conversation.cx.home.expand_user(path)
     };
     let text = match path.extension().and_then(|end| end.to_str()) {
-        Some("md" | "markdown") => db::markdown(&session),
-        Some("html" | "htm") => html(&session),
+        Some("md" | "markdown") => hermes_store::session_markdown(&session),
+        Some("html" | "htm") => session_html(&session),
         Some("json") => format!("{session:#}\n"),
         _ => format!("{session}\n"),
     };

@@ -1,13 +1,13 @@
 //! Capabilities of the agent: tools, servers, skills, memory, jobs.
 
-use hermes_agent::session::ToolSource as _;
+use hermes_agent::ToolSource as _;
 use hermes_config::Env;
 use hermes_config::env::ProcessEnv;
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::figures;
 use hermes_core::front_end::TextKind;
-use hermes_mcp::status::report;
-use hermes_store::memory::{MemoryFiles, MemoryTarget};
+use hermes_mcp::report;
+use hermes_store::{MemoryFiles, MemoryTarget};
 
 use crate::options::TurnOptions;
 

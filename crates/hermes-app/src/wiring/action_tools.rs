@@ -10,20 +10,19 @@ use std::time::Duration;
 
 use crate::home::store_tools::StoreTools;
 use crate::home::{HomePrompt, HomeTools, PromptOptions, ToolsetChoice};
-use hermes_agent::session::{SessionHandle, ToolSource as _};
-use hermes_agent::settings::AgentSettings;
 use hermes_agent::subagent::{
     ParentTools, ReportQueue, SubagentDeps, SubagentLimits, delegate_task,
 };
 use hermes_agent::tools::clarify_tool;
 use hermes_agent::tools::moa::{MoaPreset, mixture_of_agents};
+use hermes_agent::{AgentSettings, SessionHandle, ToolSource as _};
 use hermes_config::Config;
 use hermes_core::clock::{Clock, Rng, SystemRng};
 use hermes_core::model::ModelRouter;
 use hermes_core::store::SessionStore;
 use hermes_core::tool::Tool;
-use hermes_models::router::Overrides;
-use hermes_store::memory::MemoryFiles;
+use hermes_models::Overrides;
+use hermes_store::MemoryFiles;
 use hermes_store::skills::SkillLibrary;
 use hermes_tools::files::{ReadMemory, whole_files};
 use tokio_util::sync::CancellationToken;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::home::store_tools::Declare;
-use hermes_agent::session::{SessionHandle, WeakSession};
+use hermes_agent::{SessionHandle, WeakSession};
 use hermes_config::Config;
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::command_host::CommandHost;

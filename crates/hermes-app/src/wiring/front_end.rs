@@ -9,7 +9,7 @@ use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
 use hermes_core::open_texts::OpenTexts;
 use hermes_core::tool::Tool;
-use hermes_mcp::tools::toolbox::Toolbox;
+use hermes_mcp::Toolbox;
 use hermes_store::Store;
 
 use super::commands::CommandEnvironment;
@@ -19,7 +19,7 @@ use crate::context::AppContext;
 use crate::failure::Failure;
 
 /// Wraps each tool that acts; the flag tells whether it acts on this machine.
-pub type ToolGuard = Arc<dyn Fn(Arc<dyn Tool>, bool) -> Arc<dyn Tool> + Send + Sync>;
+pub(crate) type ToolGuard = Arc<dyn Fn(Arc<dyn Tool>, bool) -> Arc<dyn Tool> + Send + Sync>;
 
 /// What a front end is to its conversations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,17 +10,13 @@ use hermes_config::{Config, Env, Home, Loaded, ProcessEnv};
 use hermes_core::clock::{Clock as _, SystemClock, SystemRng};
 use hermes_core::task;
 use hermes_core::tool::Tool;
-use hermes_mcp::actor::state::LinkState;
-use hermes_mcp::config::{self, ServerConfig, ServerEntry};
-use hermes_mcp::oauth::AuthPrompt;
-use hermes_mcp::requests::sampling::Sampler;
-use hermes_mcp::status::board::Board;
-use hermes_mcp::status::report::{self, ServerReport};
-use hermes_mcp::tools::known_tools::KnownTools;
-use hermes_mcp::tools::naming;
-use hermes_mcp::tools::result::MediaStore;
-use hermes_mcp::tools::toolbox::{Toolbox, ToolboxParts};
-use hermes_models::router::Overrides;
+use hermes_mcp::config::{ServerConfig, ServerEntry};
+use hermes_mcp::report::ServerReport;
+use hermes_mcp::{
+    AuthPrompt, Board, KnownTools, LinkState, MediaStore, Sampler, Toolbox, ToolboxParts, config,
+    naming, report,
+};
+use hermes_models::Overrides;
 use tokio_util::sync::CancellationToken;
 
 use super::mcp_connect::ServerConnector;
@@ -226,7 +222,7 @@ impl McpServers {
             (None, ServerWait::Briefly) => toolbox.await_turn(BRIEFLY, BRIEFLY).await,
             (None, ServerWait::ForAll) => {
                 let all = toolbox.await_all();
-                progress::during(self.progress.get().map(AsRef::as_ref), all, || {
+                progress::report_wait(self.progress.get().map(AsRef::as_ref), all, || {
                     toolbox.awaited()
                 })
                 .await

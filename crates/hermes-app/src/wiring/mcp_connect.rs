@@ -7,20 +7,12 @@ use hermes_config::{Env, Home};
 use hermes_core::clock::{Clock, SystemClock};
 use hermes_core::{redact, task};
 use hermes_http::{ClientIdentity, HttpSettings, Redirects};
-use hermes_mcp::config::{Auth, Problem, ServerConfig, Transport, Verify};
-use hermes_mcp::failure::classify::SessionMarkers;
-use hermes_mcp::oauth::{AuthPrompt, OAuthClient, OAuthParts};
-use hermes_mcp::requests::Answers;
-use hermes_mcp::requests::sampling::Sampler;
-use hermes_mcp::tools::naming;
-use hermes_mcp::tools::remembered::SchemaFile;
-use hermes_mcp::tools::toolbox::Reach;
-use hermes_mcp::transport::connect::{
-    CONNECT_TIMEOUT, HttpClients, HttpTarget, McpConnector, StdioTarget, Target, TokenSource,
+use hermes_mcp::config::{Problem, ServerAuth, ServerConfig, ServerTransport, Verify};
+use hermes_mcp::{
+    Answers, AuthPrompt, CONNECT_TIMEOUT, Children, EraCache, FileEraCache, HttpClients,
+    HttpTarget, MalwareCheck, McpConnector, OAuthClient, OAuthParts, OSV_ENDPOINT, Reach, Sampler,
+    SchemaFile, ServerTarget, SessionMarkers, StdioTarget, TokenSource, naming,
 };
-use hermes_mcp::transport::era::{EraCache, FileEraCache};
-use hermes_mcp::transport::osv::{self, MalwareCheck};
-use hermes_mcp::transport::stdio::Children;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -81,18 +73,18 @@ impl ServerConnector {
     pub fn reach(&self, config: &ServerConfig) -> Result<Reach, Problem> {
         let mut oauth = None;
         let target = match &config.transport {
-            Transport::Stdio { command, args, env } => Target::Stdio(StdioTarget {
+            ServerTransport::Stdio { command, args, env } => ServerTarget::Stdio(StdioTarget {
                 command: command.clone(),
                 args: args.clone(),
                 env: env.clone(),
                 cwd: None,
                 children: Arc::clone(&self.children),
             }),
-            Transport::Http { url, headers } => {
-                Target::Http(self.remote(config, url, headers, &mut oauth)?)
+            ServerTransport::Http { url, headers } => {
+                ServerTarget::Http(self.remote(config, url, headers, &mut oauth)?)
             }
-            Transport::Sse { url, headers } => {
-                Target::Sse(self.remote(config, url, headers, &mut oauth)?)
+            ServerTransport::Sse { url, headers } => {
+                ServerTarget::Sse(self.remote(config, url, headers, &mut oauth)?)
             }
         };
         let mut connector = McpConnector::new(config.name.clone(), target, Arc::clone(&self.eras));
@@ -122,7 +114,7 @@ impl ServerConnector {
         oauth: &mut Option<OAuthClient>,
     ) -> Result<HttpTarget, Problem> {
         let clients = Arc::new(self.clients(config)?);
-        if config.auth == Auth::OAuth {
+        if config.auth == ServerAuth::OAuth {
             *oauth = Some(OAuthClient::new(OAuthParts {
                 server: config.name.clone(),
                 url: url.clone(),
@@ -172,7 +164,7 @@ impl ServerConnector {
 /// `None`: disabled in the configuration.
 fn malware_check(home: &Home, env: &Env, http: &HttpSettings) -> Option<Arc<MalwareCheck>> {
     let endpoint = match env.get("OSV_ENDPOINT").map(str::trim).unwrap_or_default() {
-        "" => osv::ENDPOINT,
+        "" => OSV_ENDPOINT,
         "off" => return None,
         other => other,
     };
@@ -188,12 +180,12 @@ fn malware_check(home: &Home, env: &Env, http: &HttpSettings) -> Option<Arc<Malw
 /// Secrets of a server entry must not appear in errors and logs.
 fn hide_secrets(config: &ServerConfig) {
     let values: Vec<(String, &str)> = match &config.transport {
-        Transport::Stdio { env, .. } => env
+        ServerTransport::Stdio { env, .. } => env
             .iter()
             .filter(|(name, _)| is_secret_name(name))
             .map(|(name, value)| (format!("{} of {}", name, config.name), value.as_str()))
             .collect(),
-        Transport::Http { headers, .. } | Transport::Sse { headers, .. } => headers
+        ServerTransport::Http { headers, .. } | ServerTransport::Sse { headers, .. } => headers
             .iter()
             .filter(|(name, _)| is_secret_name(name))
             .map(|(name, value)| (format!("{} of {}", name, config.name), bare(value)))

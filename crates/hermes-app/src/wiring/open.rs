@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::home::store_tools::{RunInline, StoreTools};
 use crate::home::{HomePrompt, HomeTools, PromptOptions, ToolFeed, ToolsetChoice, settings};
-use hermes_agent::events::EventReceiver;
-use hermes_agent::session::{PromptSource, Session, SessionDeps, SessionHandle, ToolSource};
-use hermes_agent::settings::AgentSettings;
+use hermes_agent::{
+    AgentSettings, EventReceiver, PromptSource, Session, SessionDeps, SessionHandle, ToolSource,
+};
 use hermes_config::Config;
 use hermes_core::approval::{ApproveAll, Approver, DenyAll};
 use hermes_core::ask::{Asker, Nobody};
@@ -18,9 +18,8 @@ use hermes_core::ids::SessionId;
 use hermes_core::model::{ModelInfo, Route, RouteError};
 use hermes_core::store::{SessionStore, SessionUpdate, StoredSession};
 use hermes_core::tool::Tool;
-use hermes_store::Store;
-use hermes_store::memory::MemoryFiles;
 use hermes_store::skills::SkillLibrary;
+use hermes_store::{MemoryFiles, Store};
 use tokio_util::sync::CancellationToken;
 
 use super::action_tools::{ActionTools, ActionToolsDeps};

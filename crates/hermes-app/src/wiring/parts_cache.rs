@@ -8,11 +8,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::home::{HomePrompt, ToolsetChoice};
 use chrono::NaiveDate;
-use hermes_agent::session::{PromptContext, PromptSource, PromptText};
+use hermes_agent::{PromptContext, PromptSource, PromptText};
 use hermes_config::Config;
 use hermes_core::BoxFuture;
 use hermes_core::model::{ModelClient, ModelError, ModelRouter, Route, RouteError};
-use hermes_models::router::{Overrides, Router};
+use hermes_models::{Overrides, Router};
 
 use crate::hooks::{self, Hooks};
 
@@ -67,12 +67,12 @@ struct HomeFileVersion {
 }
 
 /// Holds the parts and reloads them when the files change.
-pub struct PartsCache {
+pub(crate) struct PartsCache {
     current: Arc<Mutex<Arc<HomeParts>>>,
 }
 
 impl PartsCache {
-    pub fn new(cx: &AppContext) -> Result<Self, Failure> {
+    pub(crate) fn new(cx: &AppContext) -> Result<Self, Failure> {
         let seen = file_versions(cx);
         let config = Arc::new(cx.config()?);
         Ok(Self::from_parts(HomeParts::new(cx, config, seen)))
@@ -95,7 +95,7 @@ impl PartsCache {
 
     /// The current parts. An invalid file (perhaps in the middle of an edit) is ignored, and the
     /// last parts stay in use.
-    pub fn current(&self) -> Arc<HomeParts> {
+    pub(crate) fn current(&self) -> Arc<HomeParts> {
         newest(&self.current)
     }
 }

@@ -13,7 +13,7 @@ const NAMES: usize = 3;
 
 /// Waits for `work`. After a second, stderr shows the reason: on a terminal in a temporary line
 /// with the elapsed time, elsewhere once.
-pub async fn during<T>(
+pub async fn report_wait<T>(
     process: Option<&dyn HostProcess>,
     work: impl Future<Output = T>,
     awaited: impl Fn() -> Vec<String>,

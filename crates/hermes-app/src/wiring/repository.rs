@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hermes_agent::session::{RepositoryPart, RepositoryReader};
+use hermes_agent::{RepositoryPart, RepositoryReader};
 use hermes_core::BoxFuture;
 use hermes_exec::git::ForeignRepository;
 

@@ -8,8 +8,8 @@ use hermes_core::BoxFuture;
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::ids::SessionId;
 use hermes_core::model::{Collector, ModelClient, ModelRequest, ModelRouter as _, ToolChoice};
-use hermes_mcp::requests::sampling::{SampleRequest, Sampled, Sampler};
-use hermes_models::router::{Overrides, Router, RouterDeps};
+use hermes_mcp::{SampleRequest, Sampled, Sampler};
+use hermes_models::{Overrides, Router, RouterDeps};
 use tokio_util::sync::CancellationToken;
 
 /// The helper task whose model answers: `auxiliary.mcp` of the config.

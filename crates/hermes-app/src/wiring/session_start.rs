@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
-use hermes_agent::session::SessionStart;
+use hermes_agent::SessionStart;
 use hermes_core::clock::Clock;
 use hermes_core::ids::SessionId;
 use hermes_core::store::{NewItem, NewSession, SessionStore as _, StoredSession};
-use hermes_store::Store;
-use hermes_store::db::{ListFilter, SessionOrder};
+use hermes_store::{ListFilter, SessionOrder, Store};
 
 use super::front_end::{FrontEndSettings, NamedSession};
 use super::git;

@@ -8,8 +8,7 @@ use crate::home::store_tools::{InlineLine, RunInline, expand_inline};
 use hermes_config::Config;
 use hermes_exec::{Confinement, Exec};
 use hermes_policy::CommandRequest;
-use hermes_store::skills::usage::Event;
-use hermes_store::skills::{SkillError, SkillLibrary, SkillOrFile, SkillView};
+use hermes_store::skills::{SkillError, SkillLibrary, SkillOrFile, SkillUseKind, SkillView};
 
 use super::commands::CommandEnvironment;
 use super::unattended::UnattendedCommand;
@@ -18,7 +17,7 @@ use crate::failure::Failure;
 use crate::failure::skill_failure;
 
 /// Runs inline commands of skills. `None`: disabled, the text stays as written.
-pub fn inline_shell(
+pub(crate) fn inline_shell(
     cx: &AppContext,
     config: &Arc<Config>,
     commands: Option<&Arc<CommandEnvironment>>,
@@ -83,7 +82,7 @@ async fn run_inline(
 }
 
 /// Loads skills: declares their variables and runs their inline commands.
-pub struct SkillLoader<'a> {
+pub(crate) struct SkillLoader<'a> {
     pub library: &'a SkillLibrary,
     pub commands: Option<&'a CommandEnvironment>,
     pub inline: Option<&'a RunInline>,
@@ -91,7 +90,7 @@ pub struct SkillLoader<'a> {
 }
 
 impl SkillLoader<'_> {
-    pub async fn load(&self, name: &str) -> Result<SkillView, SkillError> {
+    pub(crate) async fn load(&self, name: &str) -> Result<SkillView, SkillError> {
         let mut skill = match self.library.view(name, None, self.session)? {
             SkillOrFile::Skill(skill) => *skill,
             // Only a requested file counts.
@@ -100,7 +99,7 @@ impl SkillLoader<'_> {
         if let Some(declare) = self.commands.map(CommandEnvironment::declare) {
             skill.env_names().for_each(|name| _ = declare(name));
         }
-        if let Err(error) = self.library.usage().bump(&skill.name, Event::Used) {
+        if let Err(error) = self.library.usage().bump(&skill.name, SkillUseKind::Used) {
             tracing::warn!(%error, "the use of a skill was not counted");
         }
         let content = std::mem::take(&mut skill.content);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::home::HomeTools;
-use hermes_agent::session::ToolSource;
+use hermes_agent::ToolSource;
 use hermes_config::Config;
 use hermes_core::BoxFuture;
 use hermes_core::model::ModelInfo;
@@ -18,7 +18,7 @@ use crate::hooks::{self, Hook, HookEvent, Hooks};
 use crate::context::AppContext;
 
 /// The hooks of the home, and the problems with invalid ones.
-pub fn load(cx: &AppContext, config: &Config) -> (Vec<Hook>, Vec<String>) {
+pub fn read_hooks(cx: &AppContext, config: &Config) -> (Vec<Hook>, Vec<String>) {
     let variable = cx.env.get("HERMES_ACCEPT_HOOKS").unwrap_or_default();
     let accepted = cx.accept_hooks
         || matches!(
@@ -31,7 +31,7 @@ pub fn load(cx: &AppContext, config: &Config) -> (Vec<Hook>, Vec<String>) {
 
 /// The same without the problems. `told`: they were reported when the process started.
 pub fn load_hooks(cx: &AppContext, config: &Config, told: bool) -> Hooks {
-    let (list, problems) = load(cx, config);
+    let (list, problems) = read_hooks(cx, config);
     if told {
         return Hooks::new(list);
     }

@@ -13,12 +13,12 @@ use hermes_core::event::ProgressSink;
 use hermes_core::ids::{SessionId, TurnId};
 use hermes_core::tool::{Registry, Taint, ToolContext};
 use hermes_exec::output::OutputCollector;
-use hermes_exec::{Confinement, Environment, Exec, Exit, OutputSink, OutputStream};
+use hermes_exec::{Confinement, Environment, Exec, OutputSink, OutputStream, ProcessExit};
 use hermes_policy::{CommandRequest, Gate};
 use tokio_util::sync::CancellationToken;
 
 use super::commands::CommandEnvironment;
-use crate::failure::{Exit as Code, Failure};
+use crate::failure::{Exit, Failure};
 
 /// Maximum output kept per stream, in bytes.
 const KEPT: usize = 1024 * 1024;
@@ -40,7 +40,7 @@ pub struct CommandOutput {
 }
 
 /// The environment and limits of such a command.
-pub struct UnattendedCommand<'a> {
+pub(crate) struct UnattendedCommand<'a> {
     pub gate: &'a Gate,
     pub ground: &'a dyn Environment,
     pub confinement: Confinement,
@@ -51,21 +51,19 @@ pub struct UnattendedCommand<'a> {
 
 impl UnattendedCommand<'_> {
     /// Runs `exec` if the gate admits `request`. Child processes end with the command.
-    pub async fn run(self, request: CommandRequest, exec: Exec) -> Result<CommandOutput, Failure> {
+    pub(crate) async fn run(
+        self,
+        request: CommandRequest,
+        exec: Exec,
+    ) -> Result<CommandOutput, Failure> {
         let info = self.ground.info();
-        let confined = if info.isolated {
-            hermes_policy::Confinement::Isolated
-        } else if self.confinement.is_off() {
-            hermes_policy::Confinement::None
-        } else {
-            hermes_policy::Confinement::Sandboxed
-        };
-        let request = request.confined(confined);
+        let level = hermes_tools::confinement_level(&info, &self.confinement);
+        let request = request.confined(level);
         let cancel = CancellationToken::new();
         let _stop = cancel.clone().drop_guard();
         let cx = context(self.name, self.cwd, cancel.clone());
         let admitted = self.gate.admit(&request, &info.posture, &cx).await;
-        admitted.map_err(|refused| Failure::new(Code::Refused, refused.text))?;
+        admitted.map_err(|refused| Failure::new(Exit::Refused, refused.text))?;
         let timeout = exec.timeout;
         let exec = Exec {
             cancel,
@@ -81,7 +79,7 @@ impl UnattendedCommand<'_> {
 }
 
 /// A line that the configuration has a name for, in a directory.
-pub async fn run_line_in(
+pub(crate) async fn run_line_in(
     commands: &CommandEnvironment,
     cwd: PathBuf,
     line: CommandLine,
@@ -135,20 +133,20 @@ impl CommandStreams {
         }
     }
 
-    fn ran(self, exit: Exit, timeout: Duration) -> CommandOutput {
+    fn ran(self, exit: ProcessExit, timeout: Duration) -> CommandOutput {
         let mut errors = self.err.finish().text();
         let status = match exit {
-            Exit::Code(code) => Some(code),
-            Exit::TimedOut => {
+            ProcessExit::Code(code) => Some(code),
+            ProcessExit::TimedOut => {
                 let seconds = timeout.as_secs();
                 let _ = write!(errors, "\nit took longer than {seconds} s and was ended");
                 None
             }
-            Exit::Signal(signal) => {
+            ProcessExit::Signal(signal) => {
                 let _ = write!(errors, "\nended by signal {signal}");
                 None
             }
-            Exit::Interrupted => {
+            ProcessExit::Interrupted => {
                 errors.push_str("\ninterrupted");
                 None
             }

@@ -56,7 +56,7 @@ pub fn plugins_warning(cx: &AppContext) -> Option<String> {
 
 /// Everything of the kind, in lines for people.
 fn lines(cx: &AppContext, config: &Config) -> Vec<String> {
-    let (hooks, problems) = tool_hooks::load(cx, config);
+    let (hooks, problems) = tool_hooks::read_hooks(cx, config);
     let waiting = hooks.iter().filter(|hook| !hook.agreed).map(|hook| {
         format!(
             "the hook {} on {} does not run until you approve it: hermes hooks allow",

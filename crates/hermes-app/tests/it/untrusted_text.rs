@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use hermes_agent::session::SessionStart;
-use hermes_app::home::store_tools::{StoreTools, store_backed};
+use hermes_agent::SessionStart;
+use hermes_app::{StoreTools, store_backed};
 use hermes_config::{Config, Home};
 use hermes_core::approval::{DenyAll, Verdict};
 use hermes_core::event::{AgentCommand, AgentEvent};
 use hermes_core::store::SessionStore;
 use hermes_core::tool::Effects;
-use hermes_store::pending::{PendingWrites, Subsystem};
+use hermes_store::{PendingWrites, Subsystem};
 use hermes_testkit::clock::FixedRng;
 use pretty_assertions::assert_eq;
 use serde_json::json;

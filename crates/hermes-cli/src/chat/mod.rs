@@ -10,8 +10,7 @@ mod repl;
 mod stdin;
 mod usage_file;
 
-use hermes_app::conversation::lease::LeaseHolder;
-use hermes_app::conversation::{ConflictChoice, WindowConflict};
+use hermes_app::{ConflictChoice, LeaseHolder, WindowConflict};
 
 use crate::args::{ChatArgs, OutputFormat, TurnArgs};
 use crate::commands::Context;

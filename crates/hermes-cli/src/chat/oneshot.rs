@@ -1,11 +1,9 @@
 //! One question, one answer.
 
-use hermes_agent::events::EventReceiver;
-use hermes_app::TurnOptions;
-use hermes_app::conversation::lease::WindowLease;
-use hermes_app::conversation::{Conversation, Surface, images};
-use hermes_app::front::CommandFollowUp;
-use hermes_app::slash_commands;
+use hermes_agent::EventReceiver;
+use hermes_app::{
+    CommandFollowUp, Conversation, Surface, TurnOptions, WindowLease, images, slash_commands,
+};
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
 use hermes_core::front_end::Effect;
 use hermes_core::store::SessionUpdate;
@@ -71,8 +69,8 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: OneshotQuestion
     let signals = Signals::new()?;
     footprint::give_back();
     let (chat, mut events) = match begin(input, options, (chat, events), cx).await? {
-        Begun::Turn(opened) => *opened,
-        Begun::Done(shown) => return Ok(renderer.command_output(&shown)?),
+        OneshotStart::Turn(opened) => *opened,
+        OneshotStart::Done(shown) => return Ok(renderer.command_output(&shown)?),
     };
     let (summary, terminated) = follow(&chat, &mut events, &mut renderer, signals, cx).await?;
     // Even if output fails, the session is ended and closed first.
@@ -94,7 +92,7 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: OneshotQuestion
     }
     drop(events);
     chat.close().await;
-    let exit = match exit::of_turn(&summary.exit) {
+    let exit = match exit::exit_of_turn(&summary.exit) {
         Exit::Ok => return written,
         Exit::Interrupted if terminated => Exit::Terminated,
         exit => exit,
@@ -106,7 +104,7 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: OneshotQuestion
     Err(Failure::new(exit, message))
 }
 
-enum Begun {
+enum OneshotStart {
     /// A turn runs.
     Turn(Box<(OpenSession, EventReceiver)>),
     /// The line was a command of this home, with this output.
@@ -120,10 +118,10 @@ async fn begin(
     options: TurnOptions,
     opened: (OpenSession, EventReceiver),
     cx: &Context,
-) -> Result<Begun, Failure> {
+) -> Result<OneshotStart, Failure> {
     if !input.text.trim_start().starts_with('/') {
         opened.0.send(AgentCommand::Submit(input)).await?;
-        return Ok(Begun::Turn(Box::new(opened)));
+        return Ok(OneshotStart::Turn(Box::new(opened)));
     }
     let mut line = input.text.clone();
     if let Some(context) = &input.context {
@@ -139,10 +137,10 @@ async fn begin(
     let result = match done {
         None => {
             chat.send(AgentCommand::Submit(input)).await?;
-            return Ok(Begun::Turn(Box::new((chat, events))));
+            return Ok(OneshotStart::Turn(Box::new((chat, events))));
         }
         Some(Ok(result)) if result.then == CommandFollowUp::Turn => {
-            return Ok(Begun::Turn(Box::new((chat, events))));
+            return Ok(OneshotStart::Turn(Box::new((chat, events))));
         }
         Some(result) => result,
     };
@@ -156,7 +154,7 @@ async fn begin(
             Effect::Page(page) => Some(page.text),
             _ => None,
         });
-    Ok(Begun::Done(shown.collect::<Vec<_>>().join("\n")))
+    Ok(OneshotStart::Done(shown.collect::<Vec<_>>().join("\n")))
 }
 
 fn report(

@@ -1,10 +1,7 @@
 //! The line chat: a prompt, streaming answers, Ctrl+C to interrupt; no sequence for the terminal.
 
-use hermes_agent::events::EventReceiver;
-use hermes_app::conversation::{Conversation, Surface};
-use hermes_app::conversation::{images, replay};
-use hermes_app::front::CommandFollowUp;
-use hermes_app::slash_commands;
+use hermes_agent::EventReceiver;
+use hermes_app::{CommandFollowUp, Conversation, Surface, images, replay, slash_commands};
 use hermes_core::event::{AgentCommand, AgentEvent, SequencedEvent, TurnExit};
 use hermes_core::front_end::{DisplaySetting, Effect, ShownText, TextKind, TranscriptEntry};
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -7,7 +7,7 @@ mod servers;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_models::router::Overrides;
+use hermes_models::Overrides;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -62,7 +62,7 @@ async fn serve(cx: &Context) -> Outcome {
     let stop = CancellationToken::new();
     let editor = Arc::new(EditorHost::new(cx.clone()));
     let served = hermes_acp::serve(
-        Arc::clone(&editor) as Arc<dyn hermes_app::host::ConversationHost>,
+        Arc::clone(&editor) as Arc<dyn hermes_app::ConversationHost>,
         ("hermes", env!("CARGO_PKG_VERSION")),
         (tokio::io::stdin(), tokio::io::stdout()),
         stop.clone(),

@@ -6,7 +6,7 @@ use hermes_config::edit::EditError;
 use hermes_core::approval::Rule;
 use hermes_policy::rules::{self, Meaning};
 use hermes_policy::{
-    ApprovalMode, Assessment, CommandClass, CommandRequest, Confinement, Gate, PolicyConfig,
+    ApprovalMode, Assessment, CommandClass, CommandRequest, ConfinementLevel, Gate, PolicyConfig,
     UnattendedMode,
 };
 use serde_json::{Value, json};
@@ -365,7 +365,7 @@ struct CommandTrial<'a> {
 }
 
 impl<'a> CommandTrial<'a> {
-    fn new(gate: &'a Gate, command: &str, confinement: Confinement) -> Result<Self, Failure> {
+    fn new(gate: &'a Gate, command: &str, confinement: ConfinementLevel) -> Result<Self, Failure> {
         let here = std::env::current_dir()?;
         let request = CommandRequest::terminal(command, &here).confined(confinement);
         let assessment = gate.assess(&request);
@@ -426,9 +426,9 @@ impl<'a> CommandTrial<'a> {
 fn test(cx: &Context, command: &str, no_sandbox: bool, as_json: bool) -> Outcome {
     let gate = gate(cx)?;
     let confinement = if no_sandbox {
-        Confinement::None
+        ConfinementLevel::None
     } else {
-        Confinement::Sandboxed
+        ConfinementLevel::Sandboxed
     };
     let trial = CommandTrial::new(&gate, command, confinement)?;
     let modes = [

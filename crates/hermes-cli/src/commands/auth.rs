@@ -12,8 +12,7 @@ use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_models::credentials::manage::KeyEntry;
 use hermes_models::credentials::store::{AuthStore, AuthStoreError};
 use hermes_models::credentials::{KeyStatus, is_usable_for};
-use hermes_models::providers;
-use hermes_models::router::{Overrides, Router};
+use hermes_models::{Overrides, Router, providers};
 use secrecy::ExposeSecret as _;
 
 use crate::commands::Context;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Datelike as _, Local, Timelike as _, Utc};
 use hermes_core::figures::size;
-use hermes_store::db::copy as snapshot;
+use hermes_store::copy_database;
 use serde::Serialize;
 use serde_json::json;
 use zip::write::SimpleFileOptions;
@@ -253,7 +253,7 @@ impl BackupWriter<'_> {
             copy = tempfile::Builder::new()
                 .prefix(".hermes-backup-")
                 .tempfile_in(self.dir)?;
-            if let Err(error) = snapshot(&path, copy.path()) {
+            if let Err(error) = copy_database(&path, copy.path()) {
                 self.report.failed.push(format!("{relative}: {error}"));
                 return Ok(());
             }
@@ -350,7 +350,7 @@ fn quick(root: &Path, label: Option<&str>) -> Result<BackupReport, Failure> {
             .map_err(|error| unwritable(parent, &error))?;
         let source = root.join(&relative);
         let copied = if is_database(&source) {
-            snapshot(&source, &target).map_err(|error| error.to_string())
+            copy_database(&source, &target).map_err(|error| error.to_string())
         } else {
             std::fs::copy(&source, &target)
                 .map(|_| ())

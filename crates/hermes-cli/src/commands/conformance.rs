@@ -10,13 +10,9 @@ use std::time::Duration;
 use hermes_core::BoxFuture;
 use hermes_core::ask::{Answer, Asker, Question, Want};
 use hermes_http::{HttpSettings, Redirects};
-use hermes_mcp::actor::behalf::Behalf;
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::actor::{CallOptions, ServerHandle};
-use hermes_mcp::config;
-use hermes_mcp::oauth::{AuthPrompt, LoginPage};
-use hermes_mcp::tools::naming;
-use hermes_mcp::tools::toolbox::Toolbox;
+use hermes_mcp::{
+    AuthPrompt, Behalf, CallOptions, LoginPage, Op, ServerHandle, Toolbox, config, naming,
+};
 use serde_json::{Map, Value, json};
 
 use super::Context;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use hermes_core::clock::{Clock as _, SystemClock};
-use hermes_models::router::Overrides;
+use hermes_models::Overrides;
 use hermes_store::jobs::{Job, JobError};
 use hermes_tools::schedule::{ChangeRefused, JobFields, ScheduleDeps};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use hermes_config::edit::{ConfigDoc, EditError, KeyPath};
 use hermes_config::redact;
-use hermes_models::router::Overrides;
+use hermes_models::Overrides;
 use serde_json::{Map, Value, json};
 
 use crate::commands::Context;

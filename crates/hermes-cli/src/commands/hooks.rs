@@ -1,8 +1,7 @@
 //! `hermes hooks`: programs of the person that run when something happens.
 
 use clap::{Args, Subcommand};
-use hermes_app::hooks::consent::Consent;
-use hermes_app::hooks::{Hook, HookAction as Does, HookEvent, Hooks};
+use hermes_app::hooks::{Consent, Hook, HookAction as Does, HookEvent, Hooks};
 use serde_json::{Value, json};
 
 use super::{Context, counted};
@@ -61,7 +60,7 @@ pub(crate) fn run(args: HooksArgs, cx: &Context) -> Outcome {
 }
 
 fn load(cx: &Context) -> Result<(Vec<Hook>, Vec<String>), Failure> {
-    Ok(wiring::tool_hooks::load(cx, &cx.config()?))
+    Ok(wiring::read_hooks(cx, &cx.config()?))
 }
 
 fn list(cx: &Context, json: bool) -> Outcome {

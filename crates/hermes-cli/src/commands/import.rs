@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use chrono::Local;
 use hermes_config::fs::{FileLock, LockError};
-use hermes_store::db::damage;
+use hermes_store::find_corruption;
 use serde::Serialize;
 use zip::ZipArchive;
 
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &HomeImportArgs, cx: &Context) -> Outcome {
         .iter()
         .filter(|entry| entry.ends_with("state.db"))
     {
-        if let Some(problem) = damage(&staging.path().join(entry)) {
+        if let Some(problem) = find_corruption(&staging.path().join(entry)) {
             return Err(refused(&format!("{entry} in it is damaged ({problem})")));
         }
     }

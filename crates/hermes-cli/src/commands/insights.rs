@@ -7,7 +7,7 @@ use chrono::{Datelike as _, Local, TimeZone as _, Timelike as _};
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::store::StoreError;
 use hermes_store::Store;
-use hermes_store::db::insights::{
+use hermes_store::insights::{
     CostTotals, Insights, MessageCounts, ModelUse, QuarterHour, SessionUse, SkillUse, SourceUse,
     TokenTotals, ToolUse, UnreadSessions, UsageWindow,
 };

@@ -6,8 +6,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use hermes_config::Config;
 use hermes_config::edit::{ConfigDoc, KeyPath};
 use hermes_config::fs::LockError;
-use hermes_store::memory::{MemoryError, MemoryFiles, MemoryStatus, MemoryTarget};
-use hermes_store::pending::{PendingWrites, Subsystem};
+use hermes_store::{
+    MemoryError, MemoryFiles, MemoryStatus, MemoryTarget, PendingWrites, Subsystem,
+};
 use serde_json::json;
 
 use crate::commands::{Context, waiting};

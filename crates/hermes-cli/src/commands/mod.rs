@@ -47,7 +47,7 @@ use crate::args::GlobalArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
-pub(crate) use hermes_app::context::IN_GATEWAY;
+pub(crate) use hermes_app::IN_GATEWAY;
 pub(crate) use hermes_core::figures::count as counted;
 
 /// The context of every command: that of conversations, and the streams.

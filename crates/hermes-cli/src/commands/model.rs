@@ -11,7 +11,7 @@ mod test;
 use std::sync::Arc;
 
 use hermes_config::Config;
-use hermes_models::router::{Overrides, Router};
+use hermes_models::{Overrides, Router};
 
 use crate::commands::Context;
 use crate::commands::setup::keys;

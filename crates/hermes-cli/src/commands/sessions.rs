@@ -12,9 +12,9 @@ use clap::Subcommand;
 use hermes_core::clock::SystemClock;
 use hermes_core::figures::size;
 use hermes_core::store::StoreError;
-use hermes_store::Store;
-use hermes_store::db::search::{SearchOptions, SearchOrder};
-use hermes_store::db::{ListFilter, RepairOptions, SessionSummary, repair};
+use hermes_store::{
+    ListFilter, RepairOptions, SearchOptions, SearchOrder, SessionSummary, Store, repair_database,
+};
 use serde_json::json;
 
 use super::{Context, counted};
@@ -389,7 +389,7 @@ async fn delete(args: &DeleteArgs, cx: &Context) -> Outcome {
 async fn stats(args: JsonArgs, cx: &Context) -> Outcome {
     let stats = match reader(cx)? {
         Some(store) => store.stats().await?,
-        None => hermes_store::db::StoreStats {
+        None => hermes_store::StoreStats {
             sessions: 0,
             messages: 0,
             by_source: Vec::new(),
@@ -442,7 +442,7 @@ fn run_repair(args: &RepairArgs, cx: &Context) -> Outcome {
         check_only: args.check_only,
         backup: !args.no_backup,
     };
-    let report = repair(&cx.home.state_db(), options, &SystemClock)?;
+    let report = repair_database(&cx.home.state_db(), options, &SystemClock)?;
     if args.json.json {
         cx.out.json(&report)?;
     } else {

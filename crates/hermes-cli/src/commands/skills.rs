@@ -1,11 +1,11 @@
 //! `hermes skills`: what the agent has learnt to do, for people.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand, ValueEnum};
-use hermes_app::home::store_tools::apply_pending_skill;
-use hermes_store::pending::Subsystem;
-use hermes_store::skills::{Skill, SkillLibrary, SkillOrFile, manifest};
+use hermes_app::apply_pending_skill;
+use hermes_store::Subsystem;
+use hermes_store::skills::{Skill, SkillLibrary, SkillOrFile, bundled_skills};
 use serde_json::{Value, json};
 
 use crate::commands::{Context, waiting};
@@ -198,7 +198,7 @@ fn view(
 
 /// Where skills come from, by the records that installers keep.
 struct SkillOrigins {
-    shipped: BTreeMap<String, String>,
+    shipped: BTreeSet<String>,
     hub: Vec<String>,
 }
 
@@ -208,7 +208,7 @@ impl SkillOrigins {
         let hub: Value = serde_json::from_slice(&hub).unwrap_or_default();
         let installed = hub["installed"].as_object();
         Ok(Self {
-            shipped: manifest::read(library.dir())?,
+            shipped: bundled_skills(library.dir())?,
             hub: installed
                 .into_iter()
                 .flatten()
@@ -224,7 +224,7 @@ impl SkillOrigins {
             SkillSourceFilter::External
         } else if self.hub.iter().any(|name| known(name)) {
             SkillSourceFilter::Hub
-        } else if self.shipped.keys().any(|name| known(name)) {
+        } else if self.shipped.iter().any(|name| known(name)) {
             SkillSourceFilter::Builtin
         } else {
             SkillSourceFilter::Local

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_app::home::toolsets;
+use hermes_app::toolsets;
 use hermes_config::{Config, redact};
 use hermes_core::figures::size;
 use hermes_core::model::{ModelRouter as _, Route};
@@ -11,9 +11,9 @@ use hermes_exec::local::Declared;
 use hermes_exec::sandbox::{Sandbox, SandboxSettings};
 use hermes_models::local::weights::stem;
 use hermes_models::local::{PROVIDER, server};
-use hermes_models::router::{Overrides, Router};
-use hermes_store::memory::{MemoryFiles, MemoryTarget};
+use hermes_models::{Overrides, Router};
 use hermes_store::skills::SkillLibrary;
+use hermes_store::{MemoryFiles, MemoryTarget};
 use serde_json::{Value, json};
 
 use super::{Context, counted, mcp, model, profile};
@@ -272,7 +272,7 @@ fn toolsets_of(cx: &Context, config: &Arc<Config>) -> Result<Value, Failure> {
 
 fn servers(cx: &Context, deep: bool) -> Result<Vec<Value>, Failure> {
     let reports = mcp::reports(cx, deep.then_some(mcp::ServerPatience::Soon))?;
-    let row = |report: &hermes_mcp::status::report::ServerReport| {
+    let row = |report: &hermes_mcp::report::ServerReport| {
         let state = match (report.enabled, deep) {
             (false, _) => "off",
             // Nobody was called: whether it works is not known.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use hermes_app::home::toolsets::{self, PLATFORMS, Toolset};
+use hermes_app::toolsets;
+use hermes_app::toolsets::{PLATFORMS, Toolset};
 use hermes_config::Config;
 use hermes_config::edit::{ConfigDoc, EditError, KeyPath};
 use hermes_tui::port::PanelRow;

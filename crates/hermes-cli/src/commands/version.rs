@@ -19,7 +19,7 @@ pub(crate) fn run(args: &VersionArgs, out: Output) -> Outcome {
             "version": env!("CARGO_PKG_VERSION"),
             "os": std::env::consts::OS,
             "arch": std::env::consts::ARCH,
-            "state_schema": hermes_store::db::SCHEMA_VERSION,
+            "state_schema": hermes_store::SCHEMA_VERSION,
         }))?;
     } else {
         out.line(version_line())?;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &VersionArgs, out: Output) -> Outcome {
             "{}-{}, state.db schema {}",
             std::env::consts::OS,
             std::env::consts::ARCH,
-            hermes_store::db::SCHEMA_VERSION
+            hermes_store::SCHEMA_VERSION
         ))?;
     }
     Ok(())

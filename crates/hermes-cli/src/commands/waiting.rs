@@ -1,6 +1,6 @@
 //! Writes of the agent that wait for a person (`memory.write_approval`, `skills.write_approval`).
 
-use hermes_store::pending::{PendingWrite, PendingWrites, Subsystem};
+use hermes_store::{PendingWrite, PendingWrites, Subsystem};
 
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};

@@ -13,7 +13,7 @@ use agent_client_protocol::v1::schema::{
     ListSessionsRequest, LoadSessionRequest, McpServer, McpServerStdio, NewSessionRequest,
     PromptRequest, ResourceLink, SessionUpdate, StopReason, TextContent, ToolCallStatus, ToolKind,
 };
-use hermes_testkit::model_server::{Gate, Reply};
+use hermes_testkit::model_server::{Reply, ReplyGate};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -221,7 +221,7 @@ async fn an_editor_chooses_the_model() {
 #[tokio::test]
 async fn a_turn_is_cancelled_in_the_middle_and_the_next_one_works() {
     let setup = CliHarness::new();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     setup
         .server
         .push(Reply::text_deltas(["one ", "two ", "three"]).hold_at(2, &gate));
@@ -283,7 +283,7 @@ async fn a_session_is_loaded_with_its_past_after_a_restart() {
 #[tokio::test]
 async fn two_sessions_work_at_the_same_time() {
     let setup = CliHarness::new();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     setup.server.push_when(
         |request| request.body.to_string().contains("slow"),
         Reply::text("slow answer").hold(&gate),

@@ -417,11 +417,11 @@ fn names_in_the_schema_are_those_of_the_tables() {
         assert!(known || ["auto", "main"].contains(name), "provider {name}");
     }
     for name in names::toolsets() {
-        let tools = hermes_app::home::toolsets::tools_of(name);
+        let tools = hermes_app::toolsets::tools_of(name);
         assert!(tools.is_some(), "toolset {name}");
     }
     for platform in ["cli", "discord"] {
-        for set in hermes_app::home::toolsets::switchable(platform) {
+        for set in hermes_app::toolsets::switchable(platform) {
             assert!(
                 names::toolsets().contains(&set.name),
                 "toolset {}",

@@ -1,6 +1,6 @@
 //! `kill -9` at any moment: what was accepted is on disk, and the session goes on.
 
-use hermes_testkit::model_server::{Gate, Reply};
+use hermes_testkit::model_server::{Reply, ReplyGate};
 use hermes_testkit::process::finish;
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::CliHarness;
 #[test]
 fn a_question_survives_a_kill_before_the_answer() {
     let setup = CliHarness::new();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     setup.server.push(Reply::text("never seen").hold(&gate));
     let mut child = setup.program(["chat", "-q", "do not lose me"]).spawn();
     setup.server.block_until(|progress| progress.requests >= 1);
@@ -23,7 +23,7 @@ fn a_question_survives_a_kill_before_the_answer() {
 #[test]
 fn a_tool_call_and_its_result_survive_a_kill_before_the_next_step() {
     let setup = CliHarness::new();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let note = json!({"action": "add", "target": "memory", "content": "likes tea"});
     setup.server.push(Reply::tool_call("c1", "memory", &note));
     setup.server.push(Reply::text("never seen").hold(&gate));

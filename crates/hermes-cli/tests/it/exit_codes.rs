@@ -1,7 +1,7 @@
 //! One test per row of the contract in docs/exit-codes.md.
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::model_server::{Gate, Reply};
+use hermes_testkit::model_server::{Reply, ReplyGate};
 use hermes_testkit::process::finish;
 use pretty_assertions::assert_eq;
 use rustix::process::{Pid, Signal, kill_process};
@@ -105,7 +105,7 @@ fn an_empty_prompt_is_64() {
 fn an_interrupt_is_130_and_termination_143() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let setup = CliHarness::new();
-        let gate = Gate::new();
+        let gate = ReplyGate::new();
         setup
             .server
             .push(Reply::text("never finished").hold_at(1, &gate));

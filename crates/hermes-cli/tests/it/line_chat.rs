@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::model_server::{Gate, Reply};
+use hermes_testkit::model_server::{Reply, ReplyGate};
 use hermes_testkit::oracle::skip;
 use pretty_assertions::assert_eq;
 
@@ -183,7 +183,7 @@ fn a_title_that_is_taken_does_not_end_the_chat() {
 #[test]
 fn ctrl_c_stops_the_answer_and_not_the_chat() {
     let setup = CliHarness::new();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     setup.server.push(
         Reply::text("half of it, and the rest")
             .deltas(2)

@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 
-use hermes_testkit::model_server::{Gate, Reply, ReplyUsage};
+use hermes_testkit::model_server::{Reply, ReplyGate, ReplyUsage};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -277,7 +277,7 @@ fn a_query_streams_into_a_pipe_and_oneshot_waits_for_the_end() {
         (vec!["-z", "hi"], false),
     ] {
         let setup = CliHarness::new();
-        let gate = Gate::new();
+        let gate = ReplyGate::new();
         let reply = Reply::text_deltas(["first \x1b[1m", "second"]);
         setup.server.push(reply.hold_at(2, &gate));
         let mut child = setup.program(args.clone()).spawn();

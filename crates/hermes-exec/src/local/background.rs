@@ -24,7 +24,7 @@ use super::process_tree::{self, ProcessTree};
 use super::pty;
 use super::safe_open;
 use crate::confinement::{Launch, QuarantineWatch};
-use crate::environment::{Background, BackgroundRecord, ExecError, Exit, OutputChunk};
+use crate::environment::{Background, BackgroundRecord, ExecError, OutputChunk, ProcessExit};
 use crate::shell::quote_path;
 
 /// At most about this much of a log stays on disk; checked at this interval.
@@ -143,11 +143,11 @@ impl ProcessDir {
         }
     }
 
-    fn recorded_exit(&self) -> Option<Exit> {
+    fn recorded_exit(&self) -> Option<ProcessExit> {
         let bytes = safe_open::read(&self.exit(), MAX_EXIT).ok()?;
         let text = std::str::from_utf8(&bytes).ok()?;
         let code: i32 = text.strip_suffix('\n')?.parse().ok()?;
-        Some(Exit::Code(code))
+        Some(ProcessExit::Code(code))
     }
 }
 
@@ -225,8 +225,8 @@ pub(super) fn start(
         }
         let exit = match status {
             Ok(status) => match (status.code(), status.signal()) {
-                (Some(code), _) => Some(Exit::Code(code)),
-                (None, Some(signal)) => Some(Exit::Signal(signal)),
+                (Some(code), _) => Some(ProcessExit::Code(code)),
+                (None, Some(signal)) => Some(ProcessExit::Signal(signal)),
                 (None, None) => None,
             },
             Err(error) => {
@@ -365,7 +365,7 @@ async fn trim_log(log: File) -> Never {
 enum ProcessPhase {
     Running,
     /// `None`: the exit status is unknown.
-    Ended(Option<Exit>),
+    Ended(Option<ProcessExit>),
 }
 
 pub(super) struct LocalBackground {
@@ -492,7 +492,7 @@ impl Background for LocalBackground {
         })
     }
 
-    fn wait(&self) -> BoxFuture<'_, Option<Exit>> {
+    fn wait(&self) -> BoxFuture<'_, Option<ProcessExit>> {
         let mut end = self.end.clone();
         Box::pin(async move {
             if let Ok(end) = end.wait_for(|end| *end != ProcessPhase::Running).await {

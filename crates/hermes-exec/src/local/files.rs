@@ -3,22 +3,23 @@
 use std::fs;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use hermes_core::BoxFuture;
+use hermes_core::paths::lexically_normal;
 
 use crate::environment::{ExecError, FileKind, FileStat, Files, WriteOptions};
 
 /// File access through the operating system.
 #[derive(Clone, Debug)]
-pub struct LocalFiles {
+pub(crate) struct LocalFiles {
     /// The expansion of `~`.
     home: Option<PathBuf>,
 }
 
 impl LocalFiles {
-    pub fn new(home: Option<PathBuf>) -> Self {
+    pub(crate) fn new(home: Option<PathBuf>) -> Self {
         Self { home }
     }
 
@@ -164,29 +165,14 @@ fn resolve_existing(path: &Path) -> PathBuf {
     loop {
         if let Ok(real) = fs::canonicalize(&here) {
             let whole = rest.iter().rev().fold(real, |dir, name| dir.join(name));
-            return normalize(&whole);
+            return lexically_normal(&whole);
         }
         let (Some(parent), Some(name)) = (here.parent(), here.components().next_back()) else {
-            return normalize(path);
+            return lexically_normal(path);
         };
         rest.push(name.as_os_str().to_owned());
         here = parent.to_owned();
     }
-}
-
-/// Removes `.` and `..` lexically.
-fn normalize(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                out.pop();
-            }
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 fn kind(of: fs::FileType) -> FileKind {

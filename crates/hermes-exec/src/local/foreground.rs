@@ -18,7 +18,7 @@ use super::output_source::{OutputSource, TerminalMaster, write_terminal};
 use super::process_tree::{self, ProcessTree};
 use super::pty;
 use crate::confinement::Launch;
-use crate::environment::{ExecError, Exit, OutputSink, OutputStream, Stdin};
+use crate::environment::{ExecError, OutputSink, OutputStream, ProcessExit, Stdin};
 
 /// A grandchild that still holds the output is not waited for longer than this.
 pub(super) const DRAIN: Duration = Duration::from_millis(300);
@@ -133,7 +133,7 @@ pub(super) async fn follow(
     stdin: Stdin,
     limits: RunLimits,
     sink: &mut dyn OutputSink,
-) -> Result<Exit, ExecError> {
+) -> Result<ProcessExit, ExecError> {
     let pid = process.id();
     let mut running = RunningCommand {
         tree: ProcessTree::new(pid, process_tree::start_time(pid), mark),
@@ -181,7 +181,7 @@ impl Drop for RunningCommand {
 /// Why the command is no longer waited for.
 enum StopReason {
     Exited(ExitStatus),
-    Stopped(Exit),
+    Stopped(ProcessExit),
 }
 
 impl RunningCommand {
@@ -190,7 +190,7 @@ impl RunningCommand {
         input: impl Future<Output = ()> + Send,
         limits: RunLimits,
         sink: &mut dyn OutputSink,
-    ) -> io::Result<Exit> {
+    ) -> io::Result<ProcessExit> {
         let stop = {
             let deadline = tokio::time::sleep(limits.timeout);
             tokio::pin!(deadline, input);
@@ -198,8 +198,8 @@ impl RunningCommand {
             loop {
                 tokio::select! {
                     biased;
-                    () = limits.cancel.cancelled() => break StopReason::Stopped(Exit::Interrupted),
-                    () = &mut deadline => break StopReason::Stopped(Exit::TimedOut),
+                    () = limits.cancel.cancelled() => break StopReason::Stopped(ProcessExit::Interrupted),
+                    () = &mut deadline => break StopReason::Stopped(ProcessExit::TimedOut),
                     status = self.process.wait() => break StopReason::Exited(status?),
                     () = &mut input, if !fed => fed = true,
                     () = self.outputs.forward_next(sink) => {}
@@ -300,10 +300,10 @@ async fn read(source: Option<&mut OutputSource>, buffer: &mut [u8]) -> usize {
     }
 }
 
-fn exit_from_status(status: ExitStatus) -> Exit {
+fn exit_from_status(status: ExitStatus) -> ProcessExit {
     match (status.code(), status.signal()) {
-        (Some(code), _) => Exit::Code(code),
-        (None, Some(signal)) => Exit::Signal(signal),
-        (None, None) => Exit::Code(-1),
+        (Some(code), _) => ProcessExit::Code(code),
+        (None, Some(signal)) => ProcessExit::Signal(signal),
+        (None, None) => ProcessExit::Code(-1),
     }
 }

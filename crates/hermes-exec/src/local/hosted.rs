@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::foreground::{DRAIN, RunLimits};
 use super::process_tree::{ProcessTree, kill_descendants};
 use crate::confinement::Launch;
-use crate::environment::{ExecError, Exit, OutputSink, OutputStream};
+use crate::environment::{ExecError, OutputSink, OutputStream, ProcessExit};
 
 /// First argument that turns our binary into the process that a terminal of another program runs.
 pub const HOSTED: &str = "__hosted";
@@ -56,7 +56,7 @@ pub(super) async fn follow(
     run: HostedRun<'_>,
     limits: &RunLimits,
     sink: &mut dyn OutputSink,
-) -> Result<Option<Exit>, ExecError> {
+) -> Result<Option<ProcessExit>, ExecError> {
     let could_not = || ExecError::io("the command could not be handed to the editor");
     let program = std::env::current_exe().map_err(could_not())?;
     let launch = run.dir.join(format!("launch-{}", run.mark));
@@ -103,7 +103,7 @@ async fn wait(
     call: &HostedCall,
     command: HostedCommand,
     limits: &RunLimits,
-) -> (Result<HostedEnd, CommandHostError>, Option<Exit>) {
+) -> (Result<HostedEnd, CommandHostError>, Option<ProcessExit>) {
     let stop = CancellationToken::new();
     let running = call.host.run(command, stop.clone());
     let deadline = tokio::time::sleep(limits.timeout);
@@ -111,18 +111,18 @@ async fn wait(
     let stopped = tokio::select! {
         biased;
         ended = &mut running => return (ended, None),
-        () = limits.cancel.cancelled() => Exit::Interrupted,
-        () = &mut deadline => Exit::TimedOut,
+        () = limits.cancel.cancelled() => ProcessExit::Interrupted,
+        () = &mut deadline => ProcessExit::TimedOut,
     };
     stop.cancel();
     (running.await, Some(stopped))
 }
 
-fn exit_of(ended: &HostedEnd) -> Exit {
+fn exit_of(ended: &HostedEnd) -> ProcessExit {
     match (ended.exit_code, ended.signal.as_deref()) {
-        (Some(code), _) => Exit::Code(code),
-        (None, Some(name)) => Exit::Signal(signal_number(name)),
-        (None, None) => Exit::Code(0),
+        (Some(code), _) => ProcessExit::Code(code),
+        (None, Some(name)) => ProcessExit::Signal(signal_number(name)),
+        (None, None) => ProcessExit::Code(0),
     }
 }
 

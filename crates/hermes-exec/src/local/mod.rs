@@ -24,7 +24,7 @@ use hermes_core::BoxFuture;
 use hermes_core::command_host::HostedCall;
 use tokio::sync::OnceCell;
 
-pub use files::LocalFiles;
+pub(crate) use files::LocalFiles;
 pub use hosted::{HOSTED, hosted_main};
 pub use snapshot::LoginScripts;
 pub use variables::{Declared, VariablePolicy};
@@ -32,7 +32,7 @@ pub use variables::{Declared, VariablePolicy};
 use crate::confinement::{Confine, Confinement, Launch};
 use crate::environment::{
     Background, BackgroundRecord, BackgroundStart, Environment, EnvironmentInfo, Exec, ExecError,
-    ExecOutcome, Exit, Files, OutputSink, OutputStream, Variables,
+    ExecOutcome, Files, OutputSink, OutputStream, ProcessExit, Variables,
 };
 use crate::shell::{self, BashProgram, MARK};
 use helper::Helpers;
@@ -147,11 +147,6 @@ impl LocalEnvironment {
         })
     }
 
-    /// Reads the login shell in advance, so that the first command does not wait for it.
-    pub async fn warm_up(&self) {
-        self.snapshot().await;
-    }
-
     async fn snapshot(&self) -> &LoginSnapshot {
         let settings = &self.settings;
         self.snapshot
@@ -214,7 +209,7 @@ impl LocalEnvironment {
         if let Some(why) = cwd_error(&command.cwd) {
             sink.push(OutputStream::Err, why.as_bytes());
             return Ok(ExecOutcome {
-                exit: Exit::Code(126),
+                exit: ProcessExit::Code(126),
                 state: None,
             });
         }
@@ -281,7 +276,7 @@ impl LocalEnvironment {
         &self,
         call: ForegroundCall<'_>,
         sink: &mut dyn OutputSink,
-    ) -> Result<Exit, ExecError> {
+    ) -> Result<ProcessExit, ExecError> {
         let ForegroundCall {
             launch,
             mark,

@@ -22,7 +22,7 @@ enum EscapeState {
 
 /// Accepts bytes in any chunks and emits text.
 #[derive(Debug, Default)]
-pub struct OutputCleaner {
+pub(crate) struct OutputCleaner {
     state: EscapeState,
     sequence: usize,
     /// The current line while it may still be overwritten.
@@ -39,16 +39,16 @@ pub struct OutputCleaner {
 }
 
 impl OutputCleaner {
-    pub fn unprintable(&self) -> u64 {
+    pub(crate) fn unprintable(&self) -> u64 {
         self.unprintable
     }
 
     /// The unfinished line.
-    pub fn line(&self) -> &str {
+    pub(crate) fn line(&self) -> &str {
         &self.line
     }
 
-    pub fn feed(&mut self, bytes: &[u8], out: &mut dyn FnMut(&str)) {
+    pub(crate) fn feed(&mut self, bytes: &[u8], out: &mut dyn FnMut(&str)) {
         let mut rest = bytes;
         while !rest.is_empty() {
             let plain = self.plain_prefix(rest);
@@ -63,7 +63,7 @@ impl OutputCleaner {
     }
 
     /// Emits the last line.
-    pub fn finish(&mut self, out: &mut dyn FnMut(&str)) {
+    pub(crate) fn finish(&mut self, out: &mut dyn FnMut(&str)) {
         if !self.partial.is_empty() {
             self.unprintable += self.partial.len() as u64;
             self.partial.clear();

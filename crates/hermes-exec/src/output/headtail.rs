@@ -5,7 +5,7 @@ const HEAD_FIFTHS: usize = 2;
 
 /// Keeps the beginning and the end of the text and counts everything.
 #[derive(Debug)]
-pub struct HeadTail {
+pub(crate) struct HeadTail {
     head_limit: usize,
     tail_limit: usize,
     head: String,
@@ -18,7 +18,7 @@ pub struct HeadTail {
 }
 
 impl HeadTail {
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         let head_limit = limit * HEAD_FIFTHS / 5;
         Self {
             head_limit,
@@ -32,7 +32,7 @@ impl HeadTail {
         }
     }
 
-    pub fn push(&mut self, text: &str) {
+    pub(crate) fn push(&mut self, text: &str) {
         self.total_bytes += text.len() as u64;
         self.total_chars += count_chars(text);
         self.total_newlines += text.bytes().filter(|&byte| byte == b'\n').count() as u64;
@@ -62,7 +62,7 @@ impl HeadTail {
     }
 
     /// The last `max` bytes that are still available.
-    pub fn tail(&self, max: usize) -> String {
+    pub(crate) fn tail(&self, max: usize) -> String {
         if self.tail.len() >= max {
             return super::last(&self.tail, max).to_owned();
         }
@@ -74,11 +74,12 @@ impl HeadTail {
     }
 
     /// Bytes of memory in use.
-    pub fn memory_use(&self) -> usize {
+    #[cfg(test)]
+    pub(super) fn memory_use(&self) -> usize {
         self.head.capacity() + self.tail.capacity()
     }
 
-    pub fn finish(self) -> HeadTailText {
+    pub(crate) fn finish(self) -> HeadTailText {
         let tail = super::last(&self.tail, self.tail_limit).to_owned();
         let chars = count_chars(&self.head) + count_chars(&tail);
         let newlines = |text: &str| text.bytes().filter(|&byte| byte == b'\n').count() as u64;

@@ -3,8 +3,8 @@
 mod clean;
 mod headtail;
 
-pub use clean::OutputCleaner;
-pub use headtail::{HeadTail, HeadTailText};
+pub(crate) use clean::OutputCleaner;
+pub(crate) use headtail::{HeadTail, HeadTailText};
 
 use crate::environment::{OutputSink, OutputStream};
 

@@ -10,7 +10,7 @@ use tokio::sync::watch as channel;
 use super::ProcessRouting;
 use super::notice::ConsumedFlag;
 use super::watch::Watcher;
-use crate::environment::{Background, Exit};
+use crate::environment::{Background, ProcessExit};
 use crate::output;
 
 /// How much of the output can be read back.
@@ -145,7 +145,7 @@ impl TrackedProcess {
         self.watcher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn end_from_exit(&self, exit: Option<Exit>) -> ProcessEnd {
+    pub(super) fn end_from_exit(&self, exit: Option<ProcessExit>) -> ProcessEnd {
         let killed = self.killed.load(Ordering::Acquire);
         match exit {
             // As Hermes Agent reports a process that it killed.

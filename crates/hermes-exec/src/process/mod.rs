@@ -6,10 +6,9 @@ mod notice;
 mod registry;
 mod watch;
 
-pub use entry::{EndReason, LogPage, ProcessEnd, ProcessInfo};
-pub use notice::{NoNotices, Notice, NoticeKind, Notices};
+pub use entry::{EndReason, ProcessEnd, ProcessInfo};
+pub use notice::{Notice, NoticeKind, Notices};
 pub use registry::{NewProcess, ProcessError, ProcessRegistry, RegistryOptions, WaitOutcome};
-pub use watch::{Breaker, Watcher};
 
 /// Where a process was started from, for platforms that reply there. The field names are those of the
 /// checkpoint file.

@@ -153,15 +153,3 @@ pub trait Notices: Send + Sync {
     /// Whether a notice can still reach this session after its turn.
     fn can_reach(&self, session: &SessionId) -> bool;
 }
-
-/// Discards all notices.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoNotices;
-
-impl Notices for NoNotices {
-    fn deliver(&self, _: Notice) {}
-
-    fn can_reach(&self, _: &SessionId) -> bool {
-        false
-    }
-}

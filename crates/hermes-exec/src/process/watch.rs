@@ -20,7 +20,7 @@ const MAX_TEXT: usize = 2000;
 
 /// Result of feeding new output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WatchEvent {
+pub(crate) enum WatchEvent {
     Match {
         pattern: String,
         output: String,
@@ -32,7 +32,7 @@ pub enum WatchEvent {
 
 /// Searches the output of one process for patterns.
 #[derive(Debug)]
-pub struct Watcher {
+pub(crate) struct Watcher {
     patterns: Vec<String>,
     cleaner: OutputCleaner,
     /// The unfinished line has matched already.
@@ -47,7 +47,7 @@ pub struct Watcher {
 
 impl Watcher {
     /// Patterns are plain text; empty ones are ignored.
-    pub fn new(patterns: &[String]) -> Self {
+    pub(crate) fn new(patterns: &[String]) -> Self {
         Self {
             patterns: patterns
                 .iter()
@@ -65,16 +65,16 @@ impl Watcher {
         }
     }
 
-    pub fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         !self.disabled && !self.patterns.is_empty()
     }
 
-    pub fn has_hit(&self) -> bool {
+    pub(crate) fn has_hit(&self) -> bool {
         self.hits > 0
     }
 
     /// Processes new output.
-    pub fn feed(&mut self, bytes: &[u8], now: Instant) -> Option<WatchEvent> {
+    pub(crate) fn feed(&mut self, bytes: &[u8], now: Instant) -> Option<WatchEvent> {
         if !self.is_active() {
             return None;
         }
@@ -152,7 +152,7 @@ fn find_pattern<'a>(patterns: &'a [String], line: &str) -> Option<&'a str> {
 
 /// The rate limit for all processes.
 #[derive(Debug, Default)]
-pub struct Breaker {
+pub(crate) struct Breaker {
     window_began: Option<Instant>,
     in_window: u32,
     paused_until: Option<Instant>,
@@ -161,7 +161,7 @@ pub struct Breaker {
 
 /// The breaker's decision about one match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BreakerDecision {
+pub(crate) enum BreakerDecision {
     Allow,
     /// The pause is over, with this many suppressed matches; the match is allowed.
     Resume {
@@ -173,7 +173,7 @@ pub enum BreakerDecision {
 }
 
 impl Breaker {
-    pub fn admit(&mut self, now: Instant) -> BreakerDecision {
+    pub(crate) fn admit(&mut self, now: Instant) -> BreakerDecision {
         let mut again = None;
         if let Some(until) = self.paused_until {
             if now < until {

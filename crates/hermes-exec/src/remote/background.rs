@@ -13,7 +13,7 @@ use super::exec::exit_from_code;
 use super::script::kill_group;
 use super::{RemoteEnvironment, RemoteTransport, token};
 use crate::environment::{
-    Background, BackgroundRecord, BackgroundStart, ExecError, Exit, OutputChunk,
+    Background, BackgroundRecord, BackgroundStart, ExecError, OutputChunk, ProcessExit,
 };
 use crate::shell::{BashProgram, MARK, quote, quote_path};
 
@@ -171,7 +171,7 @@ impl RemoteProcess {
         Ok(reply)
     }
 
-    async fn poll_exit(&self) -> Result<Option<Option<Exit>>, ExecError> {
+    async fn poll_exit(&self) -> Result<Option<Option<ProcessExit>>, ExecError> {
         let text = format!(
             "if [ -e exit ]; then cat exit; elif kill -0 {} 2>/dev/null; then echo runs; \
              else sleep 0.1; cat exit 2>/dev/null || echo gone; fi",
@@ -249,7 +249,7 @@ impl Background for RemoteProcess {
         })
     }
 
-    fn wait(&self) -> BoxFuture<'_, Option<Exit>> {
+    fn wait(&self) -> BoxFuture<'_, Option<ProcessExit>> {
         Box::pin(async move {
             let mut pause = FIRST_LOOK;
             loop {

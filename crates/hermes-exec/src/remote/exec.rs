@@ -9,7 +9,7 @@ use super::call::{self, CallEnd, CallInput, CallStep, RemoteCall};
 use super::script::CommandScript;
 use super::{RemoteEnvironment, RemoteSetup, RemoteTransport, token};
 use crate::environment::{
-    Exec, ExecError, ExecOutcome, Exit, OutputSink, OutputStream, Stdin, Variables,
+    Exec, ExecError, ExecOutcome, OutputSink, OutputStream, ProcessExit, Stdin, Variables,
 };
 use crate::shell::{BashProgram, parse_report};
 
@@ -179,15 +179,15 @@ async fn follow(
     command: &Exec,
     guard: &mut RemoteKillGuard,
     sink: &mut dyn OutputSink,
-) -> Result<(Option<Exit>, Option<CallEnd>), ExecError> {
+) -> Result<(Option<ProcessExit>, Option<CallEnd>), ExecError> {
     let deadline = tokio::time::Instant::now() + command.timeout;
     let mut said = Vec::new();
     let mut came = false;
     let how = loop {
         let step = tokio::select! {
             biased;
-            () = command.cancel.cancelled() => break Exit::Interrupted,
-            () = tokio::time::sleep_until(deadline) => break Exit::TimedOut,
+            () = command.cancel.cancelled() => break ProcessExit::Interrupted,
+            () = tokio::time::sleep_until(deadline) => break ProcessExit::TimedOut,
             step = call.next() => step?,
         };
         match step {
@@ -241,9 +241,9 @@ fn pass(
 }
 
 /// A shell reports signal n as 128 + n.
-pub(super) fn exit_from_code(code: i32) -> Exit {
+pub(super) fn exit_from_code(code: i32) -> ProcessExit {
     match code {
-        129..=159 => Exit::Signal(code - 128),
-        code => Exit::Code(code),
+        129..=159 => ProcessExit::Signal(code - 128),
+        code => ProcessExit::Code(code),
     }
 }

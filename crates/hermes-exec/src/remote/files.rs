@@ -1,10 +1,11 @@
 //! Remote files.
 
 use std::io::{Error, ErrorKind};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use hermes_core::BoxFuture;
+use hermes_core::paths::lexically_normal;
 
 use super::RemoteEnvironment;
 use super::call::CallReply;
@@ -79,7 +80,7 @@ impl RemoteEnvironment {
                 Error::new(ErrorKind::InvalidData, "its name is not text"),
             )
         })?;
-        Ok(plain(Path::new(&found)))
+        Ok(lexically_normal(Path::new(&found)))
     }
 
     async fn stat_remote(&self, path: &Path) -> Result<Option<FileStat>, ExecError> {
@@ -229,21 +230,6 @@ impl Files for RemoteEnvironment {
     }
 }
 
-/// Removes `.` and `..`: the path exists no further.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                plain.pop();
-            }
-            Component::CurDir => {}
-            part => plain.push(part),
-        }
-    }
-    plain
-}
-
 /// `81a4 12 1700000000 2023-11-14 22:13:20.123456789 +0000`
 fn parse_stat(line: &str) -> Option<FileStat> {
     let mut words = line.split_whitespace();
@@ -286,6 +272,9 @@ mod tests {
 
     #[test]
     fn plain_paths() {
-        assert_eq!(plain(Path::new("/a/./b/../c")), Path::new("/a/c"));
+        assert_eq!(
+            lexically_normal(Path::new("/a/./b/../c")),
+            Path::new("/a/c")
+        );
     }
 }

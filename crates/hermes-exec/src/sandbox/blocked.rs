@@ -11,7 +11,7 @@ use super::paths::{PrivateDir, canonical};
 use crate::confinement::Confinement;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockedKind {
+pub(crate) enum BlockedKind {
     Write,
     Read,
     Network,
@@ -21,7 +21,7 @@ pub enum BlockedKind {
 
 /// What the sandbox probably blocked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blocked {
+pub(crate) struct Blocked {
     pub kind: BlockedKind,
     pub path: Option<PathBuf>,
 }

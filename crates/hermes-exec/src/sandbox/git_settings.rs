@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use hermes_core::paths::lexically_normal;
+
 use super::paths::canonical;
-use super::repositories::normalize;
 use super::tracked_fs;
 
 /// Larger files are not parsed.
@@ -141,7 +142,7 @@ fn is_harmless_address(value: &str, git_dir: &Path, may_receive: &dyn Fn(&Path) 
         || starts
             .into_iter()
             .flatten()
-            .all(|start| may_receive(&canonical(&normalize(&start.join(rest)))))
+            .all(|start| may_receive(&canonical(&lexically_normal(&start.join(rest)))))
 }
 
 /// Files and directories named by the settings, relative to `work_tree`, the config's directory or the user's

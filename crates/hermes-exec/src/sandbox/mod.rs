@@ -68,7 +68,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hermes_config::{Config, Home};
 use hermes_core::private::runs_later;
 
-pub use blocked::{Blocked, BlockedKind};
 pub(crate) use forbidden_paths::ForbiddenPaths;
 #[cfg(target_os = "linux")]
 pub(crate) use helper_protocol::HelperReply;

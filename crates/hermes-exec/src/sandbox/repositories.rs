@@ -2,9 +2,10 @@
 //! repository that a command created would make git execute something.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hermes_core::paths::lexically_normal;
 use hermes_core::private::RUN_LATER_IN_GIT;
 
 use super::git_index::linked_repositories;
@@ -187,7 +188,7 @@ fn files_named_in(
     let work_tree = work_tree.map(canonical);
     let dir = dir.to_owned();
     own.chain(global)
-        .map(|path| canonical(&normalize(&path)))
+        .map(|path| canonical(&lexically_normal(&path)))
         // A setting cannot protect the whole work tree or a directory above it.
         .filter(move |path| {
             !work_tree
@@ -195,21 +196,6 @@ fn files_named_in(
                 .is_some_and(|tree| tree.starts_with(path))
         })
         .filter(move |path| !dir.starts_with(path))
-}
-
-/// A path without `.` and `..`; a missing path has no links to follow.
-pub(super) fn normalize(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                plain.pop();
-            }
-            Component::CurDir => {}
-            part => plain.push(part),
-        }
-    }
-    plain
 }
 
 /// What is known about repositories that a new one may refer to.

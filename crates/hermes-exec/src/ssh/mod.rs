@@ -16,7 +16,7 @@ use hermes_core::BoxFuture;
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
-pub use sync::{SkillSync, SyncReport};
+pub use sync::SkillSync;
 
 use crate::environment::{
     Background, BackgroundRecord, BackgroundStart, Environment, EnvironmentInfo, Exec, ExecError,

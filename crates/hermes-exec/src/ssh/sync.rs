@@ -58,7 +58,7 @@ struct SyncState {
 
 /// Result of copying back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SyncReport {
+pub(crate) struct SyncReport {
     pub changed: Vec<PathBuf>,
     /// Changed on both sides: the local version was kept.
     pub conflicts: Vec<PathBuf>,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_exec::{
-    Background, BackgroundStart, Environment, Exec, Exit, FileKind, OutputSink, OutputStream,
-    Stdin, WriteOptions,
+    Background, BackgroundStart, Environment, Exec, FileKind, OutputSink, OutputStream,
+    ProcessExit, Stdin, WriteOptions,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +28,7 @@ pub(crate) async fn output_and_exit_code(env: &dyn Environment, dir: &Path) {
         quick("echo one; echo two >&2; echo three; exit 3", dir),
     )
     .await;
-    assert_eq!(finished.exit, Exit::Code(3));
+    assert_eq!(finished.exit, ProcessExit::Code(3));
     assert_eq!(text, "one\ntwo\nthree\n");
     let (finished, text) = run(env, quick("pwd; kill -9 $$", dir)).await;
     assert_eq!(finished.exit.code(), 137);
@@ -38,7 +38,7 @@ pub(crate) async fn output_and_exit_code(env: &dyn Environment, dir: &Path) {
 pub(crate) async fn exports_and_directory_are_reported(env: &dyn Environment, dir: &Path) {
     let script = "mkdir -p sub; cd sub; export NAME='a \"b\" $c\nd'; local_only=1; exit 4";
     let (finished, _) = run(env, quick(script, dir)).await;
-    assert_eq!(finished.exit, Exit::Code(4));
+    assert_eq!(finished.exit, ProcessExit::Code(4));
     let state = finished.state.expect("a state");
     assert_eq!(state.cwd, dir.join("sub"));
     assert_eq!(state.exports["NAME"], "a \"b\" $c\nd");
@@ -58,14 +58,17 @@ pub(crate) async fn exports_and_directory_are_reported(env: &dyn Environment, di
 
 pub(crate) async fn a_missing_directory_is_126(env: &dyn Environment, dir: &Path) {
     let (finished, text) = run(env, quick("echo no", &dir.join("absent"))).await;
-    assert_eq!(finished.exit, Exit::Code(126));
+    assert_eq!(finished.exit, ProcessExit::Code(126));
     assert!(text.contains("absent"), "{text}");
     assert!(!text.contains("no\n"), "{text}");
 }
 
 pub(crate) async fn input_is_closed_or_given(env: &dyn Environment, dir: &Path) {
     let (finished, text) = run(env, quick("cat; echo end", dir)).await;
-    assert_eq!((finished.exit, text.as_str()), (Exit::Code(0), "end\n"));
+    assert_eq!(
+        (finished.exit, text.as_str()),
+        (ProcessExit::Code(0), "end\n")
+    );
     let given = Exec {
         stdin: Stdin::Bytes(Bytes::from_static(b"some input\n")),
         ..quick("cat; echo end", dir)
@@ -77,7 +80,7 @@ pub(crate) async fn input_is_closed_or_given(env: &dyn Environment, dir: &Path) 
         ..quick("true", dir)
     };
     let (finished, _) = run(env, unread).await;
-    assert_eq!(finished.exit, Exit::Code(0));
+    assert_eq!(finished.exit, ProcessExit::Code(0));
 }
 
 /// A tree of processes that ignore TERM, one of them in a session of its own. Each notes its
@@ -102,7 +105,7 @@ pub(crate) async fn a_timeout_ends_the_whole_tree(env: &dyn Environment, dir: &P
         ..Exec::new(TREE, dir)
     };
     let (finished, text) = run(env, command).await;
-    assert_eq!(finished.exit, Exit::TimedOut);
+    assert_eq!(finished.exit, ProcessExit::TimedOut);
     assert_eq!(finished.exit.code(), 124);
     assert!(text.contains("ready"), "{text}");
     assert_eq!(alive(env, dir).await, "4\n");
@@ -128,7 +131,7 @@ pub(crate) async fn an_interrupt_ends_the_whole_tree(env: &dyn Environment, dir:
     };
     let mut sink = CancelOn("ready", cancel, String::new());
     let finished = env.exec(command, &mut sink).await.unwrap();
-    assert_eq!(finished.exit, Exit::Interrupted);
+    assert_eq!(finished.exit, ProcessExit::Interrupted);
     assert_eq!(finished.exit.code(), 130);
     assert_eq!(alive(env, dir).await.lines().count(), 1);
 }
@@ -196,7 +199,7 @@ fn forget(process: &dyn Background) {
 pub(crate) async fn a_background_process_runs_to_its_end(env: &dyn Environment, dir: &Path) {
     let script = "echo $EXTRA; echo err >&2; exit 5";
     let process = env.spawn(start("proc_end", script, dir)).await.unwrap();
-    assert_eq!(process.wait().await, Some(Exit::Code(5)));
+    assert_eq!(process.wait().await, Some(ProcessExit::Code(5)));
     assert_eq!(output(process.as_ref()).await, "given\nerr\n");
     let chunk = process.read(6, 3).await.unwrap();
     assert_eq!(
@@ -214,7 +217,7 @@ pub(crate) async fn a_background_process_takes_input(env: &dyn Environment, dir:
     process.write(Bytes::from_static(b"two\n")).await.unwrap();
     until(process.as_ref(), "got two").await;
     process.close_stdin().await.unwrap();
-    assert_eq!(process.wait().await, Some(Exit::Code(0)));
+    assert_eq!(process.wait().await, Some(ProcessExit::Code(0)));
     assert!(output(process.as_ref()).await.ends_with("closed\n"));
     assert!(process.write(Bytes::from_static(b"late")).await.is_err());
     forget(process.as_ref());
@@ -238,7 +241,7 @@ pub(crate) async fn a_background_process_is_found_again(env: &dyn Environment, d
     let process = env.adopt(record).await.unwrap().expect("still there");
     assert_eq!(output(process.as_ref()).await, "before\n");
     process.write(Bytes::from_static(b"all\n")).await.unwrap();
-    assert_eq!(process.wait().await, Some(Exit::Code(6)));
+    assert_eq!(process.wait().await, Some(ProcessExit::Code(6)));
     assert_eq!(output(process.as_ref()).await, "before\nafter all\n");
     forget(process.as_ref());
 }

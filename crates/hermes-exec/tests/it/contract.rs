@@ -60,7 +60,7 @@ pub(crate) use whole_contract;
 
 use std::path::Path;
 
-use hermes_exec::{Environment, Exec, Exit, OutputSink, OutputStream, WriteOptions};
+use hermes_exec::{Environment, Exec, OutputSink, OutputStream, ProcessExit, WriteOptions};
 
 use crate::support::run;
 
@@ -85,7 +85,7 @@ async fn strange_names(env: &dyn Environment, dir: &Path) {
             .unwrap();
         let command = Exec::new("cat ./*.txt; printf %s \"${PWD##*/}\" >&2", &sub);
         let (finished, text) = run(env, command).await;
-        assert_eq!(finished.exit, Exit::Code(0), "{name:?}: {text}");
+        assert_eq!(finished.exit, ProcessExit::Code(0), "{name:?}: {text}");
         assert!(text.contains("content of"), "{name:?}: {text}");
         assert_eq!(finished.state.unwrap().cwd, sub);
         assert_eq!(
@@ -114,7 +114,7 @@ async fn large_output(env: &dyn Environment, dir: &Path) {
     );
     let mut sink = Bytes::default();
     let finished = env.exec(command, &mut sink).await.unwrap();
-    assert_eq!(finished.exit, Exit::Code(0));
+    assert_eq!(finished.exit, ProcessExit::Code(0));
     let text = String::from_utf8(sink.0).unwrap();
     let wrong = text
         .lines()
@@ -128,6 +128,6 @@ async fn binary_output(env: &dyn Environment, dir: &Path) {
     let command = Exec::new("printf '\\0\\1\\377\\376a\\0'; exit 9", dir);
     let mut sink = Bytes::default();
     let finished = env.exec(command, &mut sink).await.unwrap();
-    assert_eq!(finished.exit, Exit::Code(9));
+    assert_eq!(finished.exit, ProcessExit::Code(9));
     assert_eq!(sink.0, b"\0\x01\xff\xfea\0");
 }

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hermes_exec::environment::Stdin;
 use hermes_exec::local::{LocalEnvironment, LocalSettings, LoginScripts};
 use hermes_exec::sandbox::{Sandbox, SandboxChoice};
-use hermes_exec::{Confine as _, Environment as _, Exec, Exit};
+use hermes_exec::{Confine as _, Environment as _, Exec, ProcessExit, Stdin};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::contract::confined::{outside, settings as sandbox_settings};
@@ -174,7 +173,10 @@ async fn a_helper_that_died_costs_nothing() {
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
     until_gone(pid).await;
     let (finished, text) = run(&env, Exec::new("echo once | tee -a said", &path)).await;
-    assert_eq!((finished.exit, text.as_str()), (Exit::Code(0), "once\n"));
+    assert_eq!(
+        (finished.exit, text.as_str()),
+        (ProcessExit::Code(0), "once\n")
+    );
     let said = std::fs::read_to_string(path.join("said")).unwrap();
     assert_eq!(said, "once\n");
 }

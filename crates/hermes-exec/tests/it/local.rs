@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hermes_exec::local::{LocalEnvironment, LoginScripts};
 use hermes_exec::output::OutputCollector;
-use hermes_exec::{BackgroundStart, Environment, Exec, Exit, OutputSink, OutputStream};
+use hermes_exec::{BackgroundStart, Environment, Exec, OutputSink, OutputStream, ProcessExit};
 
 use crate::behaviour;
 use crate::support::{local, run, settings, unconfined};
@@ -53,7 +53,7 @@ async fn a_terminal_is_given_when_asked_for() {
         ..Exec::new(script, &path)
     };
     let (finished, text) = run(&env, command).await;
-    assert_eq!(finished.exit, Exit::Code(0), "{text}");
+    assert_eq!(finished.exit, ProcessExit::Code(0), "{text}");
     assert_eq!(text, "tty\n30 120\nx\nend\n");
     let (_, text) = run(&env, Exec::new("tty; : < /dev/tty", &path)).await;
     assert!(
@@ -103,7 +103,7 @@ async fn a_terminal_in_the_background_talks() {
     process.write("you\n".into()).await.unwrap();
     behaviour::until(process.as_ref(), "hello you").await;
     process.close_stdin().await.unwrap();
-    assert_eq!(process.wait().await, Some(Exit::Code(0)));
+    assert_eq!(process.wait().await, Some(ProcessExit::Code(0)));
     behaviour::until(process.as_ref(), "end").await;
 }
 
@@ -128,7 +128,7 @@ async fn a_background_process_that_ends_at_once_says_only_what_it_says() {
     for round in 0..40 {
         let command = behaviour::start(&format!("proc_{round}"), "echo out; exit 5", &path);
         let process = env.spawn(command).await.unwrap();
-        assert_eq!(process.wait().await, Some(Exit::Code(5)));
+        assert_eq!(process.wait().await, Some(ProcessExit::Code(5)));
         let said = process.read(0, 1 << 20).await.unwrap();
         assert_eq!(String::from_utf8_lossy(&said.bytes), "out\n");
     }
@@ -155,7 +155,10 @@ async fn a_grandchild_that_holds_the_output_ends_with_its_command() {
         ..Exec::new(script, &path)
     };
     let (finished, text) = run(&local(&path), command).await;
-    assert_eq!((finished.exit, text.as_str()), (Exit::Code(0), "done\n"));
+    assert_eq!(
+        (finished.exit, text.as_str()),
+        (ProcessExit::Code(0), "done\n")
+    );
     let (_, text) = run(
         &local(&path),
         Exec::new("kill -0 $(cat pid) 2>/dev/null || echo ended", &path),
@@ -173,7 +176,7 @@ async fn a_flood_of_output_is_counted_and_bounded() {
         .exec(Exec::new(script, &path), &mut collector)
         .await
         .unwrap();
-    assert_eq!(finished.exit, Exit::Code(0));
+    assert_eq!(finished.exit, ProcessExit::Code(0));
     let kept = collector.finish().kept;
     assert_eq!(kept.total_bytes, 200_000_000);
     assert!(kept.head.len() + kept.tail.len() <= 50_000);
@@ -188,7 +191,10 @@ async fn a_long_command_is_no_problem() {
         Exec::new(format!("echo {long} | wc -c"), &path),
     )
     .await;
-    assert_eq!((finished.exit, text.as_str()), (Exit::Code(0), "300001\n"));
+    assert_eq!(
+        (finished.exit, text.as_str()),
+        (ProcessExit::Code(0), "300001\n")
+    );
 }
 
 #[tokio::test]

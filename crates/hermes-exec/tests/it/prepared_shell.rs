@@ -1,8 +1,7 @@
 //! A shell that was started in advance does what a new one does.
 
-use hermes_exec::environment::{ShellState, Stdin};
 use hermes_exec::shell::{quote, quote_path};
-use hermes_exec::{Exec, Exit};
+use hermes_exec::{Exec, ProcessExit, ShellState, Stdin};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -27,7 +26,7 @@ enum Shell {
 
 struct Observed {
     shell: Shell,
-    exit: Exit,
+    exit: ProcessExit,
     text: String,
     state: Option<ShellState>,
 }
@@ -209,7 +208,7 @@ async fn a_shell_that_is_gone_is_replaced() {
         assert_eq!(observed.shell, Shell::New);
         assert_eq!(
             (observed.exit, observed.text.as_str()),
-            (Exit::Code(0), "run\n")
+            (ProcessExit::Code(0), "run\n")
         );
     }
 }

@@ -4,11 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_exec::environment::Variables;
 use hermes_exec::local::{LocalEnvironment, LocalSettings, LoginScripts, VariablePolicy};
 use hermes_exec::output::OutputCollector;
 use hermes_exec::sandbox::{ResourceLimits, Sandbox, SandboxChoice, SandboxSettings};
-use hermes_exec::{Environment, Exec, ExecOutcome};
+use hermes_exec::{Environment, Exec, ExecOutcome, Variables};
 
 pub(crate) fn variables(home: &Path) -> Variables {
     Variables::from([

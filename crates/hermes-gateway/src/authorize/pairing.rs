@@ -205,12 +205,6 @@ impl Pairing {
         Ok(PairingApproval::Approved(user))
     }
 
-    /// Approves a person without a request.
-    pub fn approve_user(&self, platform: &str, user: &PairedUser) -> Result<(), PairingError> {
-        let _lock = self.lock()?;
-        self.approve_locked(platform, user, self.clock.epoch_seconds())
-    }
-
     /// Revokes an approval; `false`: there was none.
     pub fn revoke(&self, platform: &str, user: &str) -> Result<bool, PairingError> {
         let name = file_name(platform, "approved")?;

@@ -32,11 +32,10 @@ use hermes_config::{Config, Zone};
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::task;
 use hermes_store::Store;
-use hermes_store::db::delivery::{Owner, Processes};
-use hermes_store::jobs::schedule::iso;
+use hermes_store::delivery::{Owner, Processes};
 use hermes_store::jobs::{
     Claimant, ClaimedJobs, Execution, Executions, FinishedRuns, Job, JobClaimError, JobError,
-    JobOutputs, JobTable,
+    JobOutputs, JobTable, iso_time,
 };
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -497,7 +496,7 @@ impl SchedulerInner {
             return;
         }
         let (jobs, executions, now) = (self.deps.jobs.clone(), self.executions.clone(), self.now());
-        let at = iso(&now.fixed_offset());
+        let at = iso_time(&now.fixed_offset());
         let claims: Vec<(String, String)> = unbegun
             .iter()
             .map(|(_, job)| (job.clone(), at.clone()))
@@ -546,7 +545,7 @@ impl SchedulerInner {
     /// not hide it. `false`: another process handles it.
     async fn mark_lost(&self, execution: &str) -> bool {
         let (executions, id) = (self.executions.clone(), execution.to_owned());
-        let now = iso(&self.here());
+        let now = iso_time(&self.here());
         let lost =
             tokio::task::spawn_blocking(move || executions.mark_unknown(&id, CUT, &now)).await;
         match lost {
@@ -634,7 +633,7 @@ impl SchedulerInner {
     }
 
     fn claimed(&self, taken: ClaimedJobs, source: &str) -> JobClaims {
-        let now = iso(&self.here());
+        let now = iso_time(&self.here());
         let name = || {
             let (high, low) = (self.deps.rng.next_u64(), self.deps.rng.next_u64());
             format!("{high:016x}{low:016x}")
@@ -686,7 +685,7 @@ impl SchedulerInner {
         let (executions, id, at) = (
             self.executions.clone(),
             execution.clone(),
-            iso(&self.here()),
+            iso_time(&self.here()),
         );
         let noted = tokio::task::spawn_blocking(move || executions.start(&id, &at)).await;
         if let Ok(Err(error)) = noted {

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::{DateTime, FixedOffset};
-use hermes_app::front::{ConversationRequest, ConversationUpdate};
-use hermes_app::host::{FrontEndKind, HomeScript, OpeningRequest};
+use hermes_app::{
+    ConversationRequest, ConversationUpdate, FrontEndKind, HomeScript, OpeningRequest,
+};
 use hermes_core::approval::Verdict;
 use hermes_core::ask::Answer;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};

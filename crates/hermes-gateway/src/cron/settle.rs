@@ -8,8 +8,7 @@ use hermes_config::Zone;
 use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
 use hermes_platforms::{MirrorRole, PostError, Posting};
-use hermes_store::jobs::schedule::iso;
-use hermes_store::jobs::{EndedRun, FinishedRun, Job, JobAfterRun, RunResult};
+use hermes_store::jobs::{EndedRun, FinishedRun, Job, JobAfterRun, RunResult, iso_time};
 
 use super::run::{JobRunOutcome, is_script_only};
 use super::{JobDeliveryStatus, JobRunReport, SchedulerInner, target, texts};
@@ -48,7 +47,7 @@ impl SchedulerInner {
         let run = FinishedRun {
             execution: execution.to_owned(),
             job: job.fields().clone(),
-            at: iso(&at.fixed_offset()),
+            at: iso_time(&at.fixed_offset()),
             document: outcome.document,
             response: outcome.response,
             error: outcome.error,
@@ -151,7 +150,7 @@ impl SchedulerInner {
             }
         }
         let (executions, execution) = (self.executions.clone(), execution.to_owned());
-        let now = iso(&self.here());
+        let now = iso_time(&self.here());
         let done = tokio::task::spawn_blocking(move || {
             executions
                 .finish(&execution, error.as_deref(), &now)

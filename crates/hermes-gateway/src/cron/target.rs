@@ -1,7 +1,7 @@
 //! Where the result of a job goes.
 
 use hermes_platforms::{HomeChannel, ThreadSyntax, definition};
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use hermes_store::jobs::Job;
 use serde_json::Value;
 
@@ -147,7 +147,7 @@ fn split<'a>(platform: &str, place: &'a str) -> (&'a str, Option<&'a str>) {
 
 #[cfg(test)]
 mod tests {
-    use hermes_store::jobs::schedule;
+    use hermes_store::jobs::parse_schedule;
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
@@ -182,7 +182,7 @@ mod tests {
     }
 
     fn places(deliver: &str, origin: &Value) -> (Vec<String>, Vec<String>) {
-        let parsed = schedule::parse("every 1h", &chrono::Utc::now()).unwrap();
+        let parsed = parse_schedule("every 1h", &chrono::Utc::now()).unwrap();
         let mut job = Job::new("j", "p", &parsed, "");
         job.set("deliver", json!(deliver));
         job.set("origin", origin.clone());

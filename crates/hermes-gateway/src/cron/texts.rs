@@ -166,13 +166,13 @@ pub(super) fn requests_sleep(printed: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hermes_store::jobs::schedule;
+    use hermes_store::jobs::parse_schedule;
     use pretty_assertions::assert_eq;
 
     use super::*;
 
     fn job() -> Job {
-        let parsed = schedule::parse("every 1h", &chrono::Utc::now()).unwrap();
+        let parsed = parse_schedule("every 1h", &chrono::Utc::now()).unwrap();
         Job::new("Digest", "Sum it up.", &parsed, "")
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_store::db::delivery::{Owner, Processes};
+use hermes_store::delivery::{Owner, Processes};
 use rustix::process::{Pid, Signal};
 
 /// The processes of this machine.

@@ -17,8 +17,7 @@ pub use access::AccessSummary;
 pub(crate) use blocks::home_var;
 pub use gateway::GatewaySettings;
 pub(crate) use gateway::{BusyMode, StreamTransport, StreamingSettings};
-pub use hermes_app::quick_commands::read_quick_commands;
-pub(crate) use hermes_app::quick_commands::{QuickCommand, QuickKind};
+pub(crate) use hermes_app::{QuickCommand, QuickKind, read_quick_commands};
 
 /// Platforms of the original that this program cannot run.
 pub(crate) const FOREIGN: [&str; 22] = [

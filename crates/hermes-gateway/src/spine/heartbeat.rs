@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hermes_core::store::StoreError;
-use hermes_store::db::delivery::Delivery;
+use hermes_store::delivery::Delivery;
 use tokio_util::sync::CancellationToken;
 
 /// Renews the lease three times per period until cancelled. `Err`: another process owns delivery,

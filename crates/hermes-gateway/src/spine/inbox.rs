@@ -2,7 +2,7 @@
 
 use hermes_core::store::StoreError;
 use hermes_platforms::{Arrival, IncomingMessage};
-use hermes_store::db::delivery::{Accepted, Delivery, Inbound as Stored};
+use hermes_store::delivery::{Accepted, Delivery, Inbound as Stored};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 

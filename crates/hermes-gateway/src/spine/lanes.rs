@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use hermes_core::store::StoreError;
-use hermes_store::db::delivery::Chunk;
+use hermes_store::delivery::Chunk;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

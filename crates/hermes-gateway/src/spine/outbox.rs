@@ -10,7 +10,7 @@ use hermes_platforms::{
     Button, DeliveryLookup, Markup, OutMedia, OutboundAdapter, OutgoingMessage, Recourse,
     SendError, render,
 };
-use hermes_store::db::delivery::{Chunk, ChunkPhase, Delivery, Final, NewChunk, Reply, Settled};
+use hermes_store::delivery::{Chunk, ChunkPhase, Delivery, Final, NewChunk, NewReply, Settled};
 use serde::{Deserialize, Serialize};
 
 /// Prefix of a text that may be a duplicate. Splitting leaves space for it.
@@ -186,7 +186,7 @@ impl Outbox {
         }
         let end = Final {
             turn: format!("{NOTICE}{}", chunk.turn),
-            replies: vec![Reply {
+            replies: vec![NewReply {
                 session_key: chunk.session_key.clone(),
                 target: chunk.target.clone(),
                 chunks: vec![NewChunk {

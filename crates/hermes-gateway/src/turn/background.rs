@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use hermes_app::front::{ConversationRequest, ConversationUpdate};
-use hermes_app::host::OpeningRequest;
+use hermes_app::{ConversationRequest, ConversationUpdate, OpeningRequest};
 use hermes_core::event::{AgentCommand, AgentEvent, UserInput};
 use hermes_core::task;
-use hermes_store::db::delivery::{Final, NewChunk, Reply, Target};
+use hermes_store::delivery::{Final, NewChunk, NewReply, Target};
 use tokio_util::sync::CancellationToken;
 
 use super::hub::Hub;
@@ -80,8 +79,8 @@ pub(super) async fn begin(
     drop(task::spawn("background question", work));
 }
 
-fn reply(key: &str, target: &Target, chunks: Vec<NewChunk>) -> Vec<Reply> {
-    vec![Reply {
+fn reply(key: &str, target: &Target, chunks: Vec<NewChunk>) -> Vec<NewReply> {
+    vec![NewReply {
         session_key: key.to_owned(),
         target: target.clone(),
         chunks,

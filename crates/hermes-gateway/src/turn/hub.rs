@@ -12,7 +12,7 @@ use hermes_platforms::{
     PlatformSettings, Recourse, ReplyMode, TextUnit,
 };
 use hermes_store::Store;
-use hermes_store::db::delivery::{Delivery, Final, NewChunk, Processes, Target};
+use hermes_store::delivery::{Delivery, Final, NewChunk, Processes, Target};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

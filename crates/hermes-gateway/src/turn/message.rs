@@ -2,7 +2,7 @@
 
 use hermes_core::slash::{self, Parsed, Verb};
 use hermes_platforms::{IncomingMessage, MessageSource, definition, webhook};
-use hermes_store::db::delivery::{Target, WaitingMessage};
+use hermes_store::delivery::{Target, WaitingMessage};
 
 use crate::session::SessionSharing;
 

@@ -1,7 +1,7 @@
 //! What the owner of the machine can see and decide without a chat: permissions that turns wait for.
 
 use hermes_core::store::StoreError;
-use hermes_store::db::delivery::{QuestionState, StoredQuestion, Target};
+use hermes_store::delivery::{QuestionState, StoredQuestion, Target};
 
 use super::Hub;
 use super::chat::{kept_for_operator, question_record};

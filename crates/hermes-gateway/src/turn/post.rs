@@ -9,7 +9,7 @@ use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
 use hermes_core::store::NewItem;
 use hermes_platforms::{MirrorRole, PostError, Posting};
-use hermes_store::db::delivery::{Final, Reply, Target};
+use hermes_store::delivery::{Final, NewReply, Target};
 
 use super::hub::Hub;
 use super::session::target_of;
@@ -69,7 +69,7 @@ impl MessagePoster {
             turn: posting.id,
             answers: Vec::new(),
             transcript,
-            replies: vec![Reply {
+            replies: vec![NewReply {
                 session_key,
                 target: posting.target,
                 chunks,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hermes_core::clock::Rng;
 use hermes_core::{BoxFuture, task};
 use hermes_platforms::{OutboundAdapter, OutgoingMessage, SendError, render};
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;

@@ -3,7 +3,7 @@
 use chrono::{Local, NaiveDateTime};
 use hermes_config::env::writer;
 use hermes_platforms::MessageSource;
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use serde_json::{Value, json};
 use std::sync::PoisonError;
 

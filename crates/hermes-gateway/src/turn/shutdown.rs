@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use hermes_platforms::{PlatformState, is_for_programs};
-use hermes_store::db::delivery::{Final, Reply, Target};
+use hermes_store::delivery::{Final, NewReply, Target};
 
 use super::hub::Hub;
 use crate::gateway::ShutdownNotice;
@@ -84,7 +84,7 @@ async fn send(hub: &Hub, target: Target, text: &str) -> Option<String> {
     let chunks = hub.chunks(&target, text);
     let end = Final {
         turn: id.clone(),
-        replies: vec![Reply {
+        replies: vec![NewReply {
             session_key: id.clone(),
             target,
             chunks,

@@ -9,7 +9,7 @@ use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
 use hermes_platforms::{MirrorRole, Posting};
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use serde_json::{Value, json};
 
 use super::hub::Hub;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use hermes_config::fs::write_atomic;
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use serde_json::Value;
 
 use super::hub::Hub;

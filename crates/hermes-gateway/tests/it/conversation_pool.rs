@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_agent::weight::ConversationMemory;
-use hermes_app::front::{HostError, OpenedConversation};
-use hermes_app::host::{ConversationHost, OpeningRequest};
+use hermes_agent::ConversationMemory;
+use hermes_app::{ConversationHost, HostError, OpenedConversation, OpeningRequest};
 use hermes_core::{BoxFuture, task};
 use hermes_gateway::{ConversationPool, HolderEvent, PoolLimits, PooledConversation};
 use hermes_platforms::Offer;

@@ -10,8 +10,8 @@ use hermes_gateway::SessionSharing;
 use hermes_gateway::{DUPLICATE_MARK, MessageInbox, Outbox, OutboxPolicy, keep_ownership};
 use hermes_platforms::{Arrival, IncomingMessage, MessageSource, Recourse};
 use hermes_store::Store;
-use hermes_store::db::delivery::{
-    Delivery, Final, NewChunk, Owner, Processes, Reply, Target, WaitingMessage,
+use hermes_store::delivery::{
+    Delivery, Final, NewChunk, NewReply, Owner, Processes, Target, WaitingMessage,
 };
 use hermes_testkit::clock::{FixedRng, ManualClock};
 use proptest::prelude::*;
@@ -209,7 +209,7 @@ fn answer(message: &WaitingMessage, turn: String) -> Final {
     Final {
         turn,
         answers: vec![message.id],
-        replies: vec![Reply {
+        replies: vec![NewReply {
             session_key: place.session_key.clone(),
             target: Target {
                 platform: place.platform.clone(),

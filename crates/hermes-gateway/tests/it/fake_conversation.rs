@@ -3,8 +3,8 @@
 
 use std::task::{Context, Poll};
 
-use hermes_agent::weight::ConversationMemory;
-use hermes_app::front::{
+use hermes_agent::ConversationMemory;
+use hermes_app::{
     ConversationDriver, ConversationRequest, ConversationUpdate, LiveConversation,
     OpenedConversation,
 };

@@ -12,7 +12,7 @@ use hermes_platforms::{
     Capabilities, DeliveryLookup, Markup, OutboundAdapter, OutgoingMessage, PlatformLimits,
     Recourse, SendError, SendFuture, TextUnit,
 };
-use hermes_store::db::delivery::{DeliveryAccess, DeliveryHook};
+use hermes_store::delivery::{DeliveryAccess, DeliveryHook};
 use tokio_util::sync::CancellationToken;
 
 /// Burns down by one at every step. At zero the process ends: nothing after it happens.

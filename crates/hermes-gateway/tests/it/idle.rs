@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_app::front::{HostError, HostErrorKind, OpenedConversation};
-use hermes_app::host::{ConversationHost, HomeScript, OpeningRequest};
-use hermes_app::wiring::unattended::CommandOutput;
+use hermes_app::wiring::CommandOutput;
+use hermes_app::{
+    ConversationHost, HomeScript, HostError, HostErrorKind, OpenedConversation, OpeningRequest,
+};
 use hermes_config::env::ProcessEnv;
 use hermes_config::{Config, Env, Home};
 use hermes_core::BoxFuture;
@@ -21,7 +22,7 @@ use hermes_platforms::{
     AdapterLink, FatalPlatformError, InboundAdapter, Offer, Platform, Recourse,
 };
 use hermes_store::Store;
-use hermes_store::db::delivery::{DeliveryAccess, DeliveryHook, Owner, Processes};
+use hermes_store::delivery::{DeliveryAccess, DeliveryHook, Owner, Processes};
 use hermes_testkit::clock::{ManualClock, SeqRng};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;

@@ -12,7 +12,7 @@ use hermes_platforms::{
     SendError, SendFuture,
 };
 use hermes_store::Store;
-use hermes_store::db::delivery::{Delivery, Final, NewChunk, Owner, Processes, Reply, Target};
+use hermes_store::delivery::{Delivery, Final, NewChunk, NewReply, Owner, Processes, Target};
 use hermes_testkit::clock::{FixedRng, ManualClock};
 use pretty_assertions::assert_eq;
 use tempfile::TempDir;
@@ -142,7 +142,7 @@ impl OutboxHarness {
     async fn owe(&self, platform: &str, chat: &str, chunks: Vec<(&str, ChunkExtras)>) {
         let end = Final {
             turn: format!("turn-{platform}-{chat}"),
-            replies: vec![Reply {
+            replies: vec![NewReply {
                 session_key: format!("agent:main:{platform}:dm:{chat}"),
                 target: Target {
                     platform: platform.to_owned(),

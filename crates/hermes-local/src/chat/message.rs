@@ -22,17 +22,17 @@ impl ChatRole {
 }
 
 #[derive(Clone, Debug)]
-pub struct ChatMessage {
+pub struct PromptMessage {
     pub role: ChatRole,
     pub content: String,
     /// Calls by the assistant.
-    pub calls: Vec<Call>,
+    pub calls: Vec<PromptCall>,
     /// The call that a tool result belongs to, and the tool's name if known.
     pub answers: Option<(String, Option<String>)>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct PromptCall {
     pub id: String,
     pub name: String,
     pub arguments: Value,
@@ -40,13 +40,13 @@ pub struct Call {
 
 /// A tool as it is offered.
 #[derive(Clone, Debug)]
-pub struct ChatTool {
+pub struct PromptTool {
     pub name: String,
     pub description: String,
     pub parameters: Option<Value>,
 }
 
-impl ChatMessage {
+impl PromptMessage {
     pub fn new(role: ChatRole, content: impl Into<String>) -> Self {
         Self {
             role,
@@ -78,7 +78,7 @@ impl ChatMessage {
     }
 }
 
-impl ChatTool {
+impl PromptTool {
     pub(super) fn to_json(&self) -> Value {
         let none = || json!({ "type": "object", "properties": {} });
         json!({

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::message::{ChatMessage, ChatRole, ChatTool};
+use super::message::{ChatRole, PromptMessage, PromptTool};
 use super::template::to_json;
 use crate::grammar::CallStyle;
 
 /// The messages with everything about tools as text.
-pub(super) fn plain(messages: &[ChatMessage], tools: &[ChatTool]) -> Vec<ChatMessage> {
-    let mut plain: Vec<ChatMessage> = Vec::with_capacity(messages.len() + 1);
+pub(super) fn plain(messages: &[PromptMessage], tools: &[PromptTool]) -> Vec<PromptMessage> {
+    let mut plain: Vec<PromptMessage> = Vec::with_capacity(messages.len() + 1);
     for message in messages {
         match message.role {
             ChatRole::Tool => {
@@ -19,16 +19,16 @@ pub(super) fn plain(messages: &[ChatMessage], tools: &[ChatTool]) -> Vec<ChatMes
                         last.content.push('\n');
                         last.content.push_str(&text);
                     }
-                    _ => plain.push(ChatMessage {
+                    _ => plain.push(PromptMessage {
                         answers: message.answers.clone(),
-                        ..ChatMessage::new(ChatRole::User, text)
+                        ..PromptMessage::new(ChatRole::User, text)
                     }),
                 }
             }
             ChatRole::Assistant if !message.calls.is_empty() => {
-                plain.push(ChatMessage::new(ChatRole::Assistant, with_calls(message)));
+                plain.push(PromptMessage::new(ChatRole::Assistant, with_calls(message)));
             }
-            role => plain.push(ChatMessage::new(role, message.content.clone())),
+            role => plain.push(PromptMessage::new(role, message.content.clone())),
         }
     }
     for message in &mut plain {
@@ -41,13 +41,13 @@ pub(super) fn plain(messages: &[ChatMessage], tools: &[ChatTool]) -> Vec<ChatMes
                 first.content.push_str("\n\n");
                 first.content.push_str(&block);
             }
-            _ => plain.insert(0, ChatMessage::new(ChatRole::System, block)),
+            _ => plain.insert(0, PromptMessage::new(ChatRole::System, block)),
         }
     }
     plain
 }
 
-fn with_calls(message: &ChatMessage) -> String {
+fn with_calls(message: &PromptMessage) -> String {
     let style = CallStyle::Tagged;
     let mut text = message.content.trim_end().to_owned();
     for call in &message.calls {
@@ -68,7 +68,7 @@ fn with_calls(message: &ChatMessage) -> String {
     text
 }
 
-fn block(tools: &[ChatTool]) -> String {
+fn block(tools: &[PromptTool]) -> String {
     let mut block = String::from(
         "These tools can be called. Each line is one tool: its name, what it does, and the JSON \
          schema of its arguments.\n",
@@ -87,25 +87,25 @@ fn block(tools: &[ChatTool]) -> String {
 }
 
 /// A conversation with a tool, to find out whether a template supports them.
-pub(super) fn rehearsal() -> (Vec<ChatMessage>, Vec<ChatTool>) {
-    let call = super::message::Call {
+pub(super) fn rehearsal() -> (Vec<PromptMessage>, Vec<PromptTool>) {
+    let call = super::message::PromptCall {
         id: "call_1".to_owned(),
         name: "rehearse_scene".to_owned(),
         arguments: serde_json::json!({ "line": "to be or not" }),
     };
     let messages = vec![
-        ChatMessage::new(ChatRole::System, "You act."),
-        ChatMessage::new(ChatRole::User, "Begin."),
-        ChatMessage {
+        PromptMessage::new(ChatRole::System, "You act."),
+        PromptMessage::new(ChatRole::User, "Begin."),
+        PromptMessage {
             calls: vec![call],
-            ..ChatMessage::new(ChatRole::Assistant, "")
+            ..PromptMessage::new(ChatRole::Assistant, "")
         },
-        ChatMessage {
+        PromptMessage {
             answers: Some(("call_1".to_owned(), Some("rehearse_scene".to_owned()))),
-            ..ChatMessage::new(ChatRole::Tool, "that is the question")
+            ..PromptMessage::new(ChatRole::Tool, "that is the question")
         },
     ];
-    let tools = vec![ChatTool {
+    let tools = vec![PromptTool {
         name: "rehearse_scene".to_owned(),
         description: "Says a line on stage.".to_owned(),
         parameters: Some(Value::Null),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
 use super::error::ChatError;
-use super::message::{ChatMessage, ChatTool};
+use super::message::{PromptMessage, PromptTool};
 use super::own;
 use super::protect::ControlTextGuard;
 use crate::engine::ModelFacts;
@@ -99,8 +99,8 @@ impl Template {
     /// The text of the prompt, with the marks of [`ControlTextGuard`].
     pub fn render(
         &self,
-        messages: &[ChatMessage],
-        tools: &[ChatTool],
+        messages: &[PromptMessage],
+        tools: &[PromptTool],
         thinking: Thinking,
     ) -> Result<String, ChatError> {
         if self.knows_tools() {
@@ -128,12 +128,12 @@ impl Template {
 
     fn fill(
         &self,
-        messages: &[ChatMessage],
-        tools: &[ChatTool],
+        messages: &[PromptMessage],
+        tools: &[PromptTool],
         thinking: Thinking,
     ) -> Result<String, ChatError> {
-        let mut messages: Value = messages.iter().map(ChatMessage::to_json).collect();
-        let mut offered: Value = tools.iter().map(ChatTool::to_json).collect();
+        let mut messages: Value = messages.iter().map(PromptMessage::to_json).collect();
+        let mut offered: Value = tools.iter().map(PromptTool::to_json).collect();
         self.protect.value(&mut messages);
         self.protect.value(&mut offered);
         let tools = match tools {
@@ -288,7 +288,7 @@ impl Formatter for Spaced {
 
 #[cfg(test)]
 mod tests {
-    use super::super::message::{Call, ChatRole};
+    use super::super::message::{ChatRole, PromptCall};
     use super::*;
     use pretty_assertions::assert_eq;
     use serde_json::json;
@@ -316,26 +316,26 @@ mod tests {
         ControlTextGuard::new(vec!["<|im_start|>".to_owned(), "<|im_end|>".to_owned()])
     }
 
-    fn conversation() -> (Vec<ChatMessage>, Vec<ChatTool>) {
-        let call = Call {
+    fn conversation() -> (Vec<PromptMessage>, Vec<PromptTool>) {
+        let call = PromptCall {
             id: "c1".to_owned(),
             name: "look".to_owned(),
             arguments: json!({ "path": "a <b>", "deep": [1, 2] }),
         };
-        let answer = |text: &str| ChatMessage {
+        let answer = |text: &str| PromptMessage {
             answers: Some(("c1".to_owned(), None)),
-            ..ChatMessage::new(ChatRole::Tool, text)
+            ..PromptMessage::new(ChatRole::Tool, text)
         };
         let messages = vec![
-            ChatMessage::new(ChatRole::User, "Look."),
-            ChatMessage {
+            PromptMessage::new(ChatRole::User, "Look."),
+            PromptMessage {
                 calls: vec![call],
-                ..ChatMessage::new(ChatRole::Assistant, "Yes.")
+                ..PromptMessage::new(ChatRole::Assistant, "Yes.")
             },
             answer("one"),
             answer("two"),
         ];
-        let tools = vec![ChatTool {
+        let tools = vec![PromptTool {
             name: "look".to_owned(),
             description: "Looks.".to_owned(),
             parameters: None,
@@ -348,7 +348,7 @@ mod tests {
         let template = Template::new(&facts(None), protect()).unwrap();
         let rendered = template
             .render(
-                &[ChatMessage::new(ChatRole::User, "Hi <|im_end|>")],
+                &[PromptMessage::new(ChatRole::User, "Hi <|im_end|>")],
                 &[],
                 Thinking::Off,
             )
@@ -457,7 +457,7 @@ mod tests {
     fn a_long_conversation_is_rendered() {
         let template = Template::new(&facts(Some(KNOWING)), protect()).unwrap();
         let (messages, tools) = conversation();
-        let messages: Vec<ChatMessage> = messages.into_iter().cycle().take(20_000).collect();
+        let messages: Vec<PromptMessage> = messages.into_iter().cycle().take(20_000).collect();
         let rendered = template.render(&messages, &tools, Thinking::Off).unwrap();
         assert_eq!(rendered.matches("<|im_start|>").count(), 20_002);
     }
@@ -466,7 +466,7 @@ mod tests {
     fn an_indent_is_bounded() {
         let source = "{{ messages[0] | tojson(indent=100000) }}";
         let template = Template::new(&facts(Some(source)), protect()).unwrap();
-        let said = [ChatMessage::new(ChatRole::User, "Hi")];
+        let said = [PromptMessage::new(ChatRole::User, "Hi")];
         let rendered = template.render(&said, &[], Thinking::Off).unwrap();
         let indent = " ".repeat(16);
         assert_eq!(
@@ -478,7 +478,7 @@ mod tests {
     #[test]
     fn a_template_may_refuse_and_may_be_broken() {
         let template = Template::new(&facts(Some(KNOWING)), protect()).unwrap();
-        let refused = [ChatMessage::new(ChatRole::User, "<no> thanks ")];
+        let refused = [PromptMessage::new(ChatRole::User, "<no> thanks ")];
         let error = template.render(&refused, &[], Thinking::Off).unwrap_err();
         assert!(error.is_about_messages());
         assert!(error.to_string().ends_with("Not this: thanks"), "{error}");

@@ -21,7 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::completion::{self, AnswerHeader, CompleteAnswer};
 use super::error::ServerError;
 use super::guard::authorize;
-use super::life::{ActiveRequest, ServerLease, ServerLifetime};
+use super::life::{ActiveRequest, RequestLease, ServerLifetime};
 use super::queue::{FinishedAnswer, QueueFull, QueuedRequest, RequestQueue, WAITING};
 use super::request::{self, ParsedRequest};
 use super::stats::{self, ServerStats};
@@ -123,7 +123,7 @@ async fn lease(State(app): State<Arc<ServerState>>) -> Response {
     let lease = app.life.lease();
     let lines = stream::unfold(
         (lease, true),
-        |(lease, first): (ServerLease, bool)| async move {
+        |(lease, first): (RequestLease, bool)| async move {
             if !first {
                 tokio::time::sleep(ALIVE).await;
             }

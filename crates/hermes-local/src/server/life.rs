@@ -54,10 +54,10 @@ impl ServerLifetime {
     }
 
     /// A client uses the server.
-    pub(super) fn lease(self: &Arc<Self>) -> ServerLease {
+    pub(super) fn lease(self: &Arc<Self>) -> RequestLease {
         self.lock().leases += 1;
         self.changed.notify_one();
-        ServerLease(Arc::clone(self))
+        RequestLease(Arc::clone(self))
     }
 
     /// A request is being answered.
@@ -110,9 +110,9 @@ impl ServerLifetime {
     }
 }
 
-pub(super) struct ServerLease(Arc<ServerLifetime>);
+pub(super) struct RequestLease(Arc<ServerLifetime>);
 
-impl Drop for ServerLease {
+impl Drop for RequestLease {
     fn drop(&mut self) {
         let mut inner = self.0.lock();
         inner.leases -= 1;

@@ -15,7 +15,7 @@ use super::chat::{ServerState, router};
 use super::life::{ServerLifetime, ShutdownReason};
 use super::listen;
 use super::queue::RequestQueue;
-use super::run_file::{RunFileError, ServerRunFile};
+use super::run_file::{RunFileError, RunFileLock};
 use super::stats::ServerStats;
 use super::worker::{self, WorkerError};
 use crate::engine::ModelFacts;
@@ -63,7 +63,7 @@ pub async fn serve(
     ready: impl FnOnce(),
 ) -> Result<ShutdownReason, ServerExit> {
     let mut signals = Signals::new()?;
-    let mut run_file = ServerRunFile::lock(&settings.run)?;
+    let mut run_file = RunFileLock::lock(&settings.run)?;
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| {
         ServerExit::Failed(format!("no port of 127.0.0.1 can be listened on: {error}"))
     })?;

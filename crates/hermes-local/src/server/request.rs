@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::error::ServerError;
-use crate::chat::{Call, ChatMessage, ChatRole, ChatTool, Thinking};
+use crate::chat::{ChatRole, PromptCall, PromptMessage, PromptTool, Thinking};
 use crate::grammar::CallChoice;
 use crate::talk::{AnswerShape, GenerationRequest};
 
@@ -208,11 +208,11 @@ fn max_tokens(given: Option<u32>) -> Result<Option<usize>, ServerError> {
     }
 }
 
-fn messages(said: Vec<RequestMessage>) -> Result<Vec<ChatMessage>, ServerError> {
+fn messages(said: Vec<RequestMessage>) -> Result<Vec<PromptMessage>, ServerError> {
     if said.is_empty() {
         return Err(ServerError::bad("messages is empty").param("messages"));
     }
-    let mut messages: Vec<ChatMessage> = Vec::with_capacity(said.len());
+    let mut messages: Vec<PromptMessage> = Vec::with_capacity(said.len());
     for (index, said) in said.into_iter().enumerate() {
         let wrong = |what: String| {
             let message = format!("messages[{index}]: {what}");
@@ -227,7 +227,7 @@ fn messages(said: Vec<RequestMessage>) -> Result<Vec<ChatMessage>, ServerError> 
             "tool" => ChatRole::Tool,
             other => return Err(wrong(format!("there is no role {other:?}"))),
         };
-        let mut message = ChatMessage::new(role, content(said.content).map_err(wrong)?);
+        let mut message = PromptMessage::new(role, content(said.content).map_err(wrong)?);
         for call in said.tool_calls.unwrap_or_default() {
             message.calls.push(called(call).map_err(wrong)?);
         }
@@ -271,7 +271,7 @@ fn content(content: Option<Content>) -> Result<String, String> {
     Ok(all)
 }
 
-fn called(call: RequestToolCall) -> Result<Call, String> {
+fn called(call: RequestToolCall) -> Result<PromptCall, String> {
     let name = call.function.name;
     let arguments = match call.function.arguments {
         None => Value::Object(Map::new()),
@@ -285,19 +285,19 @@ fn called(call: RequestToolCall) -> Result<Call, String> {
             ));
         }
     };
-    Ok(Call {
+    Ok(PromptCall {
         id: call.id.unwrap_or_default(),
         name,
         arguments,
     })
 }
 
-fn tools(offered: Vec<RequestTool>) -> Result<Vec<ChatTool>, ServerError> {
+fn tools(offered: Vec<RequestTool>) -> Result<Vec<PromptTool>, ServerError> {
     if offered.len() > TOOLS {
         let message = format!("at most {TOOLS} tools are possible");
         return Err(ServerError::bad(message).param("tools"));
     }
-    let mut tools: Vec<ChatTool> = Vec::with_capacity(offered.len());
+    let mut tools: Vec<PromptTool> = Vec::with_capacity(offered.len());
     for tool in offered {
         let kind = tool.r#type.as_deref().unwrap_or("function");
         if kind != "function" {
@@ -308,7 +308,7 @@ fn tools(offered: Vec<RequestTool>) -> Result<Vec<ChatTool>, ServerError> {
             let message = format!("there are two tools called {:?}", tool.function.name);
             return Err(ServerError::bad(message).param("tools"));
         }
-        tools.push(ChatTool {
+        tools.push(PromptTool {
             name: tool.function.name,
             description: tool.function.description.unwrap_or_default(),
             parameters: tool.function.parameters.filter(|schema| !schema.is_null()),
@@ -319,7 +319,7 @@ fn tools(offered: Vec<RequestTool>) -> Result<Vec<ChatTool>, ServerError> {
 
 fn choice(
     given: Option<&Value>,
-    tools: &[ChatTool],
+    tools: &[PromptTool],
 ) -> Result<(CallChoice, Option<String>), ServerError> {
     let wrong = |message: String| ServerError::bad(message).param("tool_choice");
     match given {

@@ -21,13 +21,13 @@ pub(super) enum RunFileError {
 }
 
 /// Held while the server runs; the system releases it however the process ends.
-pub(super) struct ServerRunFile {
+pub(super) struct RunFileLock {
     path: PathBuf,
     written: bool,
     _lock: File,
 }
 
-impl ServerRunFile {
+impl RunFileLock {
     pub(super) fn lock(path: &Path) -> Result<Self, RunFileError> {
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");
@@ -81,7 +81,7 @@ impl ServerRunFile {
     }
 }
 
-impl Drop for ServerRunFile {
+impl Drop for RunFileLock {
     fn drop(&mut self) {
         if self.written {
             // It may be gone already.

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use crate::chat::{ChatMessage, ChatTool, Thinking};
+use crate::chat::{PromptMessage, PromptTool, Thinking};
 use crate::grammar::{CallChoice, Callable};
 
 /// A question, with how it is to be answered.
 #[derive(Clone, Debug)]
 pub struct GenerationRequest {
-    pub messages: Vec<ChatMessage>,
-    pub tools: Vec<ChatTool>,
+    pub messages: Vec<PromptMessage>,
+    pub tools: Vec<PromptTool>,
     pub choice: CallChoice,
     /// The only tool that may be called.
     pub only: Option<String>,
@@ -34,7 +34,7 @@ pub enum AnswerShape {
 
 impl GenerationRequest {
     /// The most likely answer to `messages`.
-    pub fn new(messages: Vec<ChatMessage>) -> Self {
+    pub fn new(messages: Vec<PromptMessage>) -> Self {
         Self {
             messages,
             tools: Vec::new(),
@@ -53,7 +53,7 @@ impl GenerationRequest {
 
     /// The tools that may be called.
     pub(super) fn callable(&self) -> Vec<Callable> {
-        let allowed = |tool: &&ChatTool| self.only.as_ref().is_none_or(|only| *only == tool.name);
+        let allowed = |tool: &&PromptTool| self.only.as_ref().is_none_or(|only| *only == tool.name);
         let tools = self.tools.iter().filter(allowed);
         tools
             .map(|tool| Callable {

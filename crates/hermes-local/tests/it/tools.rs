@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use candle_core::quantized::gguf_file::Value as Metadata;
-use hermes_local::chat::{ChatMessage, ChatRole, ChatTool};
+use hermes_local::chat::{ChatRole, PromptMessage, PromptTool};
 use hermes_local::engine::EngineOptions;
 use hermes_local::grammar::CallChoice;
 use hermes_local::talk::{
@@ -41,7 +41,7 @@ fn ask(seed: u64) -> GenerationRequest {
         temperature: 1.5,
         seed,
         max_tokens: Some(300),
-        ..GenerationRequest::new(vec![ChatMessage::new(ChatRole::User, "Go.")])
+        ..GenerationRequest::new(vec![PromptMessage::new(ChatRole::User, "Go.")])
     }
 }
 
@@ -86,7 +86,7 @@ fn a_model_without_sense_makes_well_formed_calls() {
         ask.choice = CallChoice::Required;
         ask.parallel = parallel;
         ask.tools = ["first", "second"]
-            .map(|name| ChatTool {
+            .map(|name| PromptTool {
                 name: name.to_owned(),
                 description: "Does it.".to_owned(),
                 parameters: Some(parameters.clone()),

@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::shared::{InFlight, LiveLink, Shared, View};
+use super::shared::{ActorState, InFlight, LiveLink, View};
 use super::{CallError, CallOptions, CatalogueSnapshot};
 use crate::actor::call_queue::CallPermit;
 use crate::actor::op::{Op, OpOutput};
@@ -52,7 +52,7 @@ impl Frame {
 }
 
 pub(super) async fn call(
-    shared: &Arc<Shared>,
+    shared: &Arc<ActorState>,
     op: Op,
     options: CallOptions,
 ) -> Result<OpOutput, CallError> {
@@ -70,7 +70,7 @@ pub(super) async fn call(
 
 /// A call under way.
 struct Attempt<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<ActorState>,
     op: Arc<Op>,
     options: CallOptions,
     frame: Frame,
@@ -84,7 +84,7 @@ struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    fn new(shared: &'a Arc<Shared>, op: Op, options: CallOptions, started: Instant) -> Self {
+    fn new(shared: &'a Arc<ActorState>, op: Op, options: CallOptions, started: Instant) -> Self {
         let settings = shared.settings();
         Self {
             shared,

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 /// with a hundred calls delays the first call of another by one call at most. A server that says that
 /// it is asked too often gets half as many at once, and one more for every round that goes well.
 #[derive(Clone)]
-pub struct CallQueue(Arc<Mutex<State>>);
+pub(crate) struct CallQueue(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -96,7 +96,7 @@ impl State {
 }
 
 impl CallQueue {
-    pub fn new(widest: usize) -> Self {
+    pub(crate) fn new(widest: usize) -> Self {
         let widest = widest.max(1);
         Self(Arc::new(Mutex::new(State {
             widest,
@@ -106,7 +106,7 @@ impl CallQueue {
     }
 
     /// Waits for a place. Dropping the future leaves the line.
-    pub async fn acquire(&self, conversation: &str) -> CallPermit {
+    pub(crate) async fn acquire(&self, conversation: &str) -> CallPermit {
         let receiver = {
             let mut state = self.lock();
             if state.waiting.is_empty() && state.has_room_for(conversation) {
@@ -138,7 +138,7 @@ impl CallQueue {
     }
 
     /// A place, if one is free now.
-    pub fn try_acquire(&self, conversation: &str) -> Option<CallPermit> {
+    pub(crate) fn try_acquire(&self, conversation: &str) -> Option<CallPermit> {
         let mut state = self.lock();
         if !state.has_room_for(conversation) {
             return None;
@@ -148,7 +148,7 @@ impl CallQueue {
     }
 
     /// The configuration says so from now on.
-    pub fn resize(&self, widest: usize) {
+    pub(crate) fn resize(&self, widest: usize) {
         let widest = widest.max(1);
         let changed = {
             let mut state = self.lock();
@@ -165,7 +165,7 @@ impl CallQueue {
 
     /// The server refused a call of this `round` because it is asked too often: half of what it had at once
     /// is tried next. Refusals of calls that were under way together are one sign, not many.
-    pub fn throttled(&self, round: u64) {
+    pub(crate) fn throttled(&self, round: u64) {
         let mut state = self.lock();
         if round < state.lowered {
             return;
@@ -178,7 +178,7 @@ impl CallQueue {
     }
 
     /// A call went well: after a whole round of them one more is tried.
-    pub fn went_well(&self) {
+    pub(crate) fn went_well(&self) {
         let widened = {
             let mut state = self.lock();
             if state.limit >= state.widest {
@@ -199,17 +199,13 @@ impl CallQueue {
 
     /// The server asks people without saying about which call: from now on the calls of one conversation
     /// at a time, or nobody could be asked.
-    pub fn separate(&self) {
+    pub(crate) fn separate(&self) {
         self.lock().separate = true;
     }
 
-    /// Calls that may run at once now.
-    pub fn limit(&self) -> usize {
-        self.lock().limit
-    }
-
     /// Calls under way.
-    pub fn running(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn running(&self) -> usize {
         self.lock().running
     }
 
@@ -254,7 +250,7 @@ impl fmt::Debug for CallQueue {
 
 /// A place among the calls that run; given back when it is dropped.
 #[derive(Debug)]
-pub struct CallPermit {
+pub(crate) struct CallPermit {
     queue: CallQueue,
     conversation: String,
     round: u64,
@@ -313,18 +309,18 @@ mod tests {
             drop(refused);
             queue.throttled(round);
         }
-        assert_eq!(queue.limit(), 8, "sixteen refusals of one round");
+        assert_eq!(queue.lock().limit, 8, "sixteen refusals of one round");
         let alone = queue.acquire("a").await;
         let round = alone.round();
         drop(alone);
         queue.throttled(round);
-        assert_eq!(queue.limit(), 1, "alone and refused all the same");
+        assert_eq!(queue.lock().limit, 1, "alone and refused all the same");
         for _ in 0..2000 {
             queue.went_well();
         }
-        assert_eq!(queue.limit(), 32, "never wider than configured");
+        assert_eq!(queue.lock().limit, 32, "never wider than configured");
         queue.resize(3);
-        assert_eq!(queue.limit(), 3);
+        assert_eq!(queue.lock().limit, 3);
     }
 
     async fn join(queue: &CallQueue, count: usize) -> Vec<CallPermit> {
@@ -380,7 +376,7 @@ mod tests {
                     None => true,
                 });
                 prop_assert!(held.len() <= widest);
-                prop_assert_eq!(queue.running(), held.len());
+                prop_assert_eq!(queue.lock().running, held.len());
                 prop_assert!(waiting.is_empty() || held.len() == widest);
             }
             let names: HashSet<String> = held.iter().map(|permit| permit.conversation().to_owned()).collect();

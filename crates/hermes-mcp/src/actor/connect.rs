@@ -11,12 +11,12 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::retire::close;
-use super::shared::Shared;
+use super::shared::ActorState;
 use super::tries::Tries;
 use crate::actor::op::{Op, OpOutput};
 use crate::failure::classify::METHOD_NOT_FOUND;
 use crate::failure::{Certainty, FailureClass, McpFailure, length};
-use crate::transport::link::{Call, ConnectRequest, Link, LinkEvent, TransportKind};
+use crate::transport::link::{ConnectRequest, Link, LinkCall, LinkEvent, TransportKind};
 
 /// Events waiting for the actor. Links drop what does not fit.
 const EVENTS: usize = 64;
@@ -57,7 +57,7 @@ pub(super) struct AttemptPlan {
 /// A server that was up before and does not answer in its usual time is asked once more, beside the
 /// questions that are open.
 pub(super) async fn attempt(
-    shared: Arc<Shared>,
+    shared: Arc<ActorState>,
     plan: AttemptPlan,
     cancel: CancellationToken,
 ) -> Result<Fresh, McpFailure> {
@@ -91,7 +91,7 @@ pub(super) async fn attempt(
 /// A server over the network that refuses the list may have lost the session during the handshake, so
 /// it is connected to again, also before it counts as having no tools.
 async fn connect_once(
-    shared: Arc<Shared>,
+    shared: Arc<ActorState>,
     epoch: u64,
     times: (Instant, Duration),
     cancel: CancellationToken,
@@ -111,7 +111,7 @@ async fn connect_once(
 
 /// `may_have_none`: whether it is believed that there are no tools.
 async fn connect(
-    shared: Arc<Shared>,
+    shared: Arc<ActorState>,
     epoch: u64,
     (deadline, allowed): (Instant, Duration),
     cancel: CancellationToken,
@@ -186,7 +186,7 @@ impl Drop for UnusedLink {
 
 /// The time in which a server over the network is ready, as far as it is known. A child is asked only
 /// once: there are never two of them.
-fn usual(shared: &Shared) -> Option<Duration> {
+fn usual(shared: &ActorState) -> Option<Duration> {
     const SHORTEST: Duration = Duration::from_secs(3);
     const MANY_TIMES: Duration = Duration::from_secs(15);
     if shared.settings().transport == TransportKind::Stdio {
@@ -201,7 +201,7 @@ fn usual(shared: &Shared) -> Option<Duration> {
 /// How long an attempt may take. A child may have to be fetched first; a server that was up before
 /// answers about as fast as then. It gets twice the time with each failure, for it may have become
 /// slower, and all of it where a call waits.
-fn allowed(shared: &Shared, usual: Option<Duration>, plan: &AttemptPlan) -> Duration {
+fn allowed(shared: &ActorState, usual: Option<Duration>, plan: &AttemptPlan) -> Duration {
     let longest = shared.settings().connect_timeout;
     let usual = usual.filter(|_| !plan.woken);
     let usual = usual.map(|usual| usual.saturating_mul(1 << plan.failures.min(10)));
@@ -270,7 +270,7 @@ pub(super) async fn list(
     deadline: Instant,
     cancel: &CancellationToken,
 ) -> Result<Vec<Value>, McpFailure> {
-    let call = Call {
+    let call = LinkCall {
         deadline,
         cancel: cancel.clone(),
         progress: None,

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connect::{AttemptPlan, Fresh, attempt};
 use super::retire::{close, drained};
-use super::shared::{InFlight, LiveLink, SessionVerdict, Shared};
+use super::shared::{ActorState, InFlight, LiveLink, SessionVerdict};
 use super::tries::{self, Work};
 use crate::actor::keepalive::{self, ProbeBy};
 use crate::actor::state::LinkState;
@@ -97,7 +97,7 @@ struct NewConnection {
 
 impl Examination {
     /// `next`: how a new link is made.
-    pub(super) async fn run(self, shared: Arc<Shared>, next: AttemptPlan) -> Examined {
+    pub(super) async fn run(self, shared: Arc<ActorState>, next: AttemptPlan) -> Examined {
         if self.silent {
             // Pooled sockets may be dead without a sign; a question on a new one is answered.
             self.live.link.resumed();
@@ -216,7 +216,7 @@ impl Examination {
     }
 
     /// The old session: ping, and the list of tools where ping is not answered well.
-    async fn ask_old(&self, shared: &Shared, signals: &Signals) -> Old {
+    async fn ask_old(&self, shared: &ActorState, signals: &Signals) -> Old {
         let settings = shared.settings();
         let longest = keepalive::probe_timeout(
             settings.transport,
@@ -329,7 +329,7 @@ impl Examination {
     }
 
     /// From now on calls wait for the verdict, and the status says so.
-    fn announce(&self, shared: &Shared, failure: Option<&McpFailure>) {
+    fn announce(&self, shared: &ActorState, failure: Option<&McpFailure>) {
         shared.inbox.suspect(self.live.epoch);
         if let Some(failure) = failure {
             shared.went_wrong(failure);

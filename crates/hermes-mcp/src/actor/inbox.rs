@@ -11,7 +11,7 @@ use crate::failure::McpFailure;
 use crate::failure::retry::Doubt;
 
 #[derive(Default)]
-pub(super) struct Inbox {
+pub(super) struct ActorInbox {
     slots: Mutex<Slots>,
     news: Notify,
 }
@@ -78,7 +78,7 @@ pub(super) struct Resumed {
     pub(super) stagger: Duration,
 }
 
-impl Inbox {
+impl ActorInbox {
     fn lock(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }

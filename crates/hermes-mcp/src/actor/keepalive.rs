@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::actor::op::Op;
 use crate::actor::state::ladder::jitter;
 use crate::failure::{Certainty, FailureClass, McpFailure, length};
-use crate::transport::link::{Call, Era, Link, LinkFacts, TransportKind};
+use crate::transport::link::{Era, Link, LinkCall, LinkFacts, TransportKind};
 
 /// Shortest interval.
 const FLOOR: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ const SPREAD: f64 = 0.1;
 /// How often a link is asked; `None` where there is nothing to keep alive: without a session (HTTP
 /// of the new protocol, or an older server that gave no id) a request needs no earlier one, and a
 /// child of the new protocol is watched as a process.
-pub fn interval(
+pub(crate) fn interval(
     transport: TransportKind,
     facts: &LinkFacts,
     configured: Duration,
@@ -44,7 +44,7 @@ pub fn interval(
 }
 
 /// How long a link must last to be trusted without a call.
-pub fn proof(configured: Duration) -> Duration {
+pub(crate) fn proof(configured: Duration) -> Duration {
     const SHORTEST: Duration = Duration::from_secs(30);
     const WHEN_OFF: Duration = Duration::from_mins(3);
     if configured.is_zero() {
@@ -55,7 +55,11 @@ pub fn proof(configured: Duration) -> Duration {
 
 /// How long the old session may take to prove itself. A child needs no network for it, and is
 /// replaced only afterwards: the next call must not spend all of its time (`call`) on that.
-pub fn probe_timeout(transport: TransportKind, configured: Duration, call: Duration) -> Duration {
+pub(crate) fn probe_timeout(
+    transport: TransportKind,
+    configured: Duration,
+    call: Duration,
+) -> Duration {
     if configured.is_zero() && transport != TransportKind::Stdio {
         return LONGEST_PROBE;
     }
@@ -66,13 +70,13 @@ pub fn probe_timeout(transport: TransportKind, configured: Duration, call: Durat
 }
 
 /// The next question, counted from the last byte received.
-pub fn due(received: Instant, interval: Duration, rng: &dyn Rng) -> Instant {
+pub(crate) fn due(received: Instant, interval: Duration, rng: &dyn Rng) -> Instant {
     received + jitter(interval, SPREAD, rng)
 }
 
 /// How a server is asked whether it works. Learned once, kept for its later links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ProbeBy {
+pub(crate) enum ProbeBy {
     #[default]
     Ping,
     /// It does not know ping, or never answers it.
@@ -104,7 +108,7 @@ async fn ask_once(link: &dyn Link, by: ProbeBy, timeout: Duration) -> Result<(),
     let deadline = Instant::now() + timeout;
     let cancel = CancellationToken::new();
     let _guard = cancel.clone().drop_guard();
-    let call = Call {
+    let call = LinkCall {
         deadline,
         cancel,
         progress: None,

@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::connect::offers;
 use super::inbox::{Mail, Report, Wake};
-use super::run::{Actor, Change, Phase};
-use super::shared::{EventKind, FailedOperation, LiveLink, Shared};
+use super::run::{Actor, ActorPhase, Change};
+use super::shared::{ActorState, EventKind, FailedOperation, LiveLink};
 use crate::actor::keepalive;
 use crate::actor::state::LinkState;
 use crate::failure::retry::Doubt;
@@ -101,7 +101,7 @@ enum Done {
 
 impl Live {
     pub(super) fn new(
-        shared: &Shared,
+        shared: &ActorState,
         live: Arc<LiveLink>,
         events: mpsc::Receiver<LinkEvent>,
     ) -> Self {
@@ -137,7 +137,7 @@ impl Live {
     }
 
     /// Plans keepalive and recycling by the settings of now.
-    fn schedule(&mut self, shared: &Shared) {
+    fn schedule(&mut self, shared: &ActorState) {
         let settings = shared.settings();
         let link = &self.current.link;
         self.due.keepalive = keepalive::interval(
@@ -149,7 +149,7 @@ impl Live {
         self.due.recycle = self.recycle_at(shared);
     }
 
-    fn recycle_at(&self, shared: &Shared) -> Option<Instant> {
+    fn recycle_at(&self, shared: &ActorState) -> Option<Instant> {
         let settings = shared.settings();
         let idle = settings
             .idle_timeout
@@ -183,7 +183,7 @@ impl Live {
     }
 
     /// Makes the suspicion public, where calls could still use the link.
-    fn degrade(&self, shared: &Shared, why: &str) {
+    fn degrade(&self, shared: &ActorState, why: &str) {
         if !self.down {
             let why = why.to_owned();
             shared.publish(LinkState::Degraded { why }, Some(Arc::clone(&self.current)));
@@ -212,7 +212,7 @@ fn come(due: &mut Option<Instant>, now: Instant) -> bool {
 }
 
 impl Actor {
-    pub(super) async fn live(&mut self, mut live: Live) -> Phase {
+    pub(super) async fn live(&mut self, mut live: Live) -> ActorPhase {
         loop {
             let due = live.due.next();
             let phase = tokio::select! {
@@ -236,19 +236,19 @@ impl Actor {
         }
     }
 
-    async fn on_mail(&mut self, live: &mut Live, mail: Mail) -> Option<Phase> {
+    async fn on_mail(&mut self, live: &mut Live, mail: Mail) -> Option<ActorPhase> {
         if let Some(drain_until) = mail.stop {
             let live = Some(Arc::clone(&live.current));
-            return Some(Phase::Stop { live, drain_until });
+            return Some(ActorPhase::Stop { live, drain_until });
         }
         if let Some(spec) = mail.spec {
             match self.adopt(spec) {
                 Change::Off => {
-                    let phase = Phase::Rest(LinkState::Disabled);
+                    let phase = ActorPhase::Rest(LinkState::Disabled);
                     return Some(self.leave(Arc::clone(&live.current), phase).await);
                 }
                 Change::Link => {
-                    let phase = Phase::Connect("config");
+                    let phase = ActorPhase::Connect("config");
                     return Some(self.leave(Arc::clone(&live.current), phase).await);
                 }
                 Change::Details => live.schedule(&self.shared),
@@ -257,7 +257,7 @@ impl Actor {
         match mail.wake {
             Some(Wake::Hand) => {
                 self.ladder.proven();
-                let phase = Phase::Connect("hand");
+                let phase = ActorPhase::Connect("hand");
                 return Some(self.leave(Arc::clone(&live.current), phase).await);
             }
             Some(Wake::Call | Wake::Auth) if live.down => {
@@ -313,11 +313,11 @@ impl Actor {
         live.suspect(reason, Duration::ZERO);
     }
 
-    async fn logged_out(&mut self, live: Arc<LiveLink>, failure: McpFailure) -> Phase {
+    async fn logged_out(&mut self, live: Arc<LiveLink>, failure: McpFailure) -> ActorPhase {
         self.shared.went_wrong(&failure);
         let state = LinkState::NeedsAuth { why: failure.text };
         self.retire(live, Duration::ZERO, state.clone()).await;
-        Phase::Rest(state)
+        ActorPhase::Rest(state)
     }
 
     fn on_event(&mut self, live: &mut Live, event: LinkEvent) {
@@ -344,7 +344,7 @@ impl Actor {
         }
     }
 
-    async fn on_time(&mut self, live: &mut Live) -> Option<Phase> {
+    async fn on_time(&mut self, live: &mut Live) -> Option<ActorPhase> {
         let now = Instant::now();
         if come(&mut live.due.proof, now) {
             live.current.prove();
@@ -401,7 +401,7 @@ impl Actor {
             Some(keepalive::due(from, interval, rng).max(now + Duration::from_millis(1)));
     }
 
-    async fn on_done(&mut self, live: &mut Live, done: Done) -> Option<Phase> {
+    async fn on_done(&mut self, live: &mut Live, done: Done) -> Option<ActorPhase> {
         match done {
             Done::Examined(ended) => self.examined(live, *ended).await,
             Done::Refreshed(result) => {
@@ -418,13 +418,13 @@ impl Actor {
         }
     }
 
-    async fn recycle(&mut self, live: &mut Live, now: Instant) -> Option<Phase> {
+    async fn recycle(&mut self, live: &mut Live, now: Instant) -> Option<ActorPhase> {
         let at = live.recycle_at(&self.shared)?;
         if at > now || live.current.inflight() > 0 {
             live.due.recycle = Some(at.max(now + RECYCLE_CHECK));
             return None;
         }
-        let phase = Phase::Rest(LinkState::Recycled);
+        let phase = ActorPhase::Rest(LinkState::Recycled);
         Some(self.leave(Arc::clone(&live.current), phase).await)
     }
 }

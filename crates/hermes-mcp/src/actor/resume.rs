@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
 /// Between two looks.
-pub const TICK: Duration = Duration::from_secs(5);
+pub(crate) const TICK: Duration = Duration::from_secs(5);
 /// Wall clock and monotonic clock may differ by this much.
 const DRIFT: Duration = Duration::from_secs(10);
 /// A look may come this late (a stopped process, a frozen machine).
@@ -17,7 +17,7 @@ const LATE: Duration = Duration::from_secs(30);
 
 /// What the clocks say at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Clocks {
+pub(crate) struct Clocks {
     pub wall: DateTime<Utc>,
     pub monotonic: Instant,
     /// Time since the machine started, with its sleep; where the system tells it.
@@ -25,7 +25,7 @@ pub struct Clocks {
 }
 
 /// What CLOCK_BOOTTIME says, on Linux.
-pub fn since_boot() -> Option<Duration> {
+pub(crate) fn since_boot() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/uptime").ok()?;
     let seconds = text.split_whitespace().next()?.parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
@@ -33,17 +33,17 @@ pub fn since_boot() -> Option<Duration> {
 
 /// Compares the clocks from look to look.
 #[derive(Debug)]
-pub struct ResumeDetector {
+pub(crate) struct ResumeDetector {
     last: Clocks,
 }
 
 impl ResumeDetector {
-    pub fn new(now: Clocks) -> Self {
+    pub(crate) fn new(now: Clocks) -> Self {
         Self { last: now }
     }
 
     /// The gap, if there was one since the last look.
-    pub fn look(&mut self, now: Clocks) -> Option<Duration> {
+    pub(crate) fn look(&mut self, now: Clocks) -> Option<Duration> {
         let last = std::mem::replace(&mut self.last, now);
         let by_timer = now.monotonic.saturating_duration_since(last.monotonic);
         // The one that tells sleep from a step of the wall clock, and sees a sleep that such a

@@ -10,7 +10,7 @@ use super::connect::{AttemptPlan, Fresh, attempt};
 use super::inbox::{Mail, Wake};
 use super::live::Live;
 use super::retire::{DRAIN, Draining, close, drained};
-use super::shared::{EventKind, LiveLink, Shared};
+use super::shared::{ActorState, EventKind, LiveLink};
 use super::{CatalogueSnapshot, ServerSpec};
 use crate::actor::keepalive::ProbeBy;
 use crate::actor::state::LinkState;
@@ -24,7 +24,7 @@ const LOGIN_PROBE: Duration = Duration::from_mins(1);
 const LAST_CLOSE: Duration = Duration::from_secs(5);
 
 pub(super) struct Actor {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ActorState>,
     pub(super) ladder: Ladder,
     pub(super) draining: Draining,
     pub(super) probe_by: ProbeBy,
@@ -38,7 +38,7 @@ pub(super) struct Actor {
     pub(super) quiet_until: Option<Instant>,
 }
 
-pub(super) enum Phase {
+pub(super) enum ActorPhase {
     Rest(LinkState),
     /// Why, for the counters.
     Connect(&'static str),
@@ -50,7 +50,7 @@ pub(super) enum Phase {
 }
 
 /// Runs until stopped. Starts where the last run ended, if it ended by a panic.
-pub(super) async fn run(shared: &Arc<Shared>) {
+pub(super) async fn run(shared: &Arc<ActorState>) {
     let mut actor = Actor {
         shared: Arc::clone(shared),
         ladder: Ladder::default(),
@@ -63,16 +63,16 @@ pub(super) async fn run(shared: &Arc<Shared>) {
         quiet_until: None,
     };
     let mut phase = match &shared.view.borrow().standing.state {
-        LinkState::Disabled => Phase::Rest(LinkState::Disabled),
-        LinkState::Recycled => Phase::Rest(LinkState::Recycled),
-        _ => Phase::Connect("start"),
+        LinkState::Disabled => ActorPhase::Rest(LinkState::Disabled),
+        LinkState::Recycled => ActorPhase::Rest(LinkState::Recycled),
+        _ => ActorPhase::Connect("start"),
     };
     loop {
         phase = match phase {
-            Phase::Rest(state) => actor.rest(state).await,
-            Phase::Connect(why) => actor.connect(why).await,
-            Phase::Live(live) => actor.live(*live).await,
-            Phase::Stop { live, drain_until } => {
+            ActorPhase::Rest(state) => actor.rest(state).await,
+            ActorPhase::Connect(why) => actor.connect(why).await,
+            ActorPhase::Live(live) => actor.live(*live).await,
+            ActorPhase::Stop { live, drain_until } => {
                 actor.stop(live, drain_until).await;
                 return;
             }
@@ -82,7 +82,7 @@ pub(super) async fn run(shared: &Arc<Shared>) {
 
 impl Actor {
     /// Without a link, until it is time or somebody asks.
-    async fn rest(&mut self, state: LinkState) -> Phase {
+    async fn rest(&mut self, state: LinkState) -> ActorPhase {
         let now = Instant::now();
         let mut until = match &state {
             LinkState::Backoff { until, .. } | LinkState::Parked { until, .. } => Some(*until),
@@ -96,11 +96,11 @@ impl Actor {
                 biased;
                 mail = inbox.take() => mail,
                 () = sleep_until(until.unwrap_or(now)), if until.is_some() => {
-                    return Phase::Connect("retry");
+                    return ActorPhase::Connect("retry");
                 }
             };
             if let Some(drain_until) = mail.stop {
-                return Phase::Stop {
+                return ActorPhase::Stop {
                     live: None,
                     drain_until,
                 };
@@ -117,15 +117,15 @@ impl Actor {
     }
 
     /// What ends a rest early.
-    fn roused(&mut self, state: &LinkState, mail: Mail) -> Option<Phase> {
+    fn roused(&mut self, state: &LinkState, mail: Mail) -> Option<ActorPhase> {
         if let Some(spec) = mail.spec {
             let was_off = *state == LinkState::Disabled;
             let change = self.adopt(spec);
             if change == Change::Off {
-                return (!was_off).then_some(Phase::Rest(LinkState::Disabled));
+                return (!was_off).then_some(ActorPhase::Rest(LinkState::Disabled));
             }
             if change == Change::Link || was_off {
-                return Some(Phase::Connect("config"));
+                return Some(ActorPhase::Connect("config"));
             }
         }
         let why = match (mail.wake?, state) {
@@ -147,7 +147,7 @@ impl Actor {
             (Wake::Auth, LinkState::NeedsAuth { .. } | LinkState::Parked { .. }) => "auth",
             _ => return None,
         };
-        Some(Phase::Connect(why))
+        Some(ActorPhase::Connect(why))
     }
 
     /// Takes over new settings.
@@ -167,7 +167,7 @@ impl Actor {
         }
     }
 
-    async fn connect(&mut self, why: &'static str) -> Phase {
+    async fn connect(&mut self, why: &'static str) -> ActorPhase {
         self.shared.metrics.reconnect(why);
         self.shared.publish(
             LinkState::Connecting {
@@ -203,29 +203,31 @@ impl Actor {
             Ok(fresh) => self.commit(fresh, |_| {}),
             Err(failure) => match self.refused(&failure) {
                 // The attempt may have begun with the old ones.
-                Phase::Rest(LinkState::NeedsAuth { .. }) if new_tokens => Phase::Connect("auth"),
+                ActorPhase::Rest(LinkState::NeedsAuth { .. }) if new_tokens => {
+                    ActorPhase::Connect("auth")
+                }
                 phase => phase,
             },
         }
     }
 
     /// What makes an attempt pointless.
-    fn interrupted(&mut self, mail: Mail) -> Option<Phase> {
+    fn interrupted(&mut self, mail: Mail) -> Option<ActorPhase> {
         if let Some(drain_until) = mail.stop {
-            return Some(Phase::Stop {
+            return Some(ActorPhase::Stop {
                 live: None,
                 drain_until,
             });
         }
         match self.adopt(mail.spec?) {
-            Change::Off => Some(Phase::Rest(LinkState::Disabled)),
-            Change::Link => Some(Phase::Connect("config")),
+            Change::Off => Some(ActorPhase::Rest(LinkState::Disabled)),
+            Change::Link => Some(ActorPhase::Connect("config")),
             Change::Details => None,
         }
     }
 
     /// The new epoch: its lists are public before any call can use its link.
-    pub(super) fn commit(&mut self, fresh: Fresh, prepare: impl FnOnce(&LiveLink)) -> Phase {
+    pub(super) fn commit(&mut self, fresh: Fresh, prepare: impl FnOnce(&LiveLink)) -> ActorPhase {
         self.epoch += 1;
         self.token_tried = false;
         self.woken = false;
@@ -247,7 +249,7 @@ impl Actor {
         self.shared.attempt_ended();
         self.shared
             .publish(LinkState::Ready, Some(Arc::clone(&live)));
-        Phase::Live(Box::new(Live::new(&self.shared, live, fresh.events)))
+        ActorPhase::Live(Box::new(Live::new(&self.shared, live, fresh.events)))
     }
 
     pub(super) fn next_attempt(&self) -> AttemptPlan {
@@ -279,18 +281,18 @@ impl Actor {
     }
 
     /// An attempt failed.
-    fn refused(&mut self, failure: &McpFailure) -> Phase {
+    fn refused(&mut self, failure: &McpFailure) -> ActorPhase {
         self.shared.went_wrong(failure);
         self.shared.attempt_ended();
         let woken = std::mem::take(&mut self.woken);
         match failure.class {
             FailureClass::AuthExpired if !self.token_tried => {
                 self.token_tried = true;
-                Phase::Connect("auth")
+                ActorPhase::Connect("auth")
             }
             FailureClass::AuthExpired | FailureClass::NeedsAuth | FailureClass::ScopeNeeded => {
                 self.token_tried = false;
-                Phase::Rest(LinkState::NeedsAuth {
+                ActorPhase::Rest(LinkState::NeedsAuth {
                     why: failure.text.clone(),
                 })
             }
@@ -306,7 +308,7 @@ impl Actor {
     }
 
     /// The live link is lost: ends it and goes on as the budget allows.
-    pub(super) async fn lost(&mut self, live: Arc<LiveLink>, failure: &McpFailure) -> Phase {
+    pub(super) async fn lost(&mut self, live: Arc<LiveLink>, failure: &McpFailure) -> ActorPhase {
         self.shared.went_wrong(failure);
         let next = match failure.class {
             FailureClass::Permanent => self.ladder.park(&*self.shared.env.rng),
@@ -321,9 +323,9 @@ impl Actor {
     }
 
     /// The state that a phase begins with.
-    fn announce(&self, phase: &Phase) -> LinkState {
+    fn announce(&self, phase: &ActorPhase) -> LinkState {
         match phase {
-            Phase::Rest(state) => state.clone(),
+            ActorPhase::Rest(state) => state.clone(),
             _ => LinkState::Connecting {
                 attempt: self.ladder.failures() + 1,
             },
@@ -344,16 +346,16 @@ impl Actor {
     }
 
     /// The same when the link itself is well: its calls may finish.
-    pub(super) async fn leave(&mut self, live: Arc<LiveLink>, phase: Phase) -> Phase {
+    pub(super) async fn leave(&mut self, live: Arc<LiveLink>, phase: ActorPhase) -> ActorPhase {
         let next = self.announce(&phase);
         self.retire(live, DRAIN, next).await;
         phase
     }
 
-    fn after(&mut self, next: Next, failure: &McpFailure, cause: &'static str) -> Phase {
+    fn after(&mut self, next: Next, failure: &McpFailure, cause: &'static str) -> ActorPhase {
         match next {
-            Next::Now => Phase::Connect(cause),
-            next => Phase::Rest(self.resting(next, failure)),
+            Next::Now => ActorPhase::Connect(cause),
+            next => ActorPhase::Rest(self.resting(next, failure)),
         }
     }
 

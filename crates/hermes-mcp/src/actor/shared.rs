@@ -10,7 +10,7 @@ use hermes_core::clock::{Clock, Rng};
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::inbox::{Inbox, Wake};
+use super::inbox::{ActorInbox, Wake};
 use super::{CatalogueSnapshot, ServerSettings, ServerSpec};
 use crate::actor::call_queue::CallQueue;
 use crate::actor::state::status::{LastError, ServerStatus};
@@ -21,7 +21,7 @@ use crate::transport::link::{Connector, Link};
 
 /// What all actors of a process share.
 #[derive(Clone)]
-pub struct Env {
+pub struct ActorEnv {
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
     pub events: broadcast::Sender<McpEvent>,
@@ -340,12 +340,12 @@ pub(super) enum Wakes {
     At(Instant),
 }
 
-pub(super) struct Shared {
+pub(super) struct ActorState {
     pub(super) name: Arc<str>,
-    pub(super) env: Env,
+    pub(super) env: ActorEnv,
     pub(super) view: watch::Sender<View>,
     pub(super) catalogue: watch::Sender<Option<Arc<CatalogueSnapshot>>>,
-    pub(super) inbox: Inbox,
+    pub(super) inbox: ActorInbox,
     pub(super) metrics: Metrics,
     pub(super) queued: AtomicUsize,
     config: Mutex<Config>,
@@ -370,8 +370,8 @@ struct Journal {
     last_error: Option<LastError>,
 }
 
-impl Shared {
-    pub(super) fn new(spec: ServerSpec, env: Env) -> Self {
+impl ActorState {
+    pub(super) fn new(spec: ServerSpec, env: ActorEnv) -> Self {
         let remembered = (spec.settings.enabled && spec.settings.lazy)
             .then(|| spec.connector.remembered())
             .flatten();
@@ -396,7 +396,7 @@ impl Shared {
                 examined: 0,
             }),
             catalogue: watch::Sender::new(remembered.map(Arc::new)),
-            inbox: Inbox::default(),
+            inbox: ActorInbox::default(),
             metrics: Metrics::default(),
             queued: AtomicUsize::new(0),
             config: Mutex::new(Config::new(spec)),

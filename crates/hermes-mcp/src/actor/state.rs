@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
-pub mod ladder;
-pub mod status;
+pub(crate) mod ladder;
+pub(crate) mod status;
 
 /// No state is terminal but [`LinkState::Stopped`], which only we cause.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,8 +11,8 @@ use crate::tools::naming::short_hash;
 
 use super::read::{Reader, boolish, interpolate};
 use super::{
-    Auth, ClientCert, Elicitation, OAuth, Protocol, Retry, SOFT_KEYS, Sampling, ServerConfig,
-    ServerEntry, Tls, ToolFilter, Transport, Verify, gate,
+    ClientCert, Elicitation, OAuth, Protocol, Retry, SOFT_KEYS, Sampling, ServerAuth, ServerConfig,
+    ServerEntry, ServerTransport, Tls, ToolFilter, Verify, gate,
 };
 
 const KNOWN: &[&str] = &[
@@ -147,12 +147,12 @@ fn read(
         tls: tls(reader, home),
         auth: reader.word(
             "auth",
-            Auth::Plain,
+            ServerAuth::Plain,
             &[
-                ("oauth", Auth::OAuth),
-                ("header", Auth::Plain),
-                ("bearer", Auth::Plain),
-                ("none", Auth::Plain),
+                ("oauth", ServerAuth::OAuth),
+                ("header", ServerAuth::Plain),
+                ("bearer", ServerAuth::Plain),
+                ("none", ServerAuth::Plain),
             ],
         ),
         oauth: oauth(reader),
@@ -182,7 +182,7 @@ fn read(
     })
 }
 
-fn transport(reader: &mut Reader<'_>, home: &Home) -> Option<Transport> {
+fn transport(reader: &mut Reader<'_>, home: &Home) -> Option<ServerTransport> {
     let sse = reader.word(
         "transport",
         false,
@@ -215,9 +215,9 @@ fn transport(reader: &mut Reader<'_>, home: &Home) -> Option<Transport> {
             let mut headers = headers(reader);
             headers.extend(identity(reader, home));
             Some(if sse {
-                Transport::Sse { url, headers }
+                ServerTransport::Sse { url, headers }
             } else {
-                Transport::Http { url, headers }
+                ServerTransport::Http { url, headers }
             })
         }
         (None, Some(command)) => {
@@ -235,7 +235,7 @@ fn transport(reader: &mut Reader<'_>, home: &Home) -> Option<Transport> {
                 reader.problem("command", text, !allowed);
             }
             let env = reader.table("env").into_iter().collect();
-            Some(Transport::Stdio { command, args, env })
+            Some(ServerTransport::Stdio { command, args, env })
         }
     }
 }

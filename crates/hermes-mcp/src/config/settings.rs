@@ -1,6 +1,6 @@
 //! The actor's view of a server.
 
-use super::{Retry, ServerConfig, Transport};
+use super::{Retry, ServerConfig, ServerTransport};
 use crate::actor::ServerSettings;
 use crate::failure::retry::{RetryMode, RetryPolicy};
 use crate::transport::link::TransportKind;
@@ -8,9 +8,9 @@ use crate::transport::link::TransportKind;
 impl ServerConfig {
     pub fn kind(&self) -> TransportKind {
         match self.transport {
-            Transport::Stdio { .. } => TransportKind::Stdio,
-            Transport::Http { .. } => TransportKind::Http,
-            Transport::Sse { .. } => TransportKind::Sse,
+            ServerTransport::Stdio { .. } => TransportKind::Stdio,
+            ServerTransport::Http { .. } => TransportKind::Http,
+            ServerTransport::Sse { .. } => TransportKind::Sse,
         }
     }
 

@@ -60,7 +60,7 @@ fn every_key_is_read() {
         "session_error_markers": [" Gone AWAY "], "hide_when_parked": true,
         "sampling": {"enabled": true, "max_rpm": 3}, "elicitation": {"enabled": false, "timeout": 9},
     }));
-    let Transport::Stdio { command, args, env } = &config.transport else {
+    let ServerTransport::Stdio { command, args, env } = &config.transport else {
         panic!("stdio expected");
     };
     assert_eq!((command.as_str(), args.len()), ("npx", 3));
@@ -71,8 +71,8 @@ fn every_key_is_read() {
     assert_eq!(config.max_lifetime, None);
     assert_eq!(config.concurrency(), 3);
     assert_eq!(config.protocol, Protocol::Modern);
-    assert_eq!(config.retry_of("read"), Retry::Always);
-    assert_eq!(config.retry_of("other"), Retry::Never);
+    assert_eq!(config.retry_tools.get("read"), Some(&Retry::Always));
+    assert_eq!(config.retry, Retry::Never);
     assert_eq!(config.session_error_markers, ["gone away"]);
     assert_eq!(config.tools.include, ["a*"]);
     assert!(!config.tools.resources && !config.tools.prompts);
@@ -97,7 +97,7 @@ fn sse_and_headers() {
     }));
     assert_eq!(config.transport_name(), "sse");
     assert_eq!(config.transport.target(), "https://host/sse?…");
-    assert_eq!(config.auth, Auth::OAuth);
+    assert_eq!(config.auth, ServerAuth::OAuth);
     assert_eq!(config.oauth.redirect_port, 8123);
 }
 
@@ -119,7 +119,8 @@ fn variables_are_filled_in_and_missing_ones_are_named() {
             "Authorization": "Bearer ${env:TOKEN}", "X-Empty": "${NOPE}"}}),
         &[("HOST", "h"), ("TOKEN", "secret")],
     );
-    let Some(Transport::Http { url, headers }) = entry.config.map(|config| config.transport) else {
+    let Some(ServerTransport::Http { url, headers }) = entry.config.map(|config| config.transport)
+    else {
         panic!("http expected");
     };
     assert_eq!(url.as_str(), "https://h/mcp");
@@ -292,7 +293,8 @@ fn shells_that_reach_out_are_refused_unless_the_person_insists() {
 fn an_identity_header_becomes_a_header() {
     let with = |identity: Value| {
         let entry = read(&json!({"url": "https://example.org/", "identity_header": identity}));
-        let Some(Transport::Http { headers, .. }) = entry.config.map(|config| config.transport)
+        let Some(ServerTransport::Http { headers, .. }) =
+            entry.config.map(|config| config.transport)
         else {
             panic!("{:?}", entry.problems)
         };

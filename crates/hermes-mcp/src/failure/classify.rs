@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use hermes_core::redact;
-use serde_json::Value;
 
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::transport::link::{Era, TransportKind};
@@ -22,9 +21,9 @@ mod tests;
 use body::ErrorBody;
 
 /// No such method.
-pub const METHOD_NOT_FOUND: i64 = -32601;
+pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 /// The server does not speak this version (2026-07-28).
-pub const UNSUPPORTED_VERSION: i64 = -32022;
+pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// Longest wait that a server may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
@@ -104,13 +103,13 @@ pub struct LinkSituation<'a> {
     pub era: Era,
     /// Whether the request carried a session id (the endpoint of HTTP+SSE counts as one).
     pub session: bool,
-    pub phase: Phase,
+    pub phase: RequestPhase,
     pub markers: &'a SessionMarkers,
 }
 
 /// What was being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum RequestPhase {
     /// Handshake: no operation of the user was under way.
     Connect,
     Request,
@@ -120,7 +119,7 @@ pub enum Phase {
 
 /// What else is known about a refused HTTP request.
 #[derive(Clone, Copy, Debug)]
-pub struct HttpFacts<'a> {
+pub(crate) struct HttpFacts<'a> {
     pub link: LinkSituation<'a>,
     /// Whether it carried an access token.
     pub token_sent: bool,
@@ -132,7 +131,7 @@ pub struct HttpFacts<'a> {
 
 /// What broke below the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Break {
+pub(crate) enum Break {
     /// Connect, DNS or TLS error; a dead child seen before writing.
     BeforeSend,
     /// Reset, end of file, cut stream or death of the child after the request was on its way.
@@ -148,12 +147,12 @@ pub enum Break {
 }
 
 /// A failure below the protocol. `cause` is for people and may be empty.
-pub fn io(what: Break, cause: &str, link: &LinkSituation<'_>) -> McpFailure {
+pub(crate) fn io(what: Break, cause: &str, link: &LinkSituation<'_>) -> McpFailure {
     use Certainty::{MaybeExecuted, NotSent, Rejected};
     use FailureClass as C;
     let (class, certainty, empty) = match (what, link.phase) {
         (Break::BeforeSend, _) => (C::NotSent, NotSent, "could not reach the server"),
-        (Break::AfterSend, Phase::Connect) => (
+        (Break::AfterSend, RequestPhase::Connect) => (
             C::NotSent,
             NotSent,
             "the connection broke during the handshake",
@@ -163,13 +162,13 @@ pub fn io(what: Break, cause: &str, link: &LinkSituation<'_>) -> McpFailure {
             MaybeExecuted,
             "the connection broke before the answer came",
         ),
-        (Break::Deadline, Phase::Connect) => {
+        (Break::Deadline, RequestPhase::Connect) => {
             (C::TimedOut, NotSent, "no answer to the handshake in time")
         }
         (Break::Deadline, _) => (C::TimedOut, MaybeExecuted, "no answer in time"),
         (Break::Cancelled, _) => (C::Cancelled, MaybeExecuted, "cancelled"),
         (Break::Permanent, _) => (C::Permanent, NotSent, "this cannot work as configured"),
-        (Break::NotMcp, Phase::Connect) => (
+        (Break::NotMcp, RequestPhase::Connect) => (
             C::Permanent,
             Rejected,
             "the address does not answer with MCP; check the URL",
@@ -201,7 +200,7 @@ pub fn rpc(code: i64, message: &str, link: &LinkSituation<'_>) -> McpFailure {
 }
 
 /// A refused HTTP request. `headers` need only hold `retry-after` and `www-authenticate`.
-pub fn http(
+pub(crate) fn http(
     status: u16,
     headers: &[(&str, &str)],
     body: &[u8],
@@ -210,7 +209,7 @@ pub fn http(
     let body = ErrorBody::read(body);
     let retry_after = header(headers, "retry-after").and_then(|v| retry_after(v, facts.now));
     let (class, certainty) = match facts.link.phase {
-        Phase::Listen => listen_class(status, facts),
+        RequestPhase::Listen => listen_class(status, facts),
         _ => lost_session(status, &body, &facts.link)
             .or_else(|| auth(status, headers, &body, facts))
             .unwrap_or_else(|| refusal(status, &body, retry_after.is_some(), facts.link.phase)),
@@ -265,7 +264,7 @@ fn lost_session(
 }
 
 fn mention(text: &str, link: &LinkSituation<'_>) -> Mention {
-    if link.transport == TransportKind::Stdio || link.phase != Phase::Request {
+    if link.transport == TransportKind::Stdio || link.phase != RequestPhase::Request {
         return Mention::Nothing;
     }
     if !link.session && !asks_for_handshake(text) {
@@ -291,7 +290,7 @@ fn asks_for_handshake(text: &str) -> bool {
 /// Another version is wanted: on a live link the server was replaced, so a new handshake helps.
 fn version_class(link: &LinkSituation<'_>) -> FailureClass {
     match link.phase {
-        Phase::Connect => FailureClass::Permanent,
+        RequestPhase::Connect => FailureClass::Permanent,
         _ => FailureClass::SessionLost,
     }
 }
@@ -311,7 +310,7 @@ fn auth(
         401 if facts.token_sent => FailureClass::AuthExpired,
         // Without a token there is nothing to renew: on a link that worked it is a refusal like
         // any other, and only a refused handshake means that somebody must log in.
-        401 if facts.link.phase == Phase::Request && challenge.is_empty() => return None,
+        401 if facts.link.phase == RequestPhase::Request && challenge.is_empty() => return None,
         401 => FailureClass::NeedsAuth,
         403 if names("insufficient_scope") => FailureClass::ScopeNeeded,
         403 if names("invalid_token") => FailureClass::AuthExpired,
@@ -326,19 +325,19 @@ fn refusal(
     status: u16,
     body: &ErrorBody,
     retry_after: bool,
-    phase: Phase,
+    phase: RequestPhase,
 ) -> (FailureClass, Certainty) {
     use Certainty::{MaybeExecuted, Rejected};
     use FailureClass as C;
     match (status, phase) {
         (429, _) => (C::Throttled, Rejected),
-        (503, Phase::Connect) if retry_after => (C::Throttled, Rejected),
-        (500.., Phase::Request) if body.code().is_some() => (C::Rpc, MaybeExecuted),
+        (503, RequestPhase::Connect) if retry_after => (C::Throttled, Rejected),
+        (500.., RequestPhase::Request) if body.code().is_some() => (C::Rpc, MaybeExecuted),
         (500.., _) => (C::Throttled, MaybeExecuted),
-        (400..=499, Phase::Request) => (C::Rpc, Rejected),
+        (400..=499, RequestPhase::Request) => (C::Rpc, Rejected),
         // A rollout behind a proxy answers so for a while, so it is not permanent.
-        (404 | 408..=410 | 425, Phase::Connect) => (C::NotSent, Rejected),
-        (_, Phase::Connect) => (C::Permanent, Rejected),
+        (404 | 408..=410 | 425, RequestPhase::Connect) => (C::NotSent, Rejected),
+        (_, RequestPhase::Connect) => (C::Permanent, Rejected),
         _ => (C::Ambiguous, MaybeExecuted),
     }
 }
@@ -413,15 +412,4 @@ fn words(text: &str, empty: &str) -> String {
     } else {
         line
     }
-}
-
-/// The error of a JSON-RPC message, if it is one: its code and message.
-pub fn rpc_error(message: &Value) -> Option<(i64, &str)> {
-    let error = message.get("error")?.as_object()?;
-    let code = error.get("code").and_then(Value::as_i64).unwrap_or(0);
-    let text = error
-        .get("message")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    Some((code, text))
 }

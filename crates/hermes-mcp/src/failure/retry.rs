@@ -77,7 +77,7 @@ impl RetryPolicy {
 /// Why a link is examined, weakest reason first. A link is healthy because requests on it succeed;
 /// whatever else comes back is a reason to ask, never proof of anything by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Doubt {
+pub(crate) enum Doubt {
     /// The server answered with an error of its own: asked whether the session still works.
     Answered,
     /// Nothing came back, or nothing could be sent: the socket itself is in doubt.
@@ -100,7 +100,7 @@ impl Doubt {
 
 /// Whether a failure makes the link suspect, and how much. How long the answer took says nothing: a
 /// gateway may wait a while for a server that is gone.
-pub fn doubt(failure: &McpFailure) -> Option<Doubt> {
+pub(crate) fn doubt(failure: &McpFailure) -> Option<Doubt> {
     use FailureClass as C;
     let has_status = failure.http_status.is_some();
     Some(match failure.class {
@@ -125,7 +125,7 @@ pub fn doubt(failure: &McpFailure) -> Option<Doubt> {
 
 /// Whether the caller must be told that the call may have run. An error that the tool itself
 /// reported says what it says.
-pub fn outcome_unknown(failure: &McpFailure, op: &Op, safe: bool) -> bool {
+pub(crate) fn outcome_unknown(failure: &McpFailure, op: &Op, safe: bool) -> bool {
     let own_error = failure.class == FailureClass::Rpc && failure.http_status.is_none();
     matches!(op, Op::CallTool { .. })
         && !safe

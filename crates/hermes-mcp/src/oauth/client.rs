@@ -19,9 +19,9 @@ use url::Url;
 
 use self::flight::{Errand, State};
 use super::challenge::Challenge;
-use super::context::Context;
+use super::context::OAuthContext;
 use super::error::{OAuthError, OAuthErrorKind};
-use super::http::Http;
+use super::http::OAuthHttp;
 use super::login::{Wish, login};
 use super::prompt::AuthPrompt;
 use super::scope;
@@ -35,7 +35,7 @@ use crate::transport::connect::{HttpClients, TokenAnswer, TokenSource};
 /// of their life.
 const AHEAD: f64 = 60.0;
 /// How often the token file is looked at while somebody waits for it.
-pub const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What an [`OAuthClient`] is made from.
 pub struct OAuthParts<'a> {
@@ -60,7 +60,7 @@ pub struct OAuthClient {
 }
 
 struct Inner {
-    cx: Context,
+    cx: OAuthContext,
     prompt: Option<Arc<dyn AuthPrompt>>,
     cancel: CancellationToken,
     state: Mutex<State>,
@@ -81,11 +81,11 @@ pub struct AuthStatus {
 
 impl OAuthClient {
     pub fn new(parts: OAuthParts<'_>) -> Self {
-        let http = Http::new(parts.clients, parts.clock.clone(), &parts.url);
+        let http = OAuthHttp::new(parts.clients, parts.clock.clone(), &parts.url);
         let store = TokenStore::new(parts.home, &parts.server);
         Self {
             inner: Arc::new(Inner {
-                cx: Context::new(
+                cx: OAuthContext::new(
                     parts.server,
                     parts.url,
                     parts.settings,

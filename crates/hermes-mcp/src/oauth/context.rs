@@ -10,9 +10,9 @@ use url::Url;
 
 use super::discover::{Discovery, discover};
 use super::error::{OAuthError, OAuthErrorKind};
-use super::http::Http;
+use super::http::OAuthHttp;
 use super::identity::{Identity, configured};
-use super::store::{Part, Stamp, TokenStore};
+use super::store::{Stamp, TokenFile, TokenStore};
 use super::tokens::{Meta, Registration, Tokens, same_issuer};
 use crate::config::OAuth as Settings;
 
@@ -21,24 +21,24 @@ const LOCK_WAIT: Duration = Duration::from_secs(90);
 /// How often in a row a server must say that it does not know us before we believe it.
 const STRIKES: u32 = 2;
 
-pub(crate) struct Context {
+pub(crate) struct OAuthContext {
     pub(crate) server: String,
     pub(crate) url: Url,
     pub(crate) settings: Settings,
     pub(crate) store: TokenStore,
-    pub(crate) http: Http,
+    pub(crate) http: OAuthHttp,
     pub(crate) clock: Arc<dyn Clock>,
     /// `invalid_client` answers in a row.
     strikes: AtomicU32,
 }
 
-impl Context {
+impl OAuthContext {
     pub(crate) fn new(
         server: String,
         url: Url,
         settings: Settings,
         store: TokenStore,
-        http: Http,
+        http: OAuthHttp,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl Context {
 
     pub(crate) async fn save_tokens(&self, tokens: &Tokens) -> Result<Option<Stamp>, OAuthError> {
         let object = tokens.object().clone();
-        self.files(move |store| store.write(Part::Tokens, &object))
+        self.files(move |store| store.write(TokenFile::Tokens, &object))
             .await
     }
 
@@ -129,7 +129,7 @@ impl Context {
         let Some(registration) = registration else {
             return Err(self.needs_login(&format!(
                 "{} is missing",
-                self.store.path(Part::Client).display()
+                self.store.path(TokenFile::Client).display()
             )));
         };
         let identity = Identity::from_registration(registration, &meta)?;
@@ -171,7 +171,7 @@ impl Context {
 
     pub(crate) async fn save_meta(&self, meta: &Meta) -> Result<(), OAuthError> {
         let object = meta.object().clone();
-        self.files(move |store| store.write(Part::Meta, &object))
+        self.files(move |store| store.write(TokenFile::Meta, &object))
             .await?;
         Ok(())
     }
@@ -197,8 +197,8 @@ impl Context {
         }
         let dropped = self
             .files(|store| {
-                let aside = store.set_aside(Part::Client, "bak")?;
-                store.delete(Part::Meta)?;
+                let aside = store.set_aside(TokenFile::Client, "bak")?;
+                store.delete(TokenFile::Meta)?;
                 Ok(aside)
             })
             .await;

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::challenge::Challenge;
 use super::error::{OAuthError, OAuthErrorKind};
-use super::http::{Http, place};
+use super::http::{OAuthHttp, place};
 use super::tokens::{Meta, same_issuer};
 
 /// What a login needs to know.
@@ -21,7 +21,7 @@ pub(crate) struct Discovery {
 }
 
 pub(crate) async fn discover(
-    http: &Http,
+    http: &OAuthHttp,
     server: &Url,
     challenge: Option<&Challenge>,
 ) -> Result<Discovery, OAuthError> {
@@ -65,7 +65,7 @@ pub(crate) async fn discover(
 
 /// The protected resource metadata: where the challenge points, else the well-known places.
 async fn resource_metadata(
-    http: &Http,
+    http: &OAuthHttp,
     server: &Url,
     challenge: Option<&Challenge>,
 ) -> Result<Option<Map<String, Value>>, OAuthError> {
@@ -86,7 +86,7 @@ async fn resource_metadata(
 }
 
 /// The metadata of `issuer`, which must say that it is the metadata of `issuer`.
-async fn authorization_server(http: &Http, issuer: &str) -> Result<Meta, OAuthError> {
+async fn authorization_server(http: &OAuthHttp, issuer: &str) -> Result<Meta, OAuthError> {
     let base = http.check(issuer)?;
     let mut places = vec![
         well_known(&base, "oauth-authorization-server"),
@@ -124,7 +124,7 @@ async fn authorization_server(http: &Http, issuer: &str) -> Result<Meta, OAuthEr
 }
 
 /// The MCP server is its own authorization server, perhaps with nothing but default endpoints.
-async fn legacy(http: &Http, server: &Url) -> Result<Meta, OAuthError> {
+async fn legacy(http: &OAuthHttp, server: &Url) -> Result<Meta, OAuthError> {
     let root = origin(server);
     let mut places = vec![
         well_known(server, "oauth-authorization-server"),
@@ -171,7 +171,7 @@ async fn legacy(http: &Http, server: &Url) -> Result<Meta, OAuthError> {
 }
 
 /// Metadata whose endpoints may be used.
-fn checked(http: &Http, mut document: Map<String, Value>) -> Result<Meta, OAuthError> {
+fn checked(http: &OAuthHttp, mut document: Map<String, Value>) -> Result<Meta, OAuthError> {
     // Our corner of the file is not the server's to fill.
     document.shift_remove("hermes");
     let meta = Meta::new(document);
@@ -197,7 +197,7 @@ type Refused = Option<(String, String)>;
 /// An address that is down is passed over, but counts when no other has the document: then nobody
 /// knows whether there is one.
 async fn first(
-    http: &Http,
+    http: &OAuthHttp,
     places: &[String],
     accept: impl Fn(&Map<String, Value>) -> Result<(), String>,
 ) -> Result<(Option<Map<String, Value>>, Refused), OAuthError> {

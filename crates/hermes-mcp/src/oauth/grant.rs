@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::error::OAuthError;
-use super::http::{Http, place, unavailable};
+use super::http::{OAuthHttp, place, unavailable};
 use super::identity::{Identity, explanation};
 use super::tokens::Meta;
 
@@ -26,7 +26,7 @@ impl From<OAuthError> for GrantError {
 
 /// Asks for tokens. `form` is the grant; client and resource are added here.
 pub(crate) async fn grant(
-    http: &Http,
+    http: &OAuthHttp,
     meta: &Meta,
     identity: &Identity,
     form: &[(&str, &str)],

@@ -26,14 +26,14 @@ const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 
 /// What came back.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct OAuthResponse {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
     pub(crate) retry_after: Option<Duration>,
     headers: HeaderMap,
 }
 
-impl Answer {
+impl OAuthResponse {
     pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -49,7 +49,7 @@ impl Answer {
     }
 }
 
-pub(crate) struct Http {
+pub(crate) struct OAuthHttp {
     clients: Arc<HttpClients>,
     clock: Arc<dyn Clock>,
     reach: Reach,
@@ -92,7 +92,7 @@ impl Reach {
     }
 }
 
-impl Http {
+impl OAuthHttp {
     /// `server` is the MCP server: nothing it points to is trusted more than it is.
     pub(crate) fn new(clients: Arc<HttpClients>, clock: Arc<dyn Clock>, server: &Url) -> Self {
         Self {
@@ -141,7 +141,7 @@ impl Http {
         &self,
         url: &Url,
         body: &Map<String, Value>,
-    ) -> Result<Answer, OAuthError> {
+    ) -> Result<OAuthResponse, OAuthError> {
         let body = serde_json::to_vec(body)
             .map_err(|error| OAuthError::refused(format!("cannot encode the request: {error}")))?;
         let request = self
@@ -159,7 +159,7 @@ impl Http {
         url: &Url,
         form: &[(&str, &str)],
         authorization: Option<HeaderValue>,
-    ) -> Result<Answer, OAuthError> {
+    ) -> Result<OAuthResponse, OAuthError> {
         let body = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs(form)
             .finish();
@@ -204,7 +204,7 @@ impl Http {
         &self,
         request: reqwest::RequestBuilder,
         url: &Url,
-    ) -> Result<Answer, OAuthError> {
+    ) -> Result<OAuthResponse, OAuthError> {
         let work = async {
             let response = request
                 .send()
@@ -224,7 +224,7 @@ impl Http {
                 }
                 body.extend_from_slice(&chunk);
             }
-            Ok(Answer {
+            Ok(OAuthResponse {
                 status,
                 body,
                 retry_after: retry_after(&headers, self.clock.now()),
@@ -251,7 +251,7 @@ fn challenge_of(headers: &HeaderMap) -> Option<Challenge> {
     )
 }
 
-fn redirect(from: &Url, answer: &Answer) -> Option<Url> {
+fn redirect(from: &Url, answer: &OAuthResponse) -> Option<Url> {
     let target = answer.headers.get(LOCATION)?.to_str().ok()?;
     from.join(target).ok()
 }
@@ -273,7 +273,7 @@ fn unreachable_server(url: &Url, error: &reqwest::Error) -> OAuthError {
     OAuthError::transient(text)
 }
 
-pub(crate) fn unavailable(url: &Url, answer: &Answer) -> OAuthError {
+pub(crate) fn unavailable(url: &Url, answer: &OAuthResponse) -> OAuthError {
     let error = OAuthError::transient(format!("{} answered HTTP {}", place(url), answer.status));
     match answer.retry_after {
         Some(wait) => error.after(wait),

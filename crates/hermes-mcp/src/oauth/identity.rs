@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::error::OAuthError;
-use super::http::{Answer, Http, place, unavailable};
+use super::http::{OAuthHttp, OAuthResponse, place, unavailable};
 use super::tokens::{Meta, Registration, same_issuer};
 use crate::config::OAuth as Settings;
 
@@ -172,7 +172,7 @@ pub(crate) fn reusable(
 
 /// Registers with the authorization server.
 pub(crate) async fn register(
-    http: &Http,
+    http: &OAuthHttp,
     settings: &Settings,
     meta: &Meta,
     redirect_uri: &str,
@@ -196,7 +196,7 @@ pub(crate) async fn register(
 
 fn registered(
     endpoint: &Url,
-    answer: &Answer,
+    answer: &OAuthResponse,
     request: Map<String, Value>,
     meta: &Meta,
 ) -> Result<Registration, OAuthError> {

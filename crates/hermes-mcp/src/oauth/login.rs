@@ -10,7 +10,7 @@ use url::Url;
 
 use super::callback::{Callback, Pasted, Redirect, pasted};
 use super::challenge::Challenge;
-use super::context::Context;
+use super::context::OAuthContext;
 use super::discover::{Discovery, discover};
 use super::error::{OAuthError, OAuthErrorKind};
 use super::grant::{GrantError, grant};
@@ -18,7 +18,7 @@ use super::identity::{Identity, configured, register, reusable};
 use super::pkce::{Pkce, unguessable};
 use super::prompt::{AuthPrompt, LoginPage};
 use super::scope;
-use super::store::{Part, Stamp, TokenStore};
+use super::store::{Stamp, TokenFile, TokenStore};
 use super::tokens::{Meta, Registration, Tokens, same_issuer};
 
 /// What a login is to bring about.
@@ -49,7 +49,7 @@ struct Stored {
 }
 
 pub(crate) async fn login(
-    cx: &Context,
+    cx: &OAuthContext,
     prompt: &dyn AuthPrompt,
     wish: Wish,
     cancel: &CancellationToken,
@@ -63,7 +63,11 @@ pub(crate) async fn login(
     }
 }
 
-async fn attempt(cx: &Context, prompt: &dyn AuthPrompt, wish: Wish) -> Result<Done, OAuthError> {
+async fn attempt(
+    cx: &OAuthContext,
+    prompt: &dyn AuthPrompt,
+    wish: Wish,
+) -> Result<Done, OAuthError> {
     let challenge = match wish.challenge {
         Some(challenge) => Some(challenge),
         None => cx.http.challenge(&cx.url).await,
@@ -137,7 +141,7 @@ fn check_pkce(meta: &Meta, assume: bool) -> Result<(), OAuthError> {
     }
 }
 
-async fn stored(cx: &Context) -> Stored {
+async fn stored(cx: &OAuthContext) -> Stored {
     // A damaged file is no reason not to log in: it is put aside at the end.
     cx.files(|store| {
         Ok(Stored {
@@ -156,7 +160,10 @@ struct Landing {
 }
 
 impl Landing {
-    async fn choose(cx: &Context, registration: Option<&Registration>) -> Result<Self, OAuthError> {
+    async fn choose(
+        cx: &OAuthContext,
+        registration: Option<&Registration>,
+    ) -> Result<Self, OAuthError> {
         let settings = &cx.settings;
         if let Some(uri) = &settings.redirect_uri {
             return Self::at_configured(cx, uri).await;
@@ -186,7 +193,7 @@ impl Landing {
     }
 
     /// Through a proxy, or an address that the person registered by hand.
-    async fn at_configured(cx: &Context, uri: &str) -> Result<Self, OAuthError> {
+    async fn at_configured(cx: &OAuthContext, uri: &str) -> Result<Self, OAuthError> {
         let url = Url::parse(uri).map_err(|error| {
             OAuthError::refused(format!(
                 "mcp_servers.{}.oauth.redirect_uri is not a URL: {error}",
@@ -210,7 +217,7 @@ impl Landing {
     }
 }
 
-async fn listen(cx: &Context, port: u16, path: &str) -> Result<Callback, OAuthError> {
+async fn listen(cx: &OAuthContext, port: u16, path: &str) -> Result<Callback, OAuthError> {
     Callback::bind(port, path).await.map_err(|error| {
         OAuthError::refused(format!(
             "cannot listen on 127.0.0.1:{port} for the browser to come back: {error}; finish the other login or set another mcp_servers.{}.oauth.redirect_port",
@@ -230,7 +237,7 @@ fn loopback_port(registration: &Registration) -> Option<u16> {
 }
 
 async fn identify(
-    cx: &Context,
+    cx: &OAuthContext,
     found: &Discovery,
     stored: Stored,
     redirect_uri: &str,
@@ -250,7 +257,7 @@ async fn identify(
                 "{} now trusts {} instead of {issuer}, to which the configured oauth.client_secret belongs; set the one for the new server, or delete {} if it is the same",
                 cx.server,
                 meta.issuer(),
-                cx.store.path(Part::Client).display()
+                cx.store.path(TokenFile::Client).display()
             )));
         }
         return Identity::from_registration(registration, meta);
@@ -276,7 +283,7 @@ async fn identify(
 }
 
 fn authorize_url(
-    cx: &Context,
+    cx: &OAuthContext,
     meta: &Meta,
     identity: &Identity,
     redirect_uri: &str,
@@ -310,7 +317,7 @@ fn authorize_url(
 
 /// Shows the page and waits for the browser or a pasted address, whichever comes first.
 async fn ask(
-    cx: &Context,
+    cx: &OAuthContext,
     prompt: &dyn AuthPrompt,
     landing: &Landing,
     url: &str,
@@ -352,7 +359,11 @@ async fn ask(
     }
 }
 
-async fn paste(cx: &Context, prompt: &dyn AuthPrompt, state: &str) -> Result<Redirect, OAuthError> {
+async fn paste(
+    cx: &OAuthContext,
+    prompt: &dyn AuthPrompt,
+    state: &str,
+) -> Result<Redirect, OAuthError> {
     while let Some(line) = prompt.pasted().await {
         match pasted(&line, state) {
             Pasted::Redirect(redirect) => return Ok(redirect),
@@ -373,7 +384,7 @@ async fn paste(cx: &Context, prompt: &dyn AuthPrompt, state: &str) -> Result<Red
 }
 
 /// The code, if the answer comes from the server that was asked (RFC 9207).
-fn accept(cx: &Context, meta: &Meta, redirect: Redirect) -> Result<String, OAuthError> {
+fn accept(cx: &OAuthContext, meta: &Meta, redirect: Redirect) -> Result<String, OAuthError> {
     let promised = meta.flag("authorization_response_iss_parameter_supported");
     match &redirect.iss {
         // As spelt: normalising would let another server through.
@@ -411,7 +422,7 @@ fn accept(cx: &Context, meta: &Meta, redirect: Redirect) -> Result<String, OAuth
 }
 
 async fn exchange(
-    cx: &Context,
+    cx: &OAuthContext,
     meta: &Meta,
     identity: &Identity,
     landing: &Landing,
@@ -445,16 +456,16 @@ async fn exchange(
 
 /// Stores all three files, the tokens last: others wait for those.
 async fn save(
-    cx: &Context,
+    cx: &OAuthContext,
     tokens: Tokens,
     meta: &Meta,
     registration: &Registration,
 ) -> Result<Done, OAuthError> {
     let _lock = cx.lock().await?;
     let objects = [
-        (Part::Meta, meta.object().clone()),
-        (Part::Client, registration.object().clone()),
-        (Part::Tokens, tokens.object().clone()),
+        (TokenFile::Meta, meta.object().clone()),
+        (TokenFile::Client, registration.object().clone()),
+        (TokenFile::Tokens, tokens.object().clone()),
     ];
     let (stamp, set_aside) = cx
         .files(move |store| {
@@ -476,9 +487,9 @@ async fn save(
     })
 }
 
-fn is_damaged(store: &TokenStore, part: Part) -> bool {
+fn is_damaged(store: &TokenStore, part: TokenFile) -> bool {
     match part {
-        Part::Tokens => Tokens::load(store).is_err(),
-        Part::Client | Part::Meta => store.read(part).is_err(),
+        TokenFile::Tokens => Tokens::load(store).is_err(),
+        TokenFile::Client | TokenFile::Meta => store.read(part).is_err(),
     }
 }

@@ -11,22 +11,22 @@
 //! | [`challenge`] | the `WWW-Authenticate` header |
 
 mod callback;
-pub mod challenge;
-pub mod client;
+pub(crate) mod challenge;
+pub(crate) mod client;
 mod context;
 mod discover;
-pub mod error;
+pub(crate) mod error;
 mod grant;
 mod http;
 mod identity;
 mod login;
 mod pkce;
-pub mod prompt;
+pub(crate) mod prompt;
 mod renew;
 mod scope;
-pub mod store;
+pub(crate) mod store;
 mod tokens;
 
-pub use client::{AuthStatus, OAuthClient, OAuthParts};
+pub use client::{OAuthClient, OAuthParts};
 pub use error::{OAuthError, OAuthErrorKind};
 pub use prompt::{AuthPrompt, LoginPage};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::context::Context;
+use super::context::OAuthContext;
 use super::error::OAuthError;
 use super::grant::{GrantError, grant};
 use super::store::Stamp;
@@ -33,7 +33,7 @@ pub(crate) struct Unsaved {
 
 /// Gets tokens other than `failed`.
 pub(crate) async fn renew(
-    cx: &Context,
+    cx: &OAuthContext,
     failed: &SecretString,
     unsaved: Option<Unsaved>,
 ) -> Result<Renewal, OAuthError> {
@@ -106,6 +106,6 @@ pub(crate) async fn renew(
     }
 }
 
-fn adoptable(cx: &Context, tokens: &Tokens, failed: &SecretString) -> bool {
+fn adoptable(cx: &OAuthContext, tokens: &Tokens, failed: &SecretString) -> bool {
     !tokens.is(failed) && !tokens.expires_within(0.0, cx.clock.as_ref())
 }

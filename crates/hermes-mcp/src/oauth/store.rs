@@ -19,7 +19,7 @@ const MAX_FILE: u64 = 1 << 20;
 
 /// Which of the three files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum TokenFile {
     Tokens,
     Client,
     Meta,
@@ -53,14 +53,14 @@ pub(crate) type Versioned = (Map<String, Value>, Stamp);
 
 /// The files of one server.
 #[derive(Clone, Debug)]
-pub struct TokenStore {
+pub(crate) struct TokenStore {
     server: String,
     dir: PathBuf,
     safe: String,
 }
 
 impl TokenStore {
-    pub fn new(home: &Path, server: &str) -> Self {
+    pub(crate) fn new(home: &Path, server: &str) -> Self {
         Self {
             server: server.to_owned(),
             dir: home.join("mcp-tokens"),
@@ -69,15 +69,15 @@ impl TokenStore {
     }
 
     /// Where the tokens are.
-    pub fn tokens_path(&self) -> PathBuf {
-        self.path(Part::Tokens)
+    pub(crate) fn tokens_path(&self) -> PathBuf {
+        self.path(TokenFile::Tokens)
     }
 
-    pub(crate) fn path(&self, part: Part) -> PathBuf {
+    pub(crate) fn path(&self, part: TokenFile) -> PathBuf {
         let suffix = match part {
-            Part::Tokens => "json",
-            Part::Client => "client.json",
-            Part::Meta => "meta.json",
+            TokenFile::Tokens => "json",
+            TokenFile::Client => "client.json",
+            TokenFile::Meta => "meta.json",
         };
         self.dir.join(format!("{}.{suffix}", self.safe))
     }
@@ -88,12 +88,12 @@ impl TokenStore {
 
     /// The version of the token file; `None` without one.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
-        let meta = fs::metadata(self.path(Part::Tokens)).ok()?;
+        let meta = fs::metadata(self.path(TokenFile::Tokens)).ok()?;
         Some(Stamp::of(&meta))
     }
 
     /// The object in a file and its version. `None`: there is no file.
-    pub(crate) fn read(&self, part: Part) -> Result<Option<Versioned>, OAuthError> {
+    pub(crate) fn read(&self, part: TokenFile) -> Result<Option<Versioned>, OAuthError> {
         let path = self.path(part);
         // The stamp is taken first: a write in between makes the next look reload, not miss it.
         let meta = match fs::metadata(&path) {
@@ -138,7 +138,7 @@ impl TokenStore {
     /// Replaces a file: owner only, on disk before this returns.
     pub(crate) fn write(
         &self,
-        part: Part,
+        part: TokenFile,
         object: &Map<String, Value>,
     ) -> Result<Option<Stamp>, OAuthError> {
         let path = self.path(part);
@@ -192,7 +192,7 @@ impl TokenStore {
     /// there was a file.
     pub(crate) fn set_aside(
         &self,
-        part: Part,
+        part: TokenFile,
         suffix: &str,
     ) -> Result<Option<PathBuf>, OAuthError> {
         let path = self.path(part);
@@ -216,15 +216,15 @@ impl TokenStore {
     }
 
     /// Deletes all three files. True if any existed.
-    pub fn remove(&self) -> Result<bool, OAuthError> {
+    pub(crate) fn remove(&self) -> Result<bool, OAuthError> {
         let mut any = false;
-        for part in [Part::Tokens, Part::Client, Part::Meta] {
+        for part in [TokenFile::Tokens, TokenFile::Client, TokenFile::Meta] {
             any |= self.delete(part)?;
         }
         Ok(any)
     }
 
-    pub(crate) fn delete(&self, part: Part) -> Result<bool, OAuthError> {
+    pub(crate) fn delete(&self, part: TokenFile) -> Result<bool, OAuthError> {
         let path = self.path(part);
         match fs::remove_file(&path) {
             Ok(()) => Ok(true),
@@ -303,7 +303,7 @@ mod tests {
         fs::write(&path, "{}").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let stamp = store
-            .write(Part::Tokens, &object(json!({"access_token": "a"})))
+            .write(TokenFile::Tokens, &object(json!({"access_token": "a"})))
             .unwrap();
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
         assert_eq!(stamp, store.stamp());
@@ -313,8 +313,8 @@ mod tests {
     fn a_damaged_file_is_named_and_never_quoted() {
         let home = tempfile::tempdir().unwrap();
         let store = TokenStore::new(home.path(), "s");
-        assert_eq!(store.read(Part::Tokens).unwrap(), None);
-        store.write(Part::Tokens, &Map::new()).unwrap();
+        assert_eq!(store.read(TokenFile::Tokens).unwrap(), None);
+        store.write(TokenFile::Tokens, &Map::new()).unwrap();
         for text in [
             "{\"access_token\": \"very-secret",
             "[]",
@@ -322,7 +322,7 @@ mod tests {
             "\u{0}\u{1}very-secret",
         ] {
             fs::write(store.tokens_path(), text).unwrap();
-            let error = store.read(Part::Tokens).unwrap_err();
+            let error = store.read(TokenFile::Tokens).unwrap_err();
             assert_eq!(error.kind, OAuthErrorKind::NeedsLogin);
             assert!(error.text.contains("s.json is damaged"), "{error}");
             assert!(error.text.contains("hermes mcp login s"), "{error}");
@@ -346,7 +346,7 @@ mod tests {
     fn a_directory_that_cannot_be_written_is_an_error_before_anything_is_lost() {
         let home = tempfile::tempdir().unwrap();
         let store = TokenStore::new(home.path(), "s");
-        store.write(Part::Tokens, &Map::new()).unwrap();
+        store.write(TokenFile::Tokens, &Map::new()).unwrap();
         // Stands for a read-only directory, which would not stop root.
         fs::create_dir(store.lock_path()).unwrap();
         let error = store.try_lock().unwrap_err();

@@ -5,7 +5,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value, json};
 
 use super::error::OAuthError;
-use super::store::{Part, Stamp, TokenStore};
+use super::store::{Stamp, TokenFile, TokenStore};
 
 /// Our own corner of `.meta.json`; the original ignores it.
 const OWN_KEY: &str = "hermes";
@@ -32,7 +32,7 @@ impl std::fmt::Debug for Tokens {
 impl Tokens {
     /// The stored tokens and the version of their file.
     pub(crate) fn load(store: &TokenStore) -> Result<Option<(Self, Stamp)>, OAuthError> {
-        let Some((object, stamp)) = store.read(Part::Tokens)? else {
+        let Some((object, stamp)) = store.read(TokenFile::Tokens)? else {
             return Ok(None);
         };
         let Some(tokens) = Self::from_object(object, stamp) else {
@@ -141,7 +141,9 @@ impl std::fmt::Debug for Registration {
 
 impl Registration {
     pub(crate) fn load(store: &TokenStore) -> Result<Option<Self>, OAuthError> {
-        Ok(store.read(Part::Client)?.map(|(object, _)| Self { object }))
+        Ok(store
+            .read(TokenFile::Client)?
+            .map(|(object, _)| Self { object }))
     }
 
     pub(crate) fn new(object: Map<String, Value>) -> Self {
@@ -196,7 +198,9 @@ pub(crate) struct Meta {
 
 impl Meta {
     pub(crate) fn load(store: &TokenStore) -> Result<Option<Self>, OAuthError> {
-        Ok(store.read(Part::Meta)?.map(|(object, _)| Self { object }))
+        Ok(store
+            .read(TokenFile::Meta)?
+            .map(|(object, _)| Self { object }))
     }
 
     pub(crate) fn new(object: Map<String, Value>) -> Self {
@@ -372,7 +376,7 @@ mod tests {
         let store = TokenStore::new(home.path(), "s");
         store
             .write(
-                Part::Tokens,
+                TokenFile::Tokens,
                 &object(json!({"access_token": "a", "expires_in": 100})),
             )
             .unwrap();

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 const ROUND_TRIPS: usize = 128;
 
 #[derive(Debug, Default)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     inner: Mutex<Inner>,
 }
 
@@ -69,12 +69,12 @@ impl Metrics {
         });
     }
 
-    pub fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> Counters {
         self.with(|inner| inner.counters.clone())
     }
 
     /// p50 and p95 of the last round trips.
-    pub fn percentiles(&self) -> Option<(Duration, Duration)> {
+    pub(crate) fn percentiles(&self) -> Option<(Duration, Duration)> {
         let mut sorted: Vec<Duration> =
             self.with(|inner| inner.round_trips.iter().copied().collect());
         sorted.sort_unstable();

@@ -11,7 +11,7 @@ use hermes_core::tool::{Effects, Tool, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::actor::CatalogueSnapshot;
-use crate::config::{ServerConfig, ToolFilter, Transport};
+use crate::config::{ServerConfig, ServerTransport, ToolFilter};
 use crate::tools::known_tools::{KnownTools, without_words};
 use crate::tools::naming;
 use crate::tools::result::MediaStore;
@@ -138,7 +138,7 @@ impl Shelf<'_> {
 
     /// Why a tool must not be offered. Annotations for headers matter only where there are headers.
     fn unfit(&self, raw: &Value) -> Option<String> {
-        let over_http = matches!(self.source.config.transport, Transport::Http { .. });
+        let over_http = matches!(self.source.config.transport, ServerTransport::Http { .. });
         let stateless = self.source.snapshot.facts.era == Era::Modern;
         let schema = raw.get("inputSchema").filter(|_| over_http && stateless)?;
         schema::header_problem(schema)

@@ -15,7 +15,7 @@ use hermes_core::tool::{ToolErrorKind, ToolOutcome};
 use serde_json::{Map, Value};
 
 pub use media::MediaStore;
-pub use refusal::refusal;
+pub use refusal::refusal_outcome;
 
 use media::Ration;
 
@@ -23,7 +23,7 @@ use media::Ration;
 const LISTED: usize = 500;
 
 /// The result of `tools/call`.
-pub async fn of_call(result: &Value, media: &MediaStore) -> ToolOutcome {
+pub(crate) async fn call_outcome(result: &Value, media: &MediaStore) -> ToolOutcome {
     let mut page = Page::new(media);
     for block in blocks(result, "content") {
         page.block(block).await;
@@ -47,7 +47,7 @@ pub async fn of_call(result: &Value, media: &MediaStore) -> ToolOutcome {
 }
 
 /// The result of `resources/read`.
-pub async fn of_resource(result: &Value, media: &MediaStore) -> ToolOutcome {
+pub(crate) async fn resource_outcome(result: &Value, media: &MediaStore) -> ToolOutcome {
     let mut page = Page::new(media);
     for resource in blocks(result, "contents") {
         page.resource(resource).await;
@@ -56,7 +56,7 @@ pub async fn of_resource(result: &Value, media: &MediaStore) -> ToolOutcome {
 }
 
 /// The result of `prompts/get`.
-pub async fn of_prompt(result: &Value, media: &MediaStore) -> ToolOutcome {
+pub async fn prompt_outcome(result: &Value, media: &MediaStore) -> ToolOutcome {
     let mut page = Page::new(media);
     if let Some(description) = result.get("description").and_then(Value::as_str) {
         page.line(description.to_owned());
@@ -82,14 +82,14 @@ pub async fn of_prompt(result: &Value, media: &MediaStore) -> ToolOutcome {
 }
 
 /// The result of a `…/list`: what a model needs to choose, one JSON object.
-pub fn of_listing(result: &Value, key: &str) -> ToolOutcome {
+pub(crate) fn listing_outcome(result: &Value, key: &str) -> ToolOutcome {
     let mut listing = Map::new();
     list(&mut listing, result, key);
     ToolOutcome::json(&Value::Object(listing))
 }
 
 /// The lists of resources and of their templates.
-pub fn of_resources(resources: &Value, templates: Option<&Value>) -> ToolOutcome {
+pub(crate) fn resources_outcome(resources: &Value, templates: Option<&Value>) -> ToolOutcome {
     let mut listing = Map::new();
     list(&mut listing, resources, "resources");
     if let Some(templates) = templates {

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-pub use headers::header_problem;
-pub use scan::suspicious_phrases;
+pub(crate) use headers::header_problem;
+pub(crate) use scan::suspicious_phrases;
 
 /// Nested deeper than this, a schema is cut.
 const DEEPEST: usize = 24;
@@ -26,7 +26,7 @@ const LONGEST_DESCRIPTION: usize = 4096;
 
 /// A schema for the model and the way back.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sanitised {
+pub(crate) struct Sanitised {
     pub schema: Value,
     renames: Renames,
     /// What was changed beyond recognition; for status and logs.
@@ -51,7 +51,7 @@ impl Renames {
 }
 
 impl Sanitised {
-    pub fn new(raw: &Value) -> Self {
+    pub(crate) fn new(raw: &Value) -> Self {
         let mut remarks = Vec::new();
         let mut schema = repair::repaired(raw, &mut remarks);
         let mut renames = Renames::default();
@@ -68,7 +68,7 @@ impl Sanitised {
     }
 
     /// The arguments with the server's own names.
-    pub fn restore(&self, arguments: Map<String, Value>) -> Map<String, Value> {
+    pub(crate) fn restore(&self, arguments: Map<String, Value>) -> Map<String, Value> {
         if self.renames.is_empty() {
             return arguments;
         }
@@ -227,7 +227,7 @@ fn without_prose(value: &Value, names: bool) -> Value {
 }
 
 /// The description of a tool for the model: what the server says, within bounds.
-pub fn description(server: &str, tool: &str, text: Option<&str>) -> String {
+pub(crate) fn description(server: &str, tool: &str, text: Option<&str>) -> String {
     let text = text.map(str::trim).unwrap_or_default();
     if text.is_empty() {
         return format!("Tool {tool} of the MCP server {server}.");

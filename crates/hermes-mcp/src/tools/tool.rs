@@ -62,7 +62,7 @@ pub(crate) struct ToolConsent {
 }
 
 /// One tool of one server.
-pub struct RemoteTool {
+pub(crate) struct RemoteTool {
     pub(crate) spec: ToolSpec,
     pub(crate) action: Action,
     /// The person must agree before it is used.
@@ -73,7 +73,7 @@ pub struct RemoteTool {
 
 impl RemoteTool {
     /// The server's own name of it; `None` for our utilities.
-    pub fn raw_name(&self) -> Option<&str> {
+    pub(crate) fn raw_name(&self) -> Option<&str> {
         match &self.action {
             Action::Call { tool, .. } => Some(tool),
             _ => None,
@@ -104,7 +104,7 @@ impl RemoteTool {
             return Ok(());
         }
         let says: String = consent.says.chars().take(SAYS).collect();
-        let question = cx.approver.decide(ApprovalRequest {
+        let question = ApprovalRequest {
             id: cx.call_id.clone(),
             tool: self.spec.name.clone(),
             action: format!("use {tool} of the MCP server {server}, which now says: {says}"),
@@ -114,15 +114,8 @@ impl RemoteTool {
             ],
             rule: None,
             posture: None,
-        });
-        let verdict = tokio::select! {
-            biased;
-            () = cx.cancel.cancelled() => {
-                return Err(ToolOutcome::error(ToolErrorKind::Cancelled, "cancelled"));
-            }
-            verdict = question => verdict,
         };
-        match verdict {
+        match cx.decide(question).await? {
             Verdict::Once | Verdict::Session | Verdict::Always(_) => {
                 consent.known.allow(server, tool);
                 Ok(())
@@ -148,14 +141,18 @@ impl RemoteTool {
         let output = match self.request(op, cx, heard).await {
             Ok(output) => output.result,
             Err(error) => {
-                return result::refusal(&error.server, &error.failure, error.outcome_unknown);
+                return result::refusal_outcome(
+                    &error.server,
+                    &error.failure,
+                    error.outcome_unknown,
+                );
             }
         };
         match &self.action {
-            Action::Call { .. } => result::of_call(&output, &self.media).await,
-            Action::ReadResource => result::of_resource(&output, &self.media).await,
-            Action::GetPrompt => result::of_prompt(&output, &self.media).await,
-            Action::ListPrompts => result::of_listing(&output, "prompts"),
+            Action::Call { .. } => result::call_outcome(&output, &self.media).await,
+            Action::ReadResource => result::resource_outcome(&output, &self.media).await,
+            Action::GetPrompt => result::prompt_outcome(&output, &self.media).await,
+            Action::ListPrompts => result::listing_outcome(&output, "prompts"),
             Action::ListResources => {
                 // Servers without templates refuse; the list is worth having all the same.
                 let templates = self
@@ -163,7 +160,7 @@ impl RemoteTool {
                     .await
                     .ok();
                 let templates = templates.map(|output| output.result);
-                result::of_resources(&output, templates.as_ref())
+                result::resources_outcome(&output, templates.as_ref())
             }
         }
     }

@@ -26,7 +26,7 @@ use crate::transport::link::Connector;
 
 mod wait;
 
-use wait::Waiting;
+use wait::ToolWait;
 
 /// Pause between looks at a token file that keeps changing.
 const TOKEN_PAUSE: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ pub struct Reach {
 }
 
 /// Makes the way to a server from its config; the error says what is wrong with it.
-pub type MakeReach = Box<dyn Fn(&ServerConfig) -> Result<Reach, Problem> + Send + Sync>;
+pub(crate) type MakeReach = Box<dyn Fn(&ServerConfig) -> Result<Reach, Problem> + Send + Sync>;
 
 pub struct ToolboxParts {
     pub reach: MakeReach,
@@ -71,7 +71,7 @@ struct Server {
     oauth: Option<OAuthClient>,
     /// Ends the watch over its token file.
     watch: CancellationToken,
-    waiting: Waiting,
+    waiting: ToolWait,
 }
 
 impl Server {
@@ -138,7 +138,7 @@ impl Toolbox {
                 entry,
                 oauth,
                 watch: self.ended.child_token(),
-                waiting: Waiting::default(),
+                waiting: ToolWait::default(),
             });
         }
         let old = std::mem::replace(&mut state.servers, servers);
@@ -148,8 +148,8 @@ impl Toolbox {
             let known = old.iter().find(|old| old.is_same(server));
             server.waiting = match (known, &server.entry.config) {
                 (Some(known), _) => known.waiting.clone(),
-                (None, Some(config)) => Waiting::new(config),
-                (None, None) => Waiting::default(),
+                (None, Some(config)) => ToolWait::new(config),
+                (None, None) => ToolWait::default(),
             };
             self.watch_tokens(server);
         }

@@ -1,6 +1,6 @@
 //! What a connection is made from, and the handshake.
 //!
-//! [`McpConnector`] is the one [`Connector`] of the product: it turns a [`Target`] into a live
+//! [`McpConnector`] is the one [`Connector`] of the product: it turns a [`ServerTarget`] into a live
 //! link, finds out which protocol era the server speaks, and remembers it.
 
 mod handshake;
@@ -140,7 +140,7 @@ impl std::fmt::Debug for HttpClients {
 
 /// A server to connect to. All `${VAR}` are expanded.
 #[derive(Clone)]
-pub enum Target {
+pub enum ServerTarget {
     /// Streamable HTTP.
     Http(HttpTarget),
     /// The HTTP+SSE transport of 2024-11-05 (`transport: sse`).
@@ -170,7 +170,7 @@ pub struct StdioTarget {
 pub struct McpConnector {
     /// Its name in the configuration, for logs and the ledger.
     pub server: String,
-    pub target: Target,
+    pub target: ServerTarget,
     pub protocol: Protocol,
     /// Identifies the endpoint in the era cache; changes when the endpoint does.
     pub fingerprint: String,
@@ -199,7 +199,7 @@ pub struct McpConnector {
 }
 
 impl McpConnector {
-    pub fn new(server: impl Into<String>, target: Target, eras: Arc<dyn EraCache>) -> Self {
+    pub fn new(server: impl Into<String>, target: ServerTarget, eras: Arc<dyn EraCache>) -> Self {
         let server = server.into();
         Self {
             fingerprint: target.fingerprint(),
@@ -230,7 +230,7 @@ impl McpConnector {
     }
 }
 
-impl Target {
+impl ServerTarget {
     pub fn kind(&self) -> TransportKind {
         match self {
             Self::Http(_) => TransportKind::Http,
@@ -270,8 +270,8 @@ impl Connector for McpConnector {
 
     fn logs_in(&self) -> bool {
         match &self.target {
-            Target::Http(target) | Target::Sse(target) => target.tokens.is_some(),
-            Target::Stdio(_) => false,
+            ServerTarget::Http(target) | ServerTarget::Sse(target) => target.tokens.is_some(),
+            ServerTarget::Stdio(_) => false,
         }
     }
 
@@ -287,12 +287,12 @@ impl Connector for McpConnector {
 
     fn details(&self) -> TransportDetails {
         let stderr_tail = match &self.target {
-            Target::Stdio(_) => Some(self.stderr.tail()).filter(|tail| !tail.is_empty()),
-            Target::Http(_) | Target::Sse(_) => None,
+            ServerTarget::Stdio(_) => Some(self.stderr.tail()).filter(|tail| !tail.is_empty()),
+            ServerTarget::Http(_) | ServerTarget::Sse(_) => None,
         };
         let tokens = match &self.target {
-            Target::Http(target) | Target::Sse(target) => target.tokens.as_ref(),
-            Target::Stdio(_) => None,
+            ServerTarget::Http(target) | ServerTarget::Sse(target) => target.tokens.as_ref(),
+            ServerTarget::Stdio(_) => None,
         };
         TransportDetails {
             token_expires_in: tokens.and_then(|tokens| tokens.expires_in()),

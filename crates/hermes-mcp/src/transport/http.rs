@@ -34,7 +34,7 @@ use sse_stream::Sse;
 use crate::failure::McpFailure;
 use crate::failure::classify::Break;
 use crate::transport::connect::HttpTarget;
-use crate::transport::peer::{Greeting, Shared};
+use crate::transport::peer::{ConnectionShared, Greeting};
 use answer_stream::AnswerStream;
 
 pub(crate) use answer::keeps_open;
@@ -54,16 +54,16 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// A failure on its way through rmcp.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Fault(pub(crate) McpFailure);
+pub(crate) struct RmcpFault(pub(crate) McpFailure);
 
-impl Fault {
+impl RmcpFault {
     /// The failure inside an error of rmcp, if it is one of ours.
     pub(crate) fn find(error: &(dyn std::error::Error + 'static)) -> Option<McpFailure> {
-        if let Some(Fault(failure)) = error.downcast_ref() {
+        if let Some(RmcpFault(failure)) = error.downcast_ref() {
             return Some(failure.clone());
         }
-        match error.downcast_ref::<StreamableHttpError<Fault>>()? {
-            StreamableHttpError::Client(Fault(failure)) => Some(failure.clone()),
+        match error.downcast_ref::<StreamableHttpError<RmcpFault>>()? {
+            StreamableHttpError::Client(RmcpFault(failure)) => Some(failure.clone()),
             _ => None,
         }
     }
@@ -79,7 +79,7 @@ pub(crate) struct Http {
 /// The transport to run rmcp on.
 pub(crate) fn transport(
     target: &HttpTarget,
-    shared: &Arc<Shared>,
+    shared: &Arc<ConnectionShared>,
     rng: &Arc<dyn Rng>,
 ) -> StreamableHttpClientTransport<Http> {
     let http = Http {
@@ -96,10 +96,10 @@ pub(crate) fn transport(
     StreamableHttpClientTransport::with_client(http, config)
 }
 
-type HttpResult<T> = Result<T, StreamableHttpError<Fault>>;
+type HttpResult<T> = Result<T, StreamableHttpError<RmcpFault>>;
 
 impl Http {
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<ConnectionShared> {
         &self.exchange.shared
     }
 
@@ -131,7 +131,7 @@ impl Http {
                     return Ok(StreamableHttpPostResponse::Json(message, None));
                 }
                 self.shared().note_refusal(&refused.failure);
-                return Err(StreamableHttpError::Client(Fault(refused.failure)));
+                return Err(StreamableHttpError::Client(RmcpFault(refused.failure)));
             }
         };
         let Some(asked) = asked else {
@@ -146,11 +146,11 @@ impl Http {
                 return Ok(StreamableHttpPostResponse::Json(message, None));
             }
             Err(Unanswered::Accepted(failure) | Unanswered::Broken(failure)) => {
-                Err(StreamableHttpError::Client(Fault(failure)))
+                Err(StreamableHttpError::Client(RmcpFault(failure)))
             }
             Ok(answered) => Ok(answered),
         };
-        if let Err(StreamableHttpError::Client(Fault(failure))) = &answered {
+        if let Err(StreamableHttpError::Client(RmcpFault(failure))) = &answered {
             self.shared().note_refusal(failure);
         }
         answered
@@ -383,7 +383,7 @@ pub(crate) fn header(headers: &HeaderMap, name: &str) -> Option<String> {
 }
 
 impl StreamableHttpClient for Http {
-    type Error = Fault;
+    type Error = RmcpFault;
 
     async fn post_message(
         &self,

@@ -19,8 +19,11 @@ use crate::failure::McpFailure;
 pub trait Link: Send + Sync {
     fn facts(&self) -> &LinkFacts;
     /// One request. Ends at the latest at `call.deadline` or when `call.cancel` fires.
-    fn request<'a>(&'a self, op: &'a Op, call: Call)
-    -> BoxFuture<'a, Result<OpOutput, McpFailure>>;
+    fn request<'a>(
+        &'a self,
+        op: &'a Op,
+        call: LinkCall,
+    ) -> BoxFuture<'a, Result<OpOutput, McpFailure>>;
     /// Waits until the link is dead and says why. A link over HTTP may never die by itself.
     fn closed(&self) -> BoxFuture<'_, McpFailure>;
     /// When the last byte came from the server.
@@ -46,7 +49,7 @@ pub trait Link: Send + Sync {
 
 /// The frame of one request.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct LinkCall {
     pub deadline: Instant,
     pub cancel: CancellationToken,
     /// Progress of the call, where the server reports any; each report extends the idle budget.

@@ -16,9 +16,9 @@ use hermes_core::clock::Clock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use package::Package;
+pub(crate) use package::Package;
 
-pub const ENDPOINT: &str = "https://api.osv.dev/v1/query";
+pub const OSV_ENDPOINT: &str = "https://api.osv.dev/v1/query";
 
 /// The whole question, pages included.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ const MAX_BODY: usize = 4 << 20;
 const MAX_PAGES: usize = 5;
 
 /// Makes the client when there is something to ask: most servers are no packages.
-pub type MakeClient = Box<dyn Fn() -> Result<reqwest::Client, String> + Send + Sync>;
+pub(crate) type MakeClient = Box<dyn Fn() -> Result<reqwest::Client, String> + Send + Sync>;
 
 /// Asks about packages.
 pub struct MalwareCheck {

@@ -24,16 +24,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::McpFailure;
-use crate::failure::classify::{self, Break, LinkSituation, Phase, SessionMarkers};
+use crate::failure::classify::{self, Break, LinkSituation, RequestPhase, SessionMarkers};
 use crate::transport::link::{Era, LinkEvent, TransportKind};
 
 use callers::CallsUnderWay;
 use changes::ListChanges;
 pub(crate) use greeting::Greeting;
 pub(crate) use handler::{Handler, client_info};
-pub(crate) use inbox::{Answer, Inbox, is_call, keep, plain_id};
+pub(crate) use inbox::{PeerInbox, PlainAnswer, is_call, keep, plain_id};
 pub(crate) use link::{LinkParts, RmcpLink, era_of};
-pub(crate) use listening::StreamOptions;
+pub(crate) use listening::ReadOptions;
 use listening::{ListeningStream, OnStream};
 use outcomes::RequestOutcomes;
 use person::PersonWait;
@@ -41,7 +41,7 @@ use progress::ProgressReports;
 pub(crate) use subscribe::subscribe;
 
 /// What the parts of one connection share.
-pub(crate) struct Shared {
+pub(crate) struct ConnectionShared {
     server: String,
     epoch: u64,
     kind: TransportKind,
@@ -88,7 +88,7 @@ impl ConnectionState {
     }
 }
 
-impl Shared {
+impl ConnectionShared {
     pub(crate) fn new(
         server: &str,
         epoch: u64,
@@ -146,9 +146,9 @@ impl Shared {
             },
             session,
             phase: if ready {
-                Phase::Request
+                RequestPhase::Request
             } else {
-                Phase::Connect
+                RequestPhase::Connect
             },
             markers: &self.markers,
         }
@@ -270,7 +270,7 @@ impl Shared {
         if !self.stream.expects_any() {
             return None;
         }
-        let answer = Answer::read(text)?;
+        let answer = PlainAnswer::read(text)?;
         if !self.stream.take(&plain_id(&answer.id)) {
             return None;
         }
@@ -292,7 +292,7 @@ impl Shared {
     }
 }
 
-async fn forward_changes(shared: Arc<Shared>) {
+async fn forward_changes(shared: Arc<ConnectionShared>) {
     tokio::select! {
         () = shared.stop.cancelled() => {}
         () = shared.changes.forward(&shared.events) => {}

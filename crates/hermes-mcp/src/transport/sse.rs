@@ -23,10 +23,10 @@ use crate::failure::{FailureClass, McpFailure};
 use crate::transport::connect::HttpTarget;
 use crate::transport::http::answer;
 use crate::transport::http::{
-    EVENT_STREAM, Exchange, Fault, Kind, Outgoing, bounded_body, chain, content_type, is_greeting,
-    watched_events,
+    EVENT_STREAM, Exchange, Kind, Outgoing, RmcpFault, bounded_body, chain, content_type,
+    is_greeting, watched_events,
 };
-use crate::transport::peer::{Greeting, Inbox, Shared};
+use crate::transport::peer::{ConnectionShared, Greeting, PeerInbox};
 
 /// Messages read and not yet taken; more wait in the socket.
 const QUEUE: usize = 64;
@@ -43,7 +43,7 @@ pub(crate) struct SseTransport {
     incoming: mpsc::Receiver<ServerJsonRpcMessage>,
     /// Weak, so that the end of the stream is the end of what comes.
     received: mpsc::WeakSender<ServerJsonRpcMessage>,
-    inbox: Arc<Inbox>,
+    inbox: Arc<PeerInbox>,
     posting: OpenPost,
 }
 
@@ -79,7 +79,7 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 /// Opens the stream and waits for the address to send to.
 pub(crate) async fn transport(
     target: &HttpTarget,
-    shared: &Arc<Shared>,
+    shared: &Arc<ConnectionShared>,
 ) -> Result<SseTransport, McpFailure> {
     let exchange = Arc::new(Exchange::new(target, shared));
     let response = exchange
@@ -97,7 +97,7 @@ pub(crate) async fn transport(
     let mut events = watched_events(response, shared);
     let endpoint = endpoint(&mut events, &target.url, shared).await?;
     shared.session_seen();
-    let inbox = Inbox::new(shared);
+    let inbox = PeerInbox::new(shared);
     let (received, incoming) = mpsc::channel(QUEUE);
     let weak = received.downgrade();
     let posting = OpenPost::default();
@@ -116,7 +116,11 @@ pub(crate) async fn transport(
     })
 }
 
-async fn endpoint(events: &mut Events, base: &Url, shared: &Shared) -> Result<Url, McpFailure> {
+async fn endpoint(
+    events: &mut Events,
+    base: &Url,
+    shared: &ConnectionShared,
+) -> Result<Url, McpFailure> {
     loop {
         let event = match events.next().await {
             Some(Ok(event)) => event,
@@ -147,9 +151,9 @@ async fn endpoint(events: &mut Events, base: &Url, shared: &Shared) -> Result<Ur
 
 async fn read(
     mut events: Events,
-    inbox: Arc<Inbox>,
+    inbox: Arc<PeerInbox>,
     (received, posting): (mpsc::Sender<ServerJsonRpcMessage>, OpenPost),
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionShared>,
 ) {
     let work = async {
         loop {
@@ -251,12 +255,12 @@ fn is_refused(why: &McpFailure, has_tokens: bool) -> bool {
 }
 
 impl Transport<RoleClient> for SseTransport {
-    type Error = Fault;
+    type Error = RmcpFault;
 
     fn send(
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
-    ) -> impl Future<Output = Result<(), Fault>> + Send + 'static {
+    ) -> impl Future<Output = Result<(), RmcpFault>> + Send + 'static {
         self.inbox.sending(&item);
         let exchange = Arc::clone(&self.exchange);
         let endpoint = self.endpoint.clone();
@@ -270,8 +274,8 @@ impl Transport<RoleClient> for SseTransport {
         let posted = self.posting.begin();
         async move {
             let shared = Arc::clone(&exchange.shared);
-            let body =
-                body.map_err(|error| Fault(shared.broke(Break::BeforeSend, &error.to_string())))?;
+            let body = body
+                .map_err(|error| RmcpFault(shared.broke(Break::BeforeSend, &error.to_string())))?;
             if kind == Kind::Greeting {
                 Greeting::begin(&shared, move || {
                     let sending = post(exchange.clone(), endpoint.clone(), body.clone(), kind);
@@ -289,11 +293,11 @@ impl Transport<RoleClient> for SseTransport {
             }
             drop(posted);
             let Some(id) = id else {
-                return answer.map(drop).map_err(Fault);
+                return answer.map(drop).map_err(RmcpFault);
             };
             let body = answer.map_err(|failure| {
                 inbox.not_sent(&id);
-                Fault(failure)
+                RmcpFault(failure)
             })?;
             // Without a stream nobody receives any more: the link is over.
             if let Some(received) = received.upgrade() {
@@ -309,7 +313,7 @@ impl Transport<RoleClient> for SseTransport {
         self.incoming.recv().await
     }
 
-    async fn close(&mut self) -> Result<(), Fault> {
+    async fn close(&mut self) -> Result<(), RmcpFault> {
         self.incoming.close();
         Ok(())
     }

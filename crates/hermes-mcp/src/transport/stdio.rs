@@ -22,7 +22,7 @@ pub(crate) use child::Child;
 #[cfg(any(test, fuzzing))]
 pub(crate) use lines::fuzz;
 use stderr::StderrLog;
-pub use stderr::StderrRing;
+pub(crate) use stderr::StderrRing;
 pub(crate) use transport::spawn;
 
 /// What all stdio servers of this process share.

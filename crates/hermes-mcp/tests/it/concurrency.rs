@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use hermes_core::ask::Nobody;
-use hermes_mcp::actor::behalf::Behalf;
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::actor::{CallOptions, ServerSettings};
-use hermes_mcp::failure::{Certainty, FailureClass};
-use hermes_mcp::manager::McpManager;
-use hermes_mcp::transport::link::{LinkEvent, TransportKind};
+use hermes_mcp::{
+    Behalf, CallOptions, Certainty, FailureClass, LinkEvent, McpManager, Op, ServerSettings,
+    TransportKind,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::fake::{

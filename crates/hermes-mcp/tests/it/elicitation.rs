@@ -6,13 +6,11 @@ use std::time::Duration;
 use hermes_config::{Env, Home, ProcessEnv};
 use hermes_core::BoxFuture;
 use hermes_core::ask::{Answer, Asker, FieldKind, Nobody, Question, Want};
-use hermes_mcp::actor::behalf::Behalf;
-use hermes_mcp::actor::{CallError, CallOptions, ServerSettings, ServerSpec};
-use hermes_mcp::config::{self, ServerConfig};
-use hermes_mcp::requests::Answers;
-use hermes_mcp::transport::connect::{McpConnector, StdioTarget, Target};
-use hermes_mcp::transport::era::MemoryEraCache;
-use hermes_mcp::transport::stdio::Children;
+use hermes_mcp::config::ServerConfig;
+use hermes_mcp::{
+    Answers, Behalf, CallError, CallOptions, Children, McpConnector, MemoryEraCache,
+    ServerSettings, ServerSpec, ServerTarget, StdioTarget, config,
+};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -71,7 +69,7 @@ impl World {
             entry[key] = value.clone();
         }
         let config = server_config(&entry, home.path());
-        let target = Target::Stdio(StdioTarget {
+        let target = ServerTarget::Stdio(StdioTarget {
             command: "/bin/sh".into(),
             args: vec!["-c".into(), script.into()],
             env: [("FORM".to_owned(), form.to_owned())].into(),

@@ -8,12 +8,10 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use hermes_core::BoxFuture;
 use hermes_core::clock::{Clock, Rng};
-use hermes_mcp::actor::op::{Op, OpOutput};
-use hermes_mcp::actor::{CallError, CallOptions, ServerHandle, ServerSettings, ServerSpec};
-use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
-use hermes_mcp::manager::McpManager;
-use hermes_mcp::transport::link::{
-    Call, ConnectRequest, Connector, Era, Link, LinkEvent, LinkFacts, TransportKind,
+use hermes_mcp::{
+    CallError, CallOptions, Certainty, ConnectRequest, Connector, Era, FailureClass, Link,
+    LinkCall, LinkEvent, LinkFacts, McpFailure, McpManager, Op, OpOutput, ServerHandle,
+    ServerSettings, ServerSpec, TransportKind,
 };
 use hermes_testkit::clock::FixedRng;
 use serde_json::{Map, Value, json};
@@ -322,7 +320,7 @@ impl FakeLink {
         *self.heard.lock().unwrap() = Instant::now();
     }
 
-    async fn answer(&self, op: &Op, call: &Call) -> Result<OpOutput, McpFailure> {
+    async fn answer(&self, op: &Op, call: &LinkCall) -> Result<OpOutput, McpFailure> {
         let (latency, fault, forgotten) = {
             let mut state = self.server.state();
             state
@@ -414,7 +412,7 @@ impl Link for FakeLink {
     fn request<'a>(
         &'a self,
         op: &'a Op,
-        call: Call,
+        call: LinkCall,
     ) -> BoxFuture<'a, Result<OpOutput, McpFailure>> {
         Box::pin(async move {
             if self.dead.is_cancelled() {

@@ -4,14 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::{Env, Home, ProcessEnv};
-use hermes_mcp::actor::ServerSpec;
-use hermes_mcp::actor::state::LinkState;
-use hermes_mcp::config::{self, ServerConfig, Transport};
-use hermes_mcp::failure::FailureClass;
-use hermes_mcp::tools::remembered::SchemaFile;
-use hermes_mcp::transport::connect::{McpConnector, StdioTarget, Target};
-use hermes_mcp::transport::era::MemoryEraCache;
-use hermes_mcp::transport::stdio::Children;
+use hermes_mcp::config::{ServerConfig, ServerTransport};
+use hermes_mcp::{
+    Children, FailureClass, LinkState, McpConnector, MemoryEraCache, SchemaFile, ServerSpec,
+    ServerTarget, StdioTarget, config,
+};
 use reqwest::header::{HeaderMap, HeaderName};
 use serde_json::{Value, json};
 
@@ -54,7 +51,7 @@ fn spec(server: &Mini, more: &Value) -> ServerSpec {
     }
     let config = read(&entry);
     let mut target = http_target(&server.url("/mcp"), false);
-    if let (Target::Http(target), Transport::Http { headers, .. }) =
+    if let (ServerTarget::Http(target), ServerTransport::Http { headers, .. }) =
         (&mut target, &config.transport)
     {
         let named = headers.iter().map(|(name, value)| {
@@ -172,7 +169,7 @@ done
 fn local(home: &std::path::Path, script: &str) -> ServerSpec {
     let config = read(&json!({"command": "/bin/sh", "lazy": true}));
     let starts = home.join("starts").to_string_lossy().into_owned();
-    let target = Target::Stdio(StdioTarget {
+    let target = ServerTarget::Stdio(StdioTarget {
         command: "/bin/sh".into(),
         args: vec!["-c".into(), script.into()],
         env: [("STARTS".to_owned(), starts)].into(),

@@ -1,7 +1,6 @@
 //! Callers that leave at the worst moment.
 
-use hermes_mcp::actor::CallOptions;
-use hermes_mcp::failure::FailureClass;
+use hermes_mcp::{CallOptions, FailureClass};
 use tokio::time::sleep;
 
 use crate::fake::{Fault, World, call_tool, seconds, session_lost};

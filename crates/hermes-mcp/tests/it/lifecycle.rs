@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::actor::state::LinkState;
-use hermes_mcp::actor::{CallOptions, EventKind, ServerSettings};
-use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
-use hermes_mcp::manager::McpManager;
-use hermes_mcp::transport::link::{Era, TransportKind};
+use hermes_mcp::{
+    CallOptions, Certainty, Era, EventKind, FailureClass, LinkState, McpFailure, McpManager, Op,
+    ServerSettings, TransportKind,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::fake::{

@@ -12,12 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::failure::McpFailure;
-use hermes_mcp::transport::connect::{HttpClients, HttpTarget, McpConnector, StdioTarget, Target};
-use hermes_mcp::transport::era::{EraCache, MemoryEraCache};
-use hermes_mcp::transport::link::{Call, ConnectRequest, Connector, Link, LinkEvent};
-use hermes_mcp::transport::stdio::Children;
+use hermes_mcp::{
+    Children, ConnectRequest, Connector, EraCache, HttpClients, HttpTarget, Link, LinkCall,
+    LinkEvent, McpConnector, McpFailure, MemoryEraCache, Op, ServerTarget, StdioTarget,
+};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -36,7 +34,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) fn new(target: Target) -> Self {
+    pub(crate) fn new(target: ServerTarget) -> Self {
         let (sender, events) = mpsc::channel(64);
         let eras = Arc::new(MemoryEraCache::default());
         let cache: Arc<dyn EraCache> = Arc::clone(&eras) as _;
@@ -68,8 +66,8 @@ impl Bench {
     }
 }
 
-pub(crate) fn within(time: Duration) -> Call {
-    Call {
+pub(crate) fn within(time: Duration) -> LinkCall {
+    LinkCall {
         deadline: Instant::now() + time,
         cancel: CancellationToken::new(),
         progress: None,
@@ -111,7 +109,7 @@ pub(crate) fn http_target(url: &str) -> HttpTarget {
         let _ = rustls::crypto::ring::default_provider().install_default();
         reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(hermes_mcp::transport::connect::CONNECT_TIMEOUT)
+            .connect_timeout(hermes_mcp::CONNECT_TIMEOUT)
             .no_proxy()
             .build()
             .unwrap()

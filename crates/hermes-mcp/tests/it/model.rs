@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use hermes_mcp::actor::op::OpOutput;
-use hermes_mcp::actor::{CallError, CallOptions, ServerSettings};
-use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
-use hermes_mcp::transport::link::{LinkEvent, TransportKind};
+use hermes_mcp::{
+    CallError, CallOptions, Certainty, FailureClass, LinkEvent, McpFailure, OpOutput,
+    ServerSettings, TransportKind,
+};
 use proptest::prelude::*;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};

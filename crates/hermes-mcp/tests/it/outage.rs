@@ -1,8 +1,6 @@
 //! Failures are attributed to whoever caused them, and an outage is over when it is over.
 
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::actor::state::LinkState;
-use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
+use hermes_mcp::{Certainty, FailureClass, LinkState, McpFailure, Op};
 use tokio::time::{Instant, sleep};
 
 use crate::fake::{

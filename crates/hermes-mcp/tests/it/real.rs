@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::transport::link::Era;
+use hermes_mcp::{Era, Op};
 use hermes_testkit::mcp_server::peers::{self, Peer, Peers, RealServer};
 use serde_json::json;
 use tempfile::TempDir;

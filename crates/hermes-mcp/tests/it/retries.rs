@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::actor::{CallOptions, ServerSettings};
-use hermes_mcp::failure::retry::RetryMode;
-use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
-use hermes_mcp::transport::link::TransportKind;
+use hermes_mcp::{
+    CallOptions, Certainty, FailureClass, McpFailure, Op, RetryMode, ServerSettings, TransportKind,
+};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 

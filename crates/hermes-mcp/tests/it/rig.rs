@@ -5,15 +5,11 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use hermes_core::clock::{SystemClock, SystemRng};
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::actor::state::{LinkState, Standing};
-use hermes_mcp::actor::{
-    CallError, CallOptions, McpEvent, ServerHandle, ServerSettings, ServerSpec,
+use hermes_mcp::{
+    CallError, CallOptions, Children, HttpClients, HttpTarget, LinkState, McpConnector, McpEvent,
+    McpManager, MemoryEraCache, Op, ServerHandle, ServerSettings, ServerSpec, ServerTarget,
+    Standing, StdioTarget,
 };
-use hermes_mcp::manager::McpManager;
-use hermes_mcp::transport::connect::{HttpClients, HttpTarget, McpConnector, StdioTarget, Target};
-use hermes_mcp::transport::era::MemoryEraCache;
-use hermes_mcp::transport::stdio::Children;
 use hermes_testkit::mcp_server::{FaultyServer, Wire};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
@@ -141,7 +137,7 @@ pub(crate) fn text(result: &Value) -> String {
         .to_owned()
 }
 
-pub(crate) fn http(server: &FaultyServer) -> Target {
+pub(crate) fn http(server: &FaultyServer) -> ServerTarget {
     let sse = server.url().ends_with(wire_path(Wire::Sse));
     http_target(&server.url(), sse)
 }
@@ -153,7 +149,7 @@ fn wire_path(wire: Wire) -> &'static str {
     }
 }
 
-pub(crate) fn http_target(url: &str, sse: bool) -> Target {
+pub(crate) fn http_target(url: &str, sse: bool) -> ServerTarget {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
         rustls::crypto::ring::default_provider()
@@ -163,7 +159,7 @@ pub(crate) fn http_target(url: &str, sse: bool) -> Target {
     let clients = HttpClients::new(|| {
         reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(hermes_mcp::transport::connect::CONNECT_TIMEOUT)
+            .connect_timeout(hermes_mcp::CONNECT_TIMEOUT)
             .pool_idle_timeout(Duration::from_secs(20))
             .no_proxy()
             .build()
@@ -176,15 +172,15 @@ pub(crate) fn http_target(url: &str, sse: bool) -> Target {
         tokens: None,
     };
     if sse {
-        Target::Sse(target)
+        ServerTarget::Sse(target)
     } else {
-        Target::Http(target)
+        ServerTarget::Http(target)
     }
 }
 
 /// A child, with its home for ledger and logs.
-pub(crate) fn stdio_target(command: &Path, args: Vec<String>, home: &Path) -> Target {
-    Target::Stdio(StdioTarget {
+pub(crate) fn stdio_target(command: &Path, args: Vec<String>, home: &Path) -> ServerTarget {
+    ServerTarget::Stdio(StdioTarget {
         command: command.to_string_lossy().into_owned(),
         args,
         env: std::collections::BTreeMap::new(),
@@ -194,14 +190,14 @@ pub(crate) fn stdio_target(command: &Path, args: Vec<String>, home: &Path) -> Ta
 }
 
 /// Settings of a test: nothing takes long, and no two tests share a host.
-pub(crate) fn spec(target: &Target, change: impl FnOnce(&mut ServerSettings)) -> ServerSpec {
+pub(crate) fn spec(target: &ServerTarget, change: impl FnOnce(&mut ServerSettings)) -> ServerSpec {
     named("peer", target, change)
 }
 
 /// One of several.
 pub(crate) fn named(
     name: &str,
-    target: &Target,
+    target: &ServerTarget,
     change: impl FnOnce(&mut ServerSettings),
 ) -> ServerSpec {
     let connector = McpConnector::new(name, target.clone(), Arc::new(MemoryEraCache::default()));

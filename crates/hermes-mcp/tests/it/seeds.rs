@@ -1,12 +1,10 @@
 //! The sixteen cases of the seed, under its names.
 
 use hermes_core::clock::Clock;
-use hermes_mcp::actor::CallOptions;
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::failure::classify::{LinkSituation, Phase, SessionMarkers, rpc};
-use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
-use hermes_mcp::manager::McpManager;
-use hermes_mcp::transport::link::{Era, TransportKind};
+use hermes_mcp::{
+    CallOptions, Certainty, Era, FailureClass, LinkSituation, McpFailure, McpManager, Op,
+    RequestPhase, SessionMarkers, TransportKind, classify_rpc_error,
+};
 use serde_json::Map;
 use tokio::time::Instant;
 
@@ -18,10 +16,10 @@ fn class_of(text: &str) -> FailureClass {
         transport: TransportKind::Http,
         era: Era::Legacy,
         session: true,
-        phase: Phase::Request,
+        phase: RequestPhase::Request,
         markers: &markers,
     };
-    rpc(-32602, text, &link).class
+    classify_rpc_error(-32602, text, &link).class
 }
 
 #[test]

@@ -12,9 +12,7 @@ use std::time::Duration;
 
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::task;
-use hermes_mcp::actor::ServerSpec;
-use hermes_mcp::manager::McpManager;
-use hermes_mcp::transport::connect::Target;
+use hermes_mcp::{McpManager, ServerSpec, ServerTarget};
 use hermes_testkit::mcp_server::FaultyServer;
 use hermes_testkit::mcp_server::combination::Transport;
 use hermes_testkit::mcp_server::peers::{self, Peer, Peers, RealServer};
@@ -97,7 +95,7 @@ impl Stage {
         }
         let (program, args) = peers.python_stdio(false, &stage.effects());
         let mut child = stdio_target(&program, args, stage.scratch.path());
-        if let Target::Stdio(child) = &mut child {
+        if let ServerTarget::Stdio(child) = &mut child {
             let scratch = stage.scratch.path().to_string_lossy().into_owned();
             child.env.insert(MARK.to_owned(), scratch);
         }
@@ -106,7 +104,7 @@ impl Stage {
         stage
     }
 
-    fn add(&mut self, name: &str, target: &Target, writes: bool) {
+    fn add(&mut self, name: &str, target: &ServerTarget, writes: bool) {
         self.specs.push(named(name, target, |settings| {
             settings.timeout = Duration::from_mins(1);
         }));

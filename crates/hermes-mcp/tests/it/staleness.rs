@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_mcp::actor::ServerSettings;
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
-use hermes_mcp::manager::McpManager;
-use hermes_mcp::transport::link::{Era, LinkEvent, TransportKind};
+use hermes_mcp::{
+    Certainty, Era, FailureClass, LinkEvent, McpFailure, McpManager, Op, ServerSettings,
+    TransportKind,
+};
 use hermes_testkit::clock::SeqRng;
 use tokio::time::{Instant, sleep};
 

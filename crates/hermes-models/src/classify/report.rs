@@ -25,7 +25,7 @@ const MESSAGE_KEYS: &[&str] = &[
 const MAX_DEPTH: usize = 8;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ErrorReport {
+pub(crate) struct ErrorReport {
     pub status: Option<u16>,
     /// Codes and types found anywhere, lower case.
     pub codes: Vec<String>,
@@ -44,7 +44,7 @@ pub struct ErrorReport {
 }
 
 impl ErrorReport {
-    pub fn read(status: Option<u16>, body: &[u8]) -> Self {
+    pub(crate) fn read(status: Option<u16>, body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
         match serde_json::from_str::<Value>(text.trim()) {
             Ok(value) if value.is_object() || value.is_array() => Self::from_json(status, &value),
@@ -60,7 +60,7 @@ impl ErrorReport {
         }
     }
 
-    pub fn from_json(status: Option<u16>, body: &Value) -> Self {
+    pub(crate) fn from_json(status: Option<u16>, body: &Value) -> Self {
         let mut report = Self {
             status,
             json: body.clone(),

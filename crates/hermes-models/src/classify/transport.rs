@@ -6,14 +6,14 @@ use super::CallContext;
 
 /// A failure of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TransportError {
+pub(crate) struct TransportError {
     pub kind: TransportErrorKind,
     /// What happened, for people.
     pub message: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TransportErrorKind {
+pub(crate) enum TransportErrorKind {
     /// Refused, no route, unknown host.
     Unreachable,
     /// The certificate was not accepted.
@@ -30,7 +30,7 @@ pub enum TransportErrorKind {
 
 impl TransportError {
     /// Converts an error of the HTTP client: its kind, then its causes.
-    pub fn of(error: &reqwest::Error) -> Self {
+    pub(crate) fn of(error: &reqwest::Error) -> Self {
         let causes = causes(error);
         Self {
             kind: kind(error, &causes),
@@ -38,7 +38,7 @@ impl TransportError {
         }
     }
 
-    pub fn class(&self, situation: &CallContext) -> ErrorClass {
+    pub(crate) fn class(&self, situation: &CallContext) -> ErrorClass {
         match self.kind {
             TransportErrorKind::Unreachable => ErrorClass::Unreachable,
             TransportErrorKind::Certificate => ErrorClass::TlsCertificate,

@@ -7,12 +7,12 @@ use super::json::{clip, lenient};
 use super::{AnswerDecoder, WireFault};
 
 /// Maximum size of an answer in one piece.
-pub const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+pub(crate) const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
 /// Reads an answer: server-sent events, or one JSON object although a stream was requested. How the
 /// bytes are split does not matter.
 #[derive(Debug)]
-pub struct AnswerReader {
+pub(crate) struct AnswerReader {
     decoder: AnswerDecoder,
     shape: AnswerShape,
 }
@@ -27,7 +27,7 @@ enum AnswerShape {
 }
 
 impl AnswerReader {
-    pub fn new(decoder: AnswerDecoder) -> Self {
+    pub(crate) fn new(decoder: AnswerDecoder) -> Self {
         Self {
             decoder,
             shape: AnswerShape::Unknown(Vec::new(), 0),
@@ -35,7 +35,11 @@ impl AnswerReader {
     }
 
     /// Takes bytes. Events that were complete before a fault are in `out`.
-    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), WireFault> {
+    pub(crate) fn push(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<ModelEvent>,
+    ) -> Result<(), WireFault> {
         match &mut self.shape {
             AnswerShape::Unknown(held, passed) => {
                 held.extend_from_slice(bytes);
@@ -82,7 +86,7 @@ impl AnswerReader {
     }
 
     /// The answer ended.
-    pub fn finish(mut self, out: &mut Vec<ModelEvent>) -> Result<(), WireFault> {
+    pub(crate) fn finish(mut self, out: &mut Vec<ModelEvent>) -> Result<(), WireFault> {
         match self.shape {
             AnswerShape::Unknown(..) => {}
             AnswerShape::Object(held) => {

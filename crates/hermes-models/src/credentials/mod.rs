@@ -9,7 +9,8 @@ pub mod store;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-pub use pool::{KeyFailure, KeyPool, KeyStatus, RotationStrategy};
+pub use pool::KeyStatus;
+pub(crate) use pool::{KeyFailure, KeyPool, RotationStrategy};
 
 /// One key.
 #[derive(Clone, Debug)]

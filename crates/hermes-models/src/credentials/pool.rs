@@ -32,7 +32,7 @@ pub enum KeyStatus {
 
 /// How the next key is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RotationStrategy {
+pub(crate) enum RotationStrategy {
     /// The first one until it fails.
     #[default]
     FillFirst,
@@ -42,7 +42,7 @@ pub enum RotationStrategy {
 }
 
 impl RotationStrategy {
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         match text.trim().to_ascii_lowercase().as_str() {
             "fill_first" => Some(Self::FillFirst),
             "round_robin" => Some(Self::RoundRobin),
@@ -116,7 +116,7 @@ pub(super) fn cooldown_until(
 
 /// The keys of one provider.
 #[derive(Clone, Debug)]
-pub struct KeyPool {
+pub(crate) struct KeyPool {
     strategy: RotationStrategy,
     entries: Vec<Credential>,
     /// Position of round robin; `None` until the first choice.
@@ -124,7 +124,7 @@ pub struct KeyPool {
 }
 
 impl KeyPool {
-    pub fn new(strategy: RotationStrategy, entries: Vec<Credential>) -> Self {
+    pub(crate) fn new(strategy: RotationStrategy, entries: Vec<Credential>) -> Self {
         Self {
             strategy,
             entries,
@@ -132,17 +132,13 @@ impl KeyPool {
         }
     }
 
-    pub fn entries(&self) -> &[Credential] {
-        &self.entries
-    }
-
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// The key to use next; counts it as used. If every key is paused, the one that recovers first:
     /// trying it is better than failing. `None`: there is none, or all are dead.
-    pub fn select(&mut self, now: DateTime<Utc>, rng: &dyn Rng) -> Option<Credential> {
+    pub(crate) fn select(&mut self, now: DateTime<Utc>, rng: &dyn Rng) -> Option<Credential> {
         let index = self
             .choose(&self.ready(now), rng)
             .or_else(|| self.first_to_recover())?;
@@ -150,7 +146,7 @@ impl KeyPool {
     }
 
     /// Another key that is ready now, for a call whose key `failed`.
-    pub fn rotate(
+    pub(crate) fn rotate(
         &mut self,
         failed: &str,
         now: DateTime<Utc>,
@@ -166,7 +162,7 @@ impl KeyPool {
     }
 
     /// Pauses or disables the key with that label. Returns its new state.
-    pub fn mark(
+    pub(crate) fn mark(
         &mut self,
         label: &str,
         failure: &KeyFailure,
@@ -338,7 +334,7 @@ mod tests {
         };
         let mut pool = pool(RotationStrategy::FillFirst, &["a", "b"]);
         pool.mark("a", &KeyFailure::from_error(&error, at(0)).unwrap(), at(0));
-        assert_eq!(pool.entries()[0].status, KeyStatus::Exhausted(at(20)));
+        assert_eq!(pool.entries[0].status, KeyStatus::Exhausted(at(20)));
         let other = ModelError {
             class: ErrorClass::Timeout,
             ..error
@@ -367,7 +363,7 @@ mod tests {
             ..failure(401)
         };
         pool.mark("a", &revoked, at(0));
-        assert_eq!(pool.entries()[0].status, KeyStatus::Dead);
+        assert_eq!(pool.entries[0].status, KeyStatus::Dead);
         assert!(pool.select(at(1_000_000), &rng).is_none());
         // The same words in another status are no verdict.
         assert_eq!(

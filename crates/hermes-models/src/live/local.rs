@@ -12,11 +12,11 @@ use crate::providers::{LocalServer, endpoint};
 use crate::quirks::AuthStyle;
 
 /// A server on this machine accepts at once or does not exist.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(150);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_millis(150);
 /// All queries of one probe together.
-pub const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// For a model that is loaded to learn its window. The first call would wait equally long.
-pub const LOAD_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const LOAD_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What a local server reports about a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct LocalServerInfo {
 
 /// The usual addresses of servers. `ollama_host` is the address from `OLLAMA_HOST`, used only if it
 /// is on this machine.
-pub fn candidates(ollama_host: Option<&str>) -> Vec<(LocalServer, String)> {
+pub(crate) fn candidates(ollama_host: Option<&str>) -> Vec<(LocalServer, String)> {
     let own_ollama = ollama_host
         .filter(|url| is_loopback(url))
         .map(|url| (LocalServer::Ollama, url.to_owned()));
@@ -63,7 +63,7 @@ fn is_loopback(url: &str) -> bool {
 
 /// The servers among `candidates` that answer in time, all queried at once. `http` should stop
 /// connecting after [`CONNECT_TIMEOUT`].
-pub async fn discover(
+pub(crate) async fn discover(
     http: &reqwest::Client,
     candidates: Vec<(LocalServer, String)>,
     within: Duration,
@@ -96,7 +96,7 @@ async fn list(
 
 /// Like [`probe`], but loads the model within [`LOAD_TIMEOUT`] if only that determines its window:
 /// the beginning of a conversation depends on it.
-pub async fn probe_loaded(
+pub(crate) async fn probe_loaded(
     http: &reqwest::Client,
     hint: Option<LocalServer>,
     base_url: &str,

@@ -21,13 +21,13 @@ const NOTICE_AFTER: Duration = Duration::from_secs(1);
 const NOTICE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The built-in model behind its route. Address and token are filled in per call.
-pub struct LocalClient {
+pub(crate) struct LocalClient {
     parts: ClientParts,
     service: Arc<LocalService>,
 }
 
 impl LocalClient {
-    pub fn new(parts: ClientParts, service: Arc<LocalService>) -> Self {
+    pub(crate) fn new(parts: ClientParts, service: Arc<LocalService>) -> Self {
         Self { parts, service }
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! The two programs share only a file with the server's address, and HTTP on loopback.
 
-pub mod client;
+pub(crate) mod client;
 mod gguf;
 pub mod machine;
 pub mod probe;

@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 use super::LocalModelSettings;
-use super::weights::ModelWeights;
+use super::weights::NamedWeights;
 
 /// The result of the test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ fn read(path: &Path) -> BTreeMap<String, ToolProbeResult> {
 
 impl LocalModelSettings {
     /// Whether tools are offered to this model. `None`: not tested yet.
-    pub fn offers_tools(&self, weights: &ModelWeights) -> Option<bool> {
+    pub fn offers_tools(&self, weights: &NamedWeights) -> Option<bool> {
         self.tools.or_else(|| {
             let tried = weights
                 .print()
@@ -67,7 +67,7 @@ impl LocalModelSettings {
     }
 
     /// Stores the result for this exact file.
-    pub fn save_probe_result(&self, weights: &ModelWeights, verdict: &ToolProbeResult) {
+    pub fn save_probe_result(&self, weights: &NamedWeights, verdict: &ToolProbeResult) {
         let Some(print) = weights.print() else {
             return;
         };
@@ -90,7 +90,7 @@ impl LocalModelSettings {
     pub async fn try_tools(
         &self,
         program: &Path,
-        weights: &ModelWeights,
+        weights: &NamedWeights,
         tell: &(dyn Fn(u32) + Sync),
     ) -> Result<ToolProbeResult, ToolProbeError> {
         let failed = |why: String| ToolProbeError {

@@ -23,9 +23,9 @@ use tokio::time::Instant;
 use super::LocalModelSettings;
 use super::program::{self, LocalProgram};
 use super::pull::hex;
-use super::weights::ModelWeights;
+use super::weights::NamedWeights;
 
-pub use held::ServerLease;
+pub(crate) use held::ServerLease;
 use run_file::ServerRunFile;
 use start::{ServerStart, StartOutcome};
 
@@ -88,13 +88,13 @@ pub struct RunningServer {
 /// The server of one model, from the view of this process.
 pub struct LocalService {
     settings: LocalModelSettings,
-    weights: ModelWeights,
+    weights: NamedWeights,
     http: reqwest::Client,
     held: Mutex<Option<Arc<ServerLease>>>,
 }
 
 impl LocalService {
-    pub fn new(settings: LocalModelSettings, weights: ModelWeights) -> Result<Self, StartError> {
+    pub fn new(settings: LocalModelSettings, weights: NamedWeights) -> Result<Self, StartError> {
         Ok(Self {
             settings,
             weights,
@@ -207,7 +207,7 @@ fn loopback_client() -> Result<reqwest::Client, StartError> {
 }
 
 /// The file in which the server of these weights and settings publishes its address.
-fn run_file(settings: &LocalModelSettings, weights: &ModelWeights) -> PathBuf {
+fn run_file(settings: &LocalModelSettings, weights: &NamedWeights) -> PathBuf {
     let what = format!(
         "{}\n{}\n{}",
         weights.path.display(),

@@ -8,7 +8,7 @@ use super::{LocalModelSettings, gguf};
 
 /// A model that was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelWeights {
+pub struct NamedWeights {
     /// The name as given.
     pub name: String,
     pub path: PathBuf,
@@ -34,10 +34,10 @@ pub struct UnknownWeights(pub String);
 
 impl LocalModelSettings {
     /// The weights that `name` means: a model of the table, or the path of a GGUF file.
-    pub fn weights(&self, name: &str) -> Result<ModelWeights, UnknownWeights> {
+    pub fn weights(&self, name: &str) -> Result<NamedWeights, UnknownWeights> {
         let name = name.trim();
         if let Some(model) = table::find(name) {
-            return Ok(ModelWeights {
+            return Ok(NamedWeights {
                 name: model.id.to_owned(),
                 path: self.cache.join(model.file),
                 model: Some(model),
@@ -55,7 +55,7 @@ impl LocalModelSettings {
             } else {
                 here.display().to_string()
             };
-            return Ok(ModelWeights {
+            return Ok(NamedWeights {
                 name,
                 path: here,
                 model: None,
@@ -72,7 +72,7 @@ impl LocalModelSettings {
     }
 }
 
-impl ModelWeights {
+impl NamedWeights {
     pub fn is_there(&self) -> bool {
         self.path.is_file()
     }

@@ -15,7 +15,7 @@ use super::endpoint;
 
 /// One entry of the user's config.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct CustomProvider {
+pub(crate) struct CustomProvider {
     /// The normalized name: lower case, spaces as hyphens.
     pub key: String,
     pub name: String,
@@ -38,7 +38,7 @@ pub struct CustomProvider {
 
 /// The configured values of one model of a provider.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ModelOverride {
+pub(crate) struct ModelOverride {
     pub context_length: Option<u32>,
     pub max_output: Option<u32>,
     pub images: Option<bool>,
@@ -48,7 +48,7 @@ pub struct ModelOverride {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TimeoutOverride {
+pub(crate) struct TimeoutOverride {
     /// The whole call.
     pub request: Option<Duration>,
     /// Without any byte.
@@ -57,14 +57,14 @@ pub struct TimeoutOverride {
 
 /// The entries, and errors in them (for `doctor` and the log).
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct CustomProviders {
+pub(crate) struct CustomProviders {
     pub entries: Vec<CustomProvider>,
     pub problems: Vec<String>,
 }
 
 impl CustomProviders {
     /// Reads both sections. If both name a provider, the mapping wins.
-    pub fn read(config: &Config) -> Self {
+    pub(crate) fn read(config: &Config) -> Self {
         let mut all = Self::default();
         for (key, entry) in config.providers.iter() {
             all.add(key, &format!("providers.{key}"), entry);
@@ -89,7 +89,7 @@ impl CustomProviders {
     }
 
     /// The entry of that name, with or without the prefix `custom:`.
-    pub fn find(&self, name: &str) -> Option<&CustomProvider> {
+    pub(crate) fn find(&self, name: &str) -> Option<&CustomProvider> {
         let wanted = comparable(name);
         let wanted = wanted.strip_prefix("custom:").unwrap_or(&wanted);
         self.entries
@@ -103,7 +103,7 @@ impl CustomProviders {
     }
 
     /// The first entry at that address.
-    pub fn at_url(&self, url: &str) -> Option<&CustomProvider> {
+    pub(crate) fn at_url(&self, url: &str) -> Option<&CustomProvider> {
         let url = endpoint::tidy(url);
         self.entries.iter().find(|entry| {
             entry
@@ -113,18 +113,18 @@ impl CustomProviders {
         })
     }
 
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(|entry| entry.key.as_str())
     }
 }
 
 /// A normalized name.
-pub fn comparable(name: &str) -> String {
+pub(crate) fn comparable(name: &str) -> String {
     name.trim().to_lowercase().replace(' ', "-")
 }
 
 /// A setting that exists and is not blank.
-pub fn set(text: &str) -> Option<String> {
+pub(crate) fn set(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }

@@ -3,10 +3,10 @@
 //! [`table::PROVIDERS`] is the built-in list; [`custom`] adds and overrides entries from
 //! config.yaml; [`endpoint`] holds the rules that follow from a URL alone.
 
-pub mod custom;
+pub(crate) mod custom;
 pub mod endpoint;
-pub mod names;
-pub mod profile;
+pub(crate) mod names;
+pub(crate) mod profile;
 mod table;
 
 use hermes_core::model::WireFormat;

@@ -34,14 +34,14 @@ const VENDORS: &[(&str, Option<&str>)] = &[
 ];
 
 /// Whether resellers use this prefix for models of a vendor.
-pub fn is_vendor(prefix: &str) -> bool {
+pub(crate) fn is_vendor(prefix: &str) -> bool {
     VENDORS
         .iter()
         .any(|(vendor, _)| vendor.eq_ignore_ascii_case(prefix))
 }
 
 /// The prefix that resellers give models of a provider.
-pub fn vendor_of(provider: &str) -> Option<&'static str> {
+pub(crate) fn vendor_of(provider: &str) -> Option<&'static str> {
     VENDORS
         .iter()
         .find(|(_, id)| *id == Some(provider))
@@ -50,7 +50,7 @@ pub fn vendor_of(provider: &str) -> Option<&'static str> {
 
 /// The name under which `provider` knows `model`. Prefixes and dots differ between resellers and
 /// vendors; unrecognised names are left unchanged.
-pub fn native(provider: &Provider, model: &str) -> String {
+pub(crate) fn native(provider: &Provider, model: &str) -> String {
     let model = model.trim();
     if matches!(provider.id, "openrouter" | "nous" | "kilocode") {
         return with_vendor(model);
@@ -115,7 +115,7 @@ fn is_digits(text: &str) -> bool {
 }
 
 /// The known provider name closest to a misspelt one.
-pub fn closest<'a>(name: &str, own: impl Iterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn closest<'a>(name: &str, own: impl Iterator<Item = &'a str>) -> Option<String> {
     let name = name.trim().to_ascii_lowercase();
     let known = PROVIDERS
         .iter()

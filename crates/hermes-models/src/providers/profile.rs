@@ -35,7 +35,7 @@ const LOW_TO_MAX: &[ReasoningEffort] = &[
 const HIGH_OR_MAX: &[ReasoningEffort] = &[ReasoningEffort::High, ReasoningEffort::Max];
 
 /// The quirks of a provider's endpoint at `base_url` with `format`.
-pub fn quirks(provider: &str, base_url: &str, model: &str, format: WireFormat) -> Quirks {
+pub(crate) fn quirks(provider: &str, base_url: &str, model: &str, format: WireFormat) -> Quirks {
     let quirks = Quirks::new(format);
     match format {
         WireFormat::ChatCompletions => chat(quirks, provider, base_url, model),

@@ -11,7 +11,7 @@ use crate::client::ClientParts;
 use crate::local::client::LocalClient;
 use crate::local::server::LocalService;
 use crate::local::table;
-use crate::local::weights::{ModelWeights, WeightsInfo};
+use crate::local::weights::{NamedWeights, WeightsInfo};
 use crate::local::{self, LocalModelSettings};
 
 /// Built-in models that one process uses at the same time; rarely more than one.
@@ -20,8 +20,8 @@ const MAX_KEPT: usize = 4;
 /// The servers shared by this router's clients, and what their files contain.
 #[derive(Default)]
 pub(super) struct BuiltInModels {
-    services: Mutex<Vec<(ModelWeights, Arc<LocalService>)>>,
-    facts: Mutex<Vec<(ModelWeights, Option<WeightsInfo>)>>,
+    services: Mutex<Vec<(NamedWeights, Arc<LocalService>)>>,
+    facts: Mutex<Vec<(NamedWeights, Option<WeightsInfo>)>>,
 }
 
 /// Whether the target is the built-in model.
@@ -79,7 +79,7 @@ impl Router {
         }
     }
 
-    fn facts(&self, weights: &ModelWeights) -> Option<WeightsInfo> {
+    fn facts(&self, weights: &NamedWeights) -> Option<WeightsInfo> {
         let lock = || {
             let facts = self.built_in.facts.lock();
             facts.unwrap_or_else(PoisonError::into_inner)
@@ -128,7 +128,7 @@ impl Router {
 fn weights_of(
     settings: &LocalModelSettings,
     target: &RouteTarget,
-) -> Result<ModelWeights, RouteError> {
+) -> Result<NamedWeights, RouteError> {
     settings
         .weights(&target.model)
         .map_err(|unknown| RouteError::Invalid(unknown.to_string()))

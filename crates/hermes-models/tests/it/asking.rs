@@ -5,8 +5,8 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
 use hermes_core::model::{ModelRouter, RouteError};
+use hermes_models::LiveError;
 use hermes_models::live::{LIST_TIMEOUT, ListError};
-use hermes_models::router::LiveError;
 use hermes_testkit::model_server::{ModelServer, Reply, ServedModel};
 use serde_json::{Value, json};
 

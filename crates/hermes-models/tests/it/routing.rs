@@ -14,7 +14,7 @@ use hermes_core::model::{
     Collector, ErrorClass, ModelClient, ModelError, ModelRequest, ModelRouter, ToolChoice,
 };
 use hermes_models::providers::PROVIDERS;
-use hermes_models::router::{Overrides, Router, RouterDeps};
+use hermes_models::{Overrides, Router, RouterDeps};
 use hermes_testkit::clock::{ManualClock, SeqRng};
 use hermes_testkit::model_server::{Format, ModelServer, Reply};
 use serde_json::json;

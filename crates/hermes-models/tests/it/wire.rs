@@ -23,8 +23,8 @@ use hermes_core::model::{
 };
 use hermes_core::usage::Usage;
 use hermes_http::HttpSettings;
-use hermes_models::client::{ClientParts, HttpModelClient, PhaseTimeouts};
 use hermes_models::quirks::Quirks;
+use hermes_models::{ClientParts, HttpModelClient, PhaseTimeouts};
 use hermes_testkit::model_server::ModelServer;
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;

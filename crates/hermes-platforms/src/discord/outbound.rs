@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;

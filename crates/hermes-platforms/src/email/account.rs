@@ -8,7 +8,7 @@ use crate::settings::PlatformSettings;
 
 /// A mail account with its credentials.
 #[derive(Clone)]
-pub struct EmailAccount {
+pub(crate) struct EmailAccount {
     /// Our address, in lower case.
     pub address: String,
     pub user: String,
@@ -34,21 +34,21 @@ pub struct EmailAccount {
 
 /// Senders must be authenticated by our own mail server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SenderProof {
+pub(crate) struct SenderProof {
     /// The name or domain of our server in `Authentication-Results`. `None`: unknown, so no sender
     /// is authenticated, because the topmost header may be the sender's.
     pub authserv_id: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MailHost {
+pub(crate) struct MailHost {
     pub host: String,
     pub port: u16,
     pub security: MailSecurity,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MailSecurity {
+pub(crate) enum MailSecurity {
     /// TLS from the first byte.
     Implicit,
     StartTls,
@@ -71,7 +71,7 @@ const MAX_BYTES: u64 = 40 * 1024 * 1024;
 
 impl EmailAccount {
     /// `Err`: what is missing or invalid, and where to set it.
-    pub fn new(settings: &PlatformSettings) -> Result<Self, String> {
+    pub(crate) fn new(settings: &PlatformSettings) -> Result<Self, String> {
         let names = ["address", "password", "imap_host", "smtp_host"];
         let values = names.map(|name| settings.text(name));
         let missing: Vec<String> = names
@@ -138,7 +138,7 @@ impl EmailAccount {
     }
 
     /// The domain of our address.
-    pub fn domain(&self) -> &str {
+    pub(crate) fn domain(&self) -> &str {
         self.address
             .rsplit_once('@')
             .map_or("localhost", |(_, domain)| domain)
@@ -159,7 +159,7 @@ impl EmailAccount {
     }
 
     /// The identity that only one process may use at a time.
-    pub fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         format!("{}@{}", self.user, self.imap.host)
     }
 }

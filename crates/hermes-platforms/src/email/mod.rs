@@ -29,7 +29,7 @@ use hermes_core::clock::{Clock, Rng};
 use crate::platform::Platform;
 use crate::settings::PlatformSettings;
 
-pub use account::{EmailAccount, MailHost, MailSecurity, SenderProof};
+pub(crate) use account::EmailAccount;
 pub(crate) use definition::DEFINITION;
 
 /// The name in sessions, settings and files.

@@ -40,7 +40,8 @@ use std::time::Duration;
 use hermes_core::clock::{Clock, Rng};
 
 pub(crate) use definition::DEFINITION;
-pub use settings::{SlackSettings, SlackSettingsError};
+pub use settings::SlackSettings;
+pub(crate) use settings::SlackSettingsError;
 
 use super::http::PlatformHttp;
 use crate::platform::Platform;

@@ -28,7 +28,7 @@ use hermes_core::BoxFuture;
 use hermes_core::clock::{Clock, Rng};
 
 pub(crate) use definition::DEFINITION;
-pub use settings::{ReceiveMode, TelegramBots, TelegramSettings, WebhookSettings};
+pub(crate) use settings::{ReceiveMode, TelegramSettings};
 
 use super::http::PlatformHttp;
 use crate::platform::{AdapterLink, FatalPlatformError, InboundAdapter, Platform};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -12,7 +12,7 @@ const API: &str = "https://api.telegram.org/bot";
 
 /// The settings of the adapter.
 #[derive(Clone, Debug)]
-pub struct TelegramSettings {
+pub(crate) struct TelegramSettings {
     pub token: String,
     /// Address of methods, token included, without the last slash.
     pub base: String,
@@ -36,13 +36,13 @@ pub struct TelegramSettings {
 
 /// How updates are received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReceiveMode {
+pub(crate) enum ReceiveMode {
     Polling,
     Webhook(WebhookSettings),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebhookSettings {
+pub(crate) struct WebhookSettings {
     /// The public URL.
     pub url: String,
     /// The address to listen on.
@@ -54,7 +54,7 @@ pub struct WebhookSettings {
 
 /// Which messages of groups are answered.
 #[derive(Clone, Debug, Default)]
-pub struct GroupRules {
+pub(crate) struct GroupRules {
     pub require_mention: bool,
     /// Empty: all.
     pub allowed_chats: HashSet<String>,
@@ -76,7 +76,7 @@ pub struct GroupRules {
 
 /// Messages of other bots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TelegramBots {
+pub(crate) enum TelegramBots {
     #[default]
     Ignored,
     Mentions,
@@ -85,7 +85,7 @@ pub enum TelegramBots {
 
 impl TelegramSettings {
     /// `Err`: Telegram cannot be started like this, and why.
-    pub fn from_settings(from: &PlatformSettings) -> Result<Self, String> {
+    pub(crate) fn from_settings(from: &PlatformSettings) -> Result<Self, String> {
         let token =
             from.token.clone().filter(|token| !token.is_empty()).ok_or(
                 "Telegram has no token: get one from @BotFather and set TELEGRAM_BOT_TOKEN",

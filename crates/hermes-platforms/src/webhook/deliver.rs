@@ -149,7 +149,7 @@ impl OutboundAdapter for WebhookSender {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use hermes_store::db::delivery::Target;
+    use hermes_store::delivery::Target;
 
     use super::*;
 

@@ -23,7 +23,7 @@ use hermes_config::{Config, Home};
 use hermes_core::BoxFuture;
 use hermes_core::clock::Clock;
 use hermes_core::store::StoreError;
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use hermes_store::skills::SkillView;
 
 use crate::platform::{IncomingMessage, Platform};
@@ -31,7 +31,7 @@ use crate::posting::{PostError, Posting};
 use crate::settings::PlatformSettings;
 
 pub use definition::DEFINITION;
-pub use routes::{SUBSCRIPTIONS, WebhookRoute, parse_name};
+pub use routes::{WebhookRoute, parse_name};
 pub use signature::sign_github;
 pub use subscriptions::{Subscriptions, call, new_secret};
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// In the home; written by `hermes webhook` and by the original.
-pub const SUBSCRIPTIONS: &str = "webhook_subscriptions.json";
+pub(crate) const SUBSCRIPTIONS: &str = "webhook_subscriptions.json";
 /// The secret value that disables signatures. Only allowed on loopback.
 pub(super) const NO_SECRET: &str = "INSECURE_NO_AUTH";
 

@@ -15,7 +15,7 @@ use hermes_config::{Config, Home};
 use hermes_core::BoxFuture;
 use hermes_core::clock::Clock;
 use hermes_core::task;
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use hermes_store::skills::{SkillLibrary, SkillOrFile};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};

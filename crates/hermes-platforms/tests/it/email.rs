@@ -11,7 +11,7 @@ use hermes_platforms::{
     Markup, MediaKind, OutMedia, OutboundAdapter, OutgoingMessage, Platform, PlatformCondition,
     PlatformSettings, PlatformState, SendError, email,
 };
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use hermes_testkit::mail::{
     AUTHSERV_ID, MailFault, MailProxy, MailServer, PASSWORD, RECORDED, TestMail,
 };

@@ -19,7 +19,7 @@ use hermes_platforms::{
     PostError, Posting,
 };
 use hermes_store::Store;
-use hermes_store::db::delivery::{Delivery, Processes, Target};
+use hermes_store::delivery::{Delivery, Processes, Target};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::assessment::{Assessment, Category, CommandClass};
-use crate::request::{CommandRequest, Confinement, RequestKind};
+use crate::request::{CommandRequest, ConfinementLevel, RequestKind};
 use crate::shell::text::quote;
 
 const HOME: &str = "/nowhere/home";
@@ -23,8 +23,8 @@ const FORBIDDEN: &[&str] = &[
 pub fn shell(data: &[u8]) {
     let script = String::from_utf8_lossy(data);
     let script = script.trim_end();
-    let found = assess(script, Confinement::Sandboxed);
-    assert_eq!(assess(script, Confinement::Sandboxed), found, "twice");
+    let found = assess(script, ConfinementLevel::Sandboxed);
+    assert_eq!(assess(script, ConfinementLevel::Sandboxed), found, "twice");
     assert_confinement_only_helps(script, &found);
     let forbidden = FORBIDDEN[data.len() % FORBIDDEN.len()];
     // The first line runs before the shell parses the second.
@@ -49,7 +49,7 @@ fn goes_on(script: &str) -> bool {
     script.ends_with('\\') || script.contains("<<")
 }
 
-fn assess(command: &str, confinement: Confinement) -> Assessment {
+fn assess(command: &str, confinement: ConfinementLevel) -> Assessment {
     let request = CommandRequest {
         command: command.to_owned(),
         cwd: WORKSPACE.into(),
@@ -62,7 +62,7 @@ fn assess(command: &str, confinement: Confinement) -> Assessment {
 
 /// A sandbox never makes a command worse, and never a forbidden one better.
 fn assert_confinement_only_helps(script: &str, sandboxed: &Assessment) {
-    let isolated = assess(script, Confinement::Isolated);
+    let isolated = assess(script, ConfinementLevel::Isolated);
     assert!(sandboxed.class <= isolated.class.max(CommandClass::Ask));
     assert_eq!(
         sandboxed.class == CommandClass::Forbidden,
@@ -71,7 +71,7 @@ fn assert_confinement_only_helps(script: &str, sandboxed: &Assessment) {
 }
 
 fn assert_forbidden(script: &str) {
-    let found = assess(script, Confinement::Sandboxed);
+    let found = assess(script, ConfinementLevel::Sandboxed);
     assert_eq!(
         found.class,
         CommandClass::Forbidden,

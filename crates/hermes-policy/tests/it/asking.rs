@@ -6,7 +6,7 @@ use std::time::Duration;
 use hermes_core::BoxFuture;
 use hermes_core::approval::{Rule, Verdict};
 use hermes_policy::{
-    ApprovalMode, CommandClass, CommandRequest, Confinement, Gate, Judge, JudgeOpinion,
+    ApprovalMode, CommandClass, CommandRequest, ConfinementLevel, Gate, Judge, JudgeOpinion,
     JudgeQuestion, PermitReason, PolicyConfig, RefusalKind, RequestKind, UnattendedMode,
 };
 use tokio_util::sync::CancellationToken;
@@ -99,7 +99,7 @@ async fn the_hardline_stands_above_everything() {
             Err(RefusalKind::Forbidden),
             "{command}"
         );
-        let isolated = request(command, Confinement::Isolated);
+        let isolated = request(command, ConfinementLevel::Isolated);
         assert_eq!(
             admit(&gate, &isolated, &person).await,
             Err(RefusalKind::Forbidden)
@@ -141,7 +141,7 @@ async fn deny_globs_come_before_everything_that_allows() {
             Err(RefusalKind::DenyRule),
             "{command}"
         );
-        let isolated = request(command, Confinement::Isolated);
+        let isolated = request(command, ConfinementLevel::Isolated);
         assert_eq!(
             admit(&gate, &isolated, &person).await,
             Err(RefusalKind::DenyRule)
@@ -162,7 +162,7 @@ async fn off_and_yolo_and_containers_do_not_ask() {
         how(&gate(), "rm -rf x", &Person::standing()).await,
         Ok(PermitReason::Off)
     );
-    let isolated = request("rm -rf x", Confinement::Isolated);
+    let isolated = request("rm -rf x", ConfinementLevel::Isolated);
     assert_eq!(
         admit(&gate(), &isolated, &person).await,
         Ok(PermitReason::Isolated)
@@ -180,14 +180,14 @@ async fn the_sandbox_lets_programs_run() {
             Err(RefusalKind::Denied),
             "{command}"
         );
-        let sandboxed = request(command, Confinement::Sandboxed);
+        let sandboxed = request(command, ConfinementLevel::Sandboxed);
         assert_eq!(
             admit(&gate, &sandboxed, &person).await,
             Ok(PermitReason::NotNeeded),
             "{command}"
         );
     }
-    let sandboxed = request("rm -rf x", Confinement::Sandboxed);
+    let sandboxed = request("rm -rf x", ConfinementLevel::Sandboxed);
     assert_eq!(
         admit(&gate, &sandboxed, &person).await,
         Err(RefusalKind::Denied)
@@ -317,17 +317,23 @@ async fn code_is_a_program_and_what_it_runs_is_looked_at() {
             .class
     };
     let harmless = "print(sum(range(10)))";
-    assert_eq!(class(harmless, Confinement::None), CommandClass::Ask);
+    assert_eq!(class(harmless, ConfinementLevel::None), CommandClass::Ask);
     assert_eq!(
-        class(harmless, Confinement::Sandboxed),
+        class(harmless, ConfinementLevel::Sandboxed),
         CommandClass::WorkspaceWrite
     );
     let calls = "import subprocess\nsubprocess.run(['git', 'push', '--force'])";
-    assert_eq!(class(calls, Confinement::Sandboxed), CommandClass::Ask);
+    assert_eq!(class(calls, ConfinementLevel::Sandboxed), CommandClass::Ask);
     let tool = "terminal('rm -rf /')\nos.system(\"rm -rf /\")";
-    assert_eq!(class(tool, Confinement::Sandboxed), CommandClass::Forbidden);
+    assert_eq!(
+        class(tool, ConfinementLevel::Sandboxed),
+        CommandClass::Forbidden
+    );
     let tree = "import shutil\nshutil.rmtree(os.path.expanduser('~/'))";
-    assert_eq!(class(tree, Confinement::Sandboxed), CommandClass::Forbidden);
+    assert_eq!(
+        class(tree, ConfinementLevel::Sandboxed),
+        CommandClass::Forbidden
+    );
 }
 
 #[tokio::test(start_paused = true)]

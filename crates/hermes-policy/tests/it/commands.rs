@@ -1,6 +1,6 @@
 //! The table: what each command is, on the host and in the sandbox.
 
-use hermes_policy::{CommandClass, Confinement};
+use hermes_policy::{CommandClass, ConfinementLevel};
 
 use crate::support::{gate, request};
 
@@ -51,8 +51,8 @@ fn every_command_has_its_class() {
     let rows = rows();
     for row in &rows {
         for (expected, confinement) in [
-            (row.host, Confinement::None),
-            (row.sandboxed, Confinement::Sandboxed),
+            (row.host, ConfinementLevel::None),
+            (row.sandboxed, ConfinementLevel::Sandboxed),
         ] {
             let found = gate.assess(&request(&row.command, confinement));
             if found.class != expected {

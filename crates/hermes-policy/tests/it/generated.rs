@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use hermes_policy::{CommandClass, CommandRequest, Confinement, Gate, PolicyConfig};
+use hermes_policy::{CommandClass, CommandRequest, ConfinementLevel, Gate, PolicyConfig};
 
 use crate::corners::{CORNERS, EVERY_DAY, PLANT};
 use crate::pieces::{CODE, INDIRECT, READING, WRITING};
@@ -444,7 +444,9 @@ fn a_forbidden_command_is_forbidden_in_every_construct() {
             }
             let command = text.replace('§', forbidden);
             for command in [command.clone(), nested(&command, &mut draw)] {
-                let class = gate.assess(&request(&command, Confinement::None)).class;
+                let class = gate
+                    .assess(&request(&command, ConfinementLevel::None))
+                    .class;
                 if class != CommandClass::Forbidden {
                     wrong.push(format!("{command:?} is {class}"));
                 }
@@ -514,7 +516,7 @@ fn what_bash_does_not_read_is_not_called_harmless() {
     for _ in 0..cases() {
         let text: Vec<&str> = (0..=draw.below(9)).map(|_| draw.of(&pieces)).collect();
         let text = text.join(if draw.below(3) == 0 { "" } else { " " });
-        let class = gate().assess(&request(&text, Confinement::None)).class;
+        let class = gate().assess(&request(&text, ConfinementLevel::None)).class;
         if class > CommandClass::ReadOnly {
             continue;
         }

@@ -1,13 +1,15 @@
 //! What holds for every command.
 
-use hermes_policy::{CommandClass, Confinement};
+use hermes_policy::{CommandClass, ConfinementLevel};
 use proptest::prelude::*;
 
 use crate::commands::rows;
 use crate::support::{gate, request};
 
 fn class(command: &str) -> CommandClass {
-    gate().assess(&request(command, Confinement::None)).class
+    gate()
+        .assess(&request(command, ConfinementLevel::None))
+        .class
 }
 
 fn quoted(command: &str) -> String {
@@ -146,7 +148,9 @@ fn what_is_long_or_deep_is_bounded() {
     // What comes after more than is kept still counts.
     let late = format!("{}rm -rf x", "make; ".repeat(300));
     assert_eq!(
-        gate().assess(&request(&late, Confinement::Sandboxed)).class,
+        gate()
+            .assess(&request(&late, ConfinementLevel::Sandboxed))
+            .class,
         CommandClass::Ask
     );
     assert_eq!(

@@ -11,7 +11,7 @@ use hermes_core::event::ProgressSink;
 use hermes_core::ids::TurnId;
 use hermes_core::tool::{Registry, Taint, ToolContext};
 use hermes_policy::{
-    ApprovalMode, CommandRequest, Confinement, Gate, PolicyConfig, UnattendedMode,
+    ApprovalMode, CommandRequest, ConfinementLevel, Gate, PolicyConfig, UnattendedMode,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -35,13 +35,13 @@ pub(crate) fn gate() -> Gate {
     Gate::new(config())
 }
 
-pub(crate) fn request(command: &str, confinement: Confinement) -> CommandRequest {
+pub(crate) fn request(command: &str, confinement: ConfinementLevel) -> CommandRequest {
     CommandRequest::terminal(command, Path::new(WORKSPACE)).confined(confinement)
 }
 
 /// On the host, nothing around it.
 pub(crate) fn on_host(command: &str) -> CommandRequest {
-    request(command, Confinement::None)
+    request(command, ConfinementLevel::None)
 }
 
 /// Somebody who always says the same, and remembers what was asked.

@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Copies a database through SQLite, so that the contents of its log are included and no locks are
 /// lost, as they would be by reading the file directly. The copy is a snapshot of one moment,
 /// whatever is written meanwhile, and needs no side files. `to` must not exist, or be empty.
-pub fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
+pub fn copy_database(from: &Path, to: &Path) -> Result<(), StoreError> {
     if !from.exists() {
         return Err(StoreError::NotFound(from.display().to_string()));
     }
@@ -38,7 +38,7 @@ fn copy_pages(from: &Path, to: &Path) -> Result<(), rusqlite::Error> {
 }
 
 /// Reads the whole database and describes the first corruption found.
-pub fn damage(path: &Path) -> Option<String> {
+pub fn find_corruption(path: &Path) -> Option<String> {
     let check = || -> Result<String, rusqlite::Error> {
         connect(path, AccessMode::Read)?.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
     };
@@ -104,20 +104,20 @@ mod tests {
         conn.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t(x); INSERT INTO t VALUES (7);")
             .unwrap();
         let to = dir.path().join("b.db");
-        copy(&from, &to).unwrap();
+        copy_database(&from, &to).unwrap();
         let copied = connect(&to, AccessMode::Read).unwrap();
         let x: i64 = copied
             .query_row("SELECT x FROM t", [], |row| row.get(0))
             .unwrap();
         assert_eq!(x, 7);
-        assert_eq!(damage(&to), None);
+        assert_eq!(find_corruption(&to), None);
         assert!(!dir.path().join("b.db-wal").exists());
-        assert!(copy(&dir.path().join("none.db"), &to).is_err());
+        assert!(copy_database(&dir.path().join("none.db"), &to).is_err());
         std::fs::write(
             dir.path().join("c.db"),
             "no database at all, but long enough",
         )
         .unwrap();
-        assert!(damage(&dir.path().join("c.db")).is_some());
+        assert!(find_corruption(&dir.path().join("c.db")).is_some());
     }
 }

@@ -44,7 +44,7 @@ fn export(conn: &Connection, layout: &SchemaLayout, id: &str) -> Result<Value, D
 }
 
 /// An exported session as Markdown for people.
-pub fn markdown(session: &Value) -> String {
+pub fn session_markdown(session: &Value) -> String {
     let field = |name: &str| session.get(name).and_then(Value::as_str);
     let mut out = String::new();
     let title = field("title").or_else(|| field("id")).unwrap_or("Session");

@@ -27,7 +27,7 @@ mod responses;
 mod routing;
 mod rows;
 mod schema;
-pub mod search;
+mod search;
 mod session_store;
 mod titles;
 mod unfinished;
@@ -44,16 +44,18 @@ use hermes_core::clock::{Clock, Rng, SystemRng};
 use hermes_core::store::StoreError;
 use rusqlite::Connection;
 
-pub use copy::{copy, damage, remove_texts};
-pub use export::markdown;
-pub use import::{ImportError, ImportReport, Imported};
+pub use copy::{copy_database, find_corruption, remove_texts};
+pub use export::session_markdown;
+pub use import::{ImportReport, Imported};
 pub use list::{ListFilter, SessionOrder, SessionSummary};
-pub use maintain::{DeletedSession, OptimizeReport, SourceCount, StoreStats};
+pub use maintain::StoreStats;
 pub use prune::{AutoPrune, PruneCandidate, SessionFilter};
-pub use repair::{RepairOptions, RepairReport, RepairStrategy, quick_check, repair};
-pub use responses::{Begun, NewRequest, ResponseStore, StoredRun};
+pub use repair::{
+    RepairOptions, RepairReport, RepairStrategy, quick_check_database, repair_database,
+};
+pub use responses::{NewRequest, RequestStatus, ResponseStore, StoredRun};
 pub use rows::{MessageRecord, SessionRecord};
-pub use titles::clean_title;
+pub use search::{DiscoverRequest, ScrollRequest, SearchHit, SearchOptions, SearchOrder};
 
 /// The schema version that this program creates.
 pub const SCHEMA_VERSION: i64 = schema::VERSION;

@@ -51,7 +51,7 @@ pub struct RepairReport {
 
 /// Checks the database and repairs what can be repaired. No [`super::Store`] may be open on the
 /// file in this process.
-pub fn repair(
+pub fn repair_database(
     path: &Path,
     options: RepairOptions,
     clock: &dyn Clock,
@@ -110,7 +110,7 @@ pub fn repair(
 
 /// A quick check: whether the tables exist and a message can be written. The whole file is not
 /// read, which takes seconds for a large one. `Err` means that the disk is full.
-pub fn quick_check(path: &Path) -> Result<Option<String>, StoreError> {
+pub fn quick_check_database(path: &Path) -> Result<Option<String>, StoreError> {
     let look = || -> Result<Option<String>, rusqlite::Error> {
         let conn = connect(path, AccessMode::Write)?;
         let layout = SchemaLayout::read(&conn)?;

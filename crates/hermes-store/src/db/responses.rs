@@ -18,7 +18,7 @@ use super::writer::{DbWriter, WriterConfig};
 
 mod requests;
 
-pub use requests::{Begun, NewRequest, StoredRun};
+pub use requests::{NewRequest, RequestStatus, StoredRun};
 
 /// Maximum number of stored responses; the least recently used are evicted.
 const MAX_RESPONSES: i64 = 100;

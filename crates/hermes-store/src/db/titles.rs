@@ -11,7 +11,7 @@ const MAX_TITLE_CHARS: usize = 100;
 
 /// Removes control and invisible characters and collapses whitespace. `None` if nothing is left.
 /// Returns an error for a title that is too long.
-pub fn clean_title(title: &str) -> Result<Option<String>, StoreError> {
+pub(super) fn clean_title(title: &str) -> Result<Option<String>, StoreError> {
     let visible: String = title.chars().filter(|ch| !is_invisible(*ch)).collect();
     let words: Vec<&str> = visible.split_whitespace().collect();
     let clean = words.join(" ");

@@ -11,7 +11,7 @@ use chrono::{DateTime, FixedOffset, TimeDelta, TimeZone};
 use serde_json::{Map, Value, json};
 
 use super::next::moment;
-use super::schedule::{JobSchedule, iso};
+use super::schedule::{JobSchedule, iso_time};
 use super::{Job, JobError, JobTable};
 
 /// How long the claim of a manually started run is valid.
@@ -161,36 +161,11 @@ impl JobTable {
         Ok(ours(&job))
     }
 
-    /// Records the end of a run and determines the next one.
-    pub fn finish_run<Tz: TimeZone>(
-        &self,
-        id: &str,
-        now: &DateTime<Tz>,
-        end: &RunResult,
-    ) -> Result<JobAfterRun, JobError> {
-        let one = EndedRun {
-            job: id.to_owned(),
-            at: now.clone(),
-            end: end.clone(),
-        };
-        let after = self.finish_all(std::slice::from_ref(&one), true)?;
-        Ok(after.into_iter().next().unwrap_or(JobAfterRun::Gone))
-    }
-
-    /// Like [`Self::finish_run`] for several runs: the table is read and written once. A run that
-    /// is already recorded is left unchanged.
+    /// Records the ends of runs and determines the next ones; the table is read and written once. A
+    /// run that is already recorded is left unchanged.
     pub fn finish_runs<Tz: TimeZone>(
         &self,
         ends: &[EndedRun<Tz>],
-    ) -> Result<Vec<JobAfterRun>, JobError> {
-        self.finish_all(ends, false)
-    }
-
-    /// `again`: record the run even if one of the same time is recorded.
-    fn finish_all<Tz: TimeZone>(
-        &self,
-        ends: &[EndedRun<Tz>],
-        again: bool,
     ) -> Result<Vec<JobAfterRun>, JobError> {
         self.change(|contents| {
             let places: HashMap<String, usize> = contents
@@ -211,7 +186,7 @@ impl JobTable {
                 };
                 let last = job.text("last_run_at");
                 let recorded = moment(&last, &run.at.timezone()) == Some(run.at.fixed_offset());
-                if (again || !recorded) && !finish(&mut job, &run.at, &run.end) {
+                if !recorded && !finish(&mut job, &run.at, &run.end) {
                     gone.insert(at);
                     after.push(JobAfterRun::Removed);
                     continue;
@@ -274,7 +249,7 @@ fn release<Tz: TimeZone>(job: &mut Job, now: &DateTime<Tz>) {
             set_completed_runs(job, (completed - 1).max(0));
         }
     } else {
-        job.set("next_run_at", json!(iso(&now.fixed_offset())));
+        job.set("next_run_at", json!(iso_time(&now.fixed_offset())));
     }
 }
 
@@ -382,7 +357,7 @@ fn advance<Tz: TimeZone>(job: &mut Job, schedule: &JobSchedule, now: &DateTime<T
 }
 
 fn claim_value<Tz: TimeZone>(now: &DateTime<Tz>, who: &Claimant) -> Value {
-    json!({ "at": iso(&now.fixed_offset()), "by": who.by })
+    json!({ "at": iso_time(&now.fixed_offset()), "by": who.by })
 }
 
 /// Records a run before it begins.
@@ -399,7 +374,7 @@ fn record_claim<Tz: TimeZone>(
     job.set("run_claim", claim_value(now, who));
     // From here on, a time in the future means that the job was rescheduled meanwhile.
     if due_at(job, now).is_none_or(|at| at > now.fixed_offset()) {
-        job.set("next_run_at", json!(iso(&now.fixed_offset())));
+        job.set("next_run_at", json!(iso_time(&now.fixed_offset())));
     }
     if let Some((times, completed)) = repeat_limit(job)
         && completed < times
@@ -449,7 +424,7 @@ fn set_completed_runs(job: &mut Job, completed: i64) {
 /// `false`: that was its last run.
 fn finish<Tz: TimeZone>(job: &mut Job, now: &DateTime<Tz>, end: &RunResult) -> bool {
     let status = if end.error.is_none() { "ok" } else { "error" };
-    job.set("last_run_at", json!(iso(&now.fixed_offset())));
+    job.set("last_run_at", json!(iso_time(&now.fixed_offset())));
     job.set("last_status", json!(status));
     job.set("last_error", json!(end.error));
     job.set("last_delivery_error", json!(end.delivery_error));

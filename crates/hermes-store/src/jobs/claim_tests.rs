@@ -220,12 +220,22 @@ fn end(error: Option<&str>) -> RunResult {
     }
 }
 
+/// Records the end of one run.
+fn finish(table: &JobTable, id: &str, now: &DateTime<Utc>, end: RunResult) -> JobAfterRun {
+    let run = EndedRun {
+        job: id.to_owned(),
+        at: *now,
+        end,
+    };
+    table.finish_runs(&[run]).unwrap().remove(0)
+}
+
 #[test]
 fn the_end_of_a_run_is_recorded() {
     let (_dir, table) = table(&json!([every("a", 60, "2027-01-10T12:00:00Z")]));
     take(&table, NOON);
     let now = at("2027-01-10T12:07:00Z");
-    let JobAfterRun::Kept(job) = table.finish_run("a", &now, &end(Some("no net"))).unwrap() else {
+    let JobAfterRun::Kept(job) = finish(&table, "a", &now, end(Some("no net"))) else {
         panic!("it recurs");
     };
     assert_eq!(job.text("last_status"), "error");
@@ -234,17 +244,15 @@ fn the_end_of_a_run_is_recorded() {
     assert_eq!(job.fields()["repeat"]["completed"], 1);
     // The next time does not slip by the length of the run.
     assert_eq!(job.text("next_run_at"), "2027-01-10T13:00:00+00:00");
-    let JobAfterRun::Kept(job) = table.finish_run("a", &now, &end(None)).unwrap() else {
+    let later = at("2027-01-10T12:08:00Z");
+    let JobAfterRun::Kept(job) = finish(&table, "a", &later, end(None)) else {
         panic!("it recurs");
     };
     assert_eq!(
         (job.text("last_status").as_str(), job.text("last_error")),
         ("ok", String::new())
     );
-    assert_eq!(
-        table.finish_run("zz", &now, &end(None)).unwrap(),
-        JobAfterRun::Gone
-    );
+    assert_eq!(finish(&table, "zz", &now, end(None)), JobAfterRun::Gone);
 }
 
 #[test]
@@ -254,10 +262,11 @@ fn the_last_run_takes_the_job_with_it() {
     let (_dir, table) = table(&json!([twice, once("b", "2027-01-10T12:00:00Z")]));
     assert_eq!(take(&table, NOON).jobs.len(), 2);
     let now = at("2027-01-10T12:01:00Z");
-    let finish = |id: &str| table.finish_run(id, &now, &end(None)).unwrap();
-    assert!(matches!(finish("a"), JobAfterRun::Kept(_)));
-    assert_eq!(finish("a"), JobAfterRun::Removed);
-    assert_eq!(finish("b"), JobAfterRun::Removed);
+    let finish = |id: &str, now| finish(&table, id, now, end(None));
+    assert!(matches!(finish("a", &now), JobAfterRun::Kept(_)));
+    let later = at("2027-01-10T12:02:00Z");
+    assert_eq!(finish("a", &later), JobAfterRun::Removed);
+    assert_eq!(finish("b", &now), JobAfterRun::Removed);
     assert!(table.list().unwrap().is_empty());
 }
 
@@ -268,7 +277,7 @@ fn a_single_job_without_a_count_is_completed() {
     let (_dir, table) = table(&json!([job]));
     take(&table, NOON);
     let now = at("2027-01-10T12:01:00Z");
-    table.finish_run("b", &now, &end(None)).unwrap();
+    finish(&table, "b", &now, end(None));
     let job = table.get("b").unwrap();
     assert_eq!((job.state().as_str(), job.enabled()), ("completed", false));
     assert!(job.fields()["run_claim"].is_null());
@@ -298,7 +307,7 @@ fn what_a_person_changes_during_a_run_stands() {
     set("c", "next_run_at", json!("2027-01-10T12:00:30+00:00"));
     let now = at("2027-01-10T12:01:00Z");
     for id in ["a", "b", "c"] {
-        table.finish_run(id, &now, &end(None)).unwrap();
+        finish(&table, id, &now, end(None));
     }
     assert_eq!(table.get("a").unwrap().state(), "paused");
     let b = table.get("b").unwrap();
@@ -336,8 +345,5 @@ fn a_person_runs_a_job_now() {
     ));
     let running = table.claim_now("a", &at("2027-01-10T14:00:00Z"), &who("me"), |_| true);
     assert!(matches!(running, Err(JobClaimError::Running(_))));
-    assert_eq!(
-        table.finish_run("b", &now, &end(None)).unwrap(),
-        JobAfterRun::Removed
-    );
+    assert_eq!(finish(&table, "b", &now, end(None)), JobAfterRun::Removed);
 }

@@ -4,7 +4,7 @@
 use chrono::{DateTime, FixedOffset};
 use serde_json::Value;
 
-use super::{Job, JobFile, json, schedule};
+use super::{Job, JobFile, JobSchedule, json, next, parse_schedule};
 
 const WRITTEN_AT: &str = "2026-11-17T08:00:00+00:00";
 /// In an unusual time zone, on a day when the clocks go back.
@@ -63,19 +63,19 @@ fn accessors(stored: &Value) {
 
 /// An accepted schedule is stored and read back unchanged.
 fn schedules(text: &str) {
-    let Ok(parsed) = schedule::parse(text, &now()) else {
+    let Ok(parsed) = parse_schedule(text, &now()) else {
         return;
     };
     let stored = parsed.to_json();
     assert_eq!(
-        schedule::JobSchedule::from_stored(&stored).ok().as_ref(),
+        JobSchedule::from_stored(&stored).ok().as_ref(),
         Some(&parsed.schedule),
         "{stored}"
     );
     runs_later(&parsed.schedule);
 }
 
-fn runs_later(schedule: &schedule::JobSchedule) {
+fn runs_later(schedule: &JobSchedule) {
     let Some(next) = schedule.next_after(&now()) else {
         return;
     };
@@ -83,7 +83,7 @@ fn runs_later(schedule: &schedule::JobSchedule) {
         // Years beyond 9999 have no such form.
         return;
     };
-    assert!(next >= now() - super::GRACE, "{schedule:?}: {next}");
+    assert!(next >= now() - next::GRACE, "{schedule:?}: {next}");
 }
 
 fn now() -> DateTime<FixedOffset> {

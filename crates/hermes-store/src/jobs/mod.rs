@@ -18,7 +18,7 @@ mod json;
 mod next;
 mod output;
 mod record;
-pub mod schedule;
+mod schedule;
 
 use std::fs::Permissions;
 use std::io;
@@ -33,12 +33,11 @@ use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use serde_json::{Map, Value, json};
 
 pub use claim::{Claimant, ClaimedJobs, EndedRun, JobAfterRun, JobClaimError, RunResult};
-pub use executions::{Execution, Executions, ExecutionsError};
+pub use executions::{Execution, Executions};
 pub use finished::{FinishedRun, FinishedRuns};
-pub use next::GRACE;
 pub use output::JobOutputs;
 pub use record::Job;
-pub use schedule::{JobSchedule, ScheduleError};
+pub use schedule::{JobSchedule, ParsedSchedule, ScheduleError, iso_time, parse_schedule};
 
 /// Other writers hold the lock for milliseconds; waiting longer than this is an error.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
@@ -228,7 +227,7 @@ impl JobTable {
     }
 
     fn write(&self, contents: JobFile) -> Result<(), JobError> {
-        let text = contents.into_text(&schedule::iso(&self.clock.now().fixed_offset()));
+        let text = contents.into_text(&iso_time(&self.clock.now().fixed_offset()));
         let path = self.path();
         self.writes.fetch_add(1, Ordering::Relaxed);
         fs::write_atomic(&path, text.as_bytes(), 0o600)

@@ -6,10 +6,10 @@ use chrono::{
 };
 
 use super::cron_fields::{self, FieldValues};
-use super::schedule::{JobSchedule, in_zone, iso};
+use super::schedule::{JobSchedule, in_zone, iso_time};
 
 /// A time this recent still counts as now, because writing and reading take time.
-pub const GRACE: TimeDelta = TimeDelta::seconds(120);
+pub(super) const GRACE: TimeDelta = TimeDelta::seconds(120);
 
 /// How far the original's library looks ahead.
 const HORIZON_DAYS: u64 = 366 * 50;
@@ -31,7 +31,7 @@ impl JobSchedule {
             }
             Self::Cron { expr } => CronSchedule::parse(expr)?.next_after(now)?,
         };
-        Some(iso(&at))
+        Some(iso_time(&at))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::schedule::{self, JobSchedule, ParsedSchedule, ScheduleError};
+use super::schedule::{JobSchedule, ParsedSchedule, ScheduleError};
 
 /// A stored job. Unknown fields are kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,12 +13,7 @@ pub struct Job {
 
 impl Job {
     /// A new job in the format and field order of the original; the table assigns an id.
-    pub fn new(
-        name: &str,
-        prompt: &str,
-        schedule: &schedule::ParsedSchedule,
-        created_at: &str,
-    ) -> Self {
+    pub fn new(name: &str, prompt: &str, schedule: &ParsedSchedule, created_at: &str) -> Self {
         let times = matches!(schedule.schedule, JobSchedule::Once { .. }).then_some(1);
         let fields = json!({
             "id": "", "name": name, "prompt": prompt, "skills": [], "skill": null,

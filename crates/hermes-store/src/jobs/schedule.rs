@@ -98,7 +98,7 @@ impl ParsedSchedule {
 }
 
 /// Parses user input. `now` provides the time zone for times without an offset.
-pub fn parse<Tz: TimeZone>(
+pub fn parse_schedule<Tz: TimeZone>(
     text: &str,
     now: &DateTime<Tz>,
 ) -> Result<ParsedSchedule, ScheduleError> {
@@ -141,7 +141,9 @@ pub fn parse<Tz: TimeZone>(
             text: text.to_owned(),
         })?;
         return Ok(ParsedSchedule {
-            schedule: JobSchedule::Once { run_at: iso(&at) },
+            schedule: JobSchedule::Once {
+                run_at: iso_time(&at),
+            },
             display: format!("once at {}", at.format("%Y-%m-%d %H:%M")),
         });
     }
@@ -153,14 +155,14 @@ pub fn parse<Tz: TimeZone>(
         .ok_or_else(|| ScheduleError::Unknown(text.to_owned()))?;
     Ok(ParsedSchedule {
         schedule: JobSchedule::Once {
-            run_at: iso(&at.fixed_offset()),
+            run_at: iso_time(&at.fixed_offset()),
         },
         display: format!("once in {text}"),
     })
 }
 
 /// As written by Python's `isoformat`: microseconds only if there are any.
-pub fn iso(at: &DateTime<FixedOffset>) -> String {
+pub fn iso_time(at: &DateTime<FixedOffset>) -> String {
     if at.timestamp_subsec_micros() == 0 {
         at.format("%Y-%m-%dT%H:%M:%S%:z").to_string()
     } else {

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use chrono::{DateTime, FixedOffset, Utc};
 use pretty_assertions::assert_eq;
 
-use super::schedule::parse;
+use super::parse_schedule;
 use super::*;
 
 struct At;
@@ -41,7 +41,7 @@ fn stored(table: &JobTable) -> Value {
 #[test]
 fn a_new_job_has_the_original_field_order_and_an_id() {
     let (_dir, table) = table("");
-    let schedule = parse("every 2h", &Utc::now()).unwrap();
+    let schedule = parse_schedule("every 2h", &Utc::now()).unwrap();
     let job = table
         .add(Job::new(
             "digest",
@@ -201,7 +201,11 @@ fn schedules_are_read_as_the_original_reads_them() {
         ),
     ];
     for (text, expected) in cases {
-        assert_eq!(parse(text, &now).unwrap().to_json(), expected, "{text}");
+        assert_eq!(
+            parse_schedule(text, &now).unwrap().to_json(),
+            expected,
+            "{text}"
+        );
     }
     for text in [
         "",
@@ -217,7 +221,7 @@ fn schedules_are_read_as_the_original_reads_them() {
         "999999999999999d",
         "Tuesday",
     ] {
-        assert!(parse(text, &now).is_err(), "{text}");
+        assert!(parse_schedule(text, &now).is_err(), "{text}");
     }
 }
 
@@ -228,7 +232,7 @@ proptest::proptest! {
     fn no_text_breaks_the_schedule_parser(
         text in proptest::prop_oneof![".{0,24}", "2027-01-0[1-9]T[0-9:+é-]{0,12}", "[0-9*/, -]{0,20}", "(every )?[0-9]{0,22}[mhdé]{0,3}"]
     ) {
-        if let Ok(parsed) = parse(&text, &Utc::now()) {
+        if let Ok(parsed) = parse_schedule(&text, &Utc::now()) {
             proptest::prop_assert!(JobSchedule::from_stored(&parsed.to_json()).is_ok());
         }
     }

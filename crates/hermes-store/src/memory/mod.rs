@@ -21,7 +21,7 @@ use hermes_core::threat_scan::{self, ScanScope};
 pub use outcome::{MemoryError, MemoryStatus};
 
 /// The separator between entries.
-pub const DELIMITER: &str = "\n§\n";
+pub(crate) const DELIMITER: &str = "\n§\n";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MemoryTarget {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 /// The parsed front matter.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Frontmatter {
+pub(super) struct Frontmatter {
     pub fields: Map<String, Value>,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn parse_strict(yaml: &str) -> Result<Value, String> {
 impl Frontmatter {
     /// Parses the front matter. Invalid YAML is read line by line as `key: value`; missing front
     /// matter is empty.
-    pub fn read(text: &str) -> (Self, &str) {
+    pub(super) fn read(text: &str) -> (Self, &str) {
         let Some(SplitDocument { yaml, body }) = split(text) else {
             return (Self::default(), strip_bom(text));
         };
@@ -60,21 +60,21 @@ impl Frontmatter {
         (Self { fields }, body)
     }
 
-    pub fn name(&self) -> Option<String> {
+    pub(super) fn name(&self) -> Option<String> {
         self.text("name")
     }
 
-    pub fn description(&self) -> Option<String> {
+    pub(super) fn description(&self) -> Option<String> {
         self.text("description")
     }
 
     /// A scalar as text; `None` if absent, null or empty.
-    pub fn text(&self, field: &str) -> Option<String> {
+    pub(super) fn text(&self, field: &str) -> Option<String> {
         scalar(self.fields.get(field)?).filter(|text| !text.is_empty())
     }
 
     /// `metadata.hermes.<field>`, for Hermes-specific data.
-    pub fn hermes(&self, field: &str) -> Option<&Value> {
+    pub(super) fn hermes(&self, field: &str) -> Option<&Value> {
         self.fields.get("metadata")?.get("hermes")?.get(field)
     }
 

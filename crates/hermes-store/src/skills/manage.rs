@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use hermes_config::fs;
 use serde_json::{Value, json};
 
-use super::usage::Event;
+use super::usage::SkillUseKind;
 use super::view::{available_files, path_inside};
 use super::{MAX_DESCRIPTION, MAX_NAME, SkillError, SkillLibrary, frontmatter, patch, walk};
 
@@ -227,7 +227,7 @@ impl SkillLibrary {
     }
 
     fn count_patch(&self, dir: &Path) {
-        if let Err(error) = self.usage().bump(&dir_name(dir), Event::Patched) {
+        if let Err(error) = self.usage().bump(&dir_name(dir), SkillUseKind::Patched) {
             tracing::warn!(%error, "a change of a skill was not counted");
         }
     }

@@ -9,9 +9,9 @@ mod index;
 mod inline;
 mod lookup;
 mod manage;
-pub mod manifest;
-pub mod patch;
-pub mod usage;
+mod manifest;
+mod patch;
+mod usage;
 mod view;
 mod walk;
 
@@ -27,13 +27,15 @@ use serde_json::{Value, json};
 
 pub use bundles::{SkillBundle, SkillBundles, command_name};
 pub use error::SkillError;
-pub use frontmatter::Frontmatter;
+use frontmatter::Frontmatter;
 use heads::SkillFile;
-pub use index::{Index, IndexCategory, Offer};
-pub use inline::{InlineCommand, inline_commands, with_outputs};
+pub use index::Offer;
+pub use inline::{inline_commands, with_outputs};
 pub use manage::Managed;
-pub use usage::SkillUsage;
-pub use view::{FileView, SkillOrFile, SkillView};
+pub use manifest::bundled_skills;
+use usage::SkillUsage;
+pub use usage::SkillUseKind;
+pub use view::{SkillOrFile, SkillView};
 
 /// Maximum length of a name and a description in a listing.
 const MAX_NAME: usize = 64;

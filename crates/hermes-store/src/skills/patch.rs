@@ -3,7 +3,7 @@
 use hermes_core::edit::{self, ReplaceError};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Patched {
+pub(super) struct Patched {
     pub text: String,
     pub replacements: usize,
 }
@@ -28,7 +28,7 @@ pub enum PatchError {
 
 /// Replaces `old` with `new`; it must occur exactly once unless `all` is set. Small differences are
 /// tolerated as in other files.
-pub fn patch(text: &str, old: &str, new: &str, all: bool) -> Result<Patched, PatchError> {
+pub(super) fn patch(text: &str, old: &str, new: &str, all: bool) -> Result<Patched, PatchError> {
     let plain = |text: &str| text.replace("\r\n", "\n");
     // A file with Windows line endings is edited without them.
     let windows = text.contains("\r\n")

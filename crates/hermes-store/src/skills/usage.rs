@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SkillUseKind {
     Viewed,
     Used,
     Patched,
@@ -73,11 +73,11 @@ impl SkillUsage {
     }
 
     /// Counts an event.
-    pub fn bump(&self, name: &str, event: Event) -> Result<(), UsageError> {
+    pub fn bump(&self, name: &str, event: SkillUseKind) -> Result<(), UsageError> {
         let (count, last) = match event {
-            Event::Viewed => ("view_count", "last_viewed_at"),
-            Event::Used => ("use_count", "last_used_at"),
-            Event::Patched => ("patch_count", "last_patched_at"),
+            SkillUseKind::Viewed => ("view_count", "last_viewed_at"),
+            SkillUseKind::Used => ("use_count", "last_used_at"),
+            SkillUseKind::Patched => ("patch_count", "last_patched_at"),
         };
         let now = self.now();
         self.change(name, |record| {
@@ -94,7 +94,8 @@ impl SkillUsage {
         })
     }
 
-    pub fn set_pinned(&self, name: &str, pinned: bool) -> Result<(), UsageError> {
+    #[cfg(test)]
+    pub(super) fn set_pinned(&self, name: &str, pinned: bool) -> Result<(), UsageError> {
         self.change(name, |record| {
             record.insert("pinned".to_owned(), json!(pinned));
         })
@@ -193,8 +194,8 @@ mod tests {
             r#"{"plan": {"use_count": 2, "mood": "good"}, "odd": 3}"#,
         )
         .unwrap();
-        usage.bump("plan", Event::Used).unwrap();
-        usage.bump("new", Event::Viewed).unwrap();
+        usage.bump("plan", SkillUseKind::Used).unwrap();
+        usage.bump("new", SkillUseKind::Viewed).unwrap();
         let records = usage.read().unwrap();
         assert_eq!(records["plan"]["use_count"], 3);
         assert_eq!(records["plan"]["mood"], "good");
@@ -218,7 +219,7 @@ mod tests {
         let path = dir.path().join(".usage.json");
         std::fs::write(&path, "{\"plan\": ").unwrap();
         assert!(matches!(
-            usage.bump("plan", Event::Used).unwrap_err(),
+            usage.bump("plan", SkillUseKind::Used).unwrap_err(),
             UsageError::Damaged { .. }
         ));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"plan\": ");

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use serde_json::{Value, json};
 
 use super::plan::{Counts, GetStream, Ping, Seen};
-use super::{FaultyServer, Gate, Push};
+use super::{FaultyServer, Push, ReplyGate};
 
 impl FaultyServer {
     /// How a GET for the listening stream is answered.
@@ -73,7 +73,7 @@ impl FaultyServer {
     }
 
     /// The gate of that name; the tool `slow` waits at `slow` unless told another.
-    pub fn gate(&self, name: &str) -> Gate {
+    pub fn gate(&self, name: &str) -> ReplyGate {
         self.shared.gate(name)
     }
 

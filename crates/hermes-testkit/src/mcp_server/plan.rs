@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::model_server::Gate;
+use crate::model_server::ReplyGate;
 
 /// What the server speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,9 +161,9 @@ pub enum Fault {
     /// Executed, answered one byte at a time with this pause in milliseconds.
     Trickle(u64),
     /// Waits here before it is executed.
-    Hold(Gate),
+    Hold(ReplyGate),
     /// Executed, waits here before the answer.
-    HoldAfter(Gate),
+    HoldAfter(ReplyGate),
     /// Executed, with a text of so many bytes in one event.
     Oversized(usize),
     /// Executed, the answer twice in one stream.

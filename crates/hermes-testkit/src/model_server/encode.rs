@@ -6,7 +6,7 @@ mod responses;
 
 use serde_json::Value;
 
-use super::reply::{AnswerBlock, Call, ModelAnswer, ReplyFinish, ReplyUsage, UsageReport};
+use super::reply::{AnswerBlock, ModelAnswer, ReplyFinish, ReplyUsage, ScriptedCall, UsageReport};
 use super::request::{Format, RecordedRequest};
 
 /// An answer in its wire format.
@@ -106,7 +106,7 @@ fn completion_tokens(answer: &ModelAnswer) -> u64 {
     (bytes as u64).div_ceil(4)
 }
 
-fn calls(answer: &ModelAnswer) -> impl Iterator<Item = &Call> {
+fn calls(answer: &ModelAnswer) -> impl Iterator<Item = &ScriptedCall> {
     answer.blocks.iter().filter_map(|block| match block {
         AnswerBlock::Call(call) => Some(call),
         _ => None,
@@ -141,6 +141,6 @@ fn finish(answer: &ModelAnswer) -> Option<Value> {
 }
 
 /// The arguments of a call in as many pieces as it asks for.
-fn argument_chunks(call: &Call) -> Vec<String> {
+fn argument_chunks(call: &ScriptedCall) -> Vec<String> {
     super::reply::split(&call.arguments, call.chunks)
 }

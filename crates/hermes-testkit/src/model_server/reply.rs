@@ -45,7 +45,7 @@ pub(super) enum AnswerBlock {
         deltas: Vec<String>,
         signature: Option<String>,
     },
-    Call(Call),
+    Call(ScriptedCall),
 }
 
 /// Deviations of real servers from their format.
@@ -68,7 +68,7 @@ pub(super) struct ReplyPace {
     pub between: Option<Duration>,
     /// Events in a second, kept on average however coarse the timer is.
     pub per_second: Option<u32>,
-    pub holds: Vec<(HoldAt, Gate)>,
+    pub holds: Vec<(HoldAt, ReplyGate)>,
     /// Bytes are written in pieces of this size, whatever they cut.
     pub piece: Option<usize>,
 }
@@ -108,7 +108,7 @@ impl ModelAnswer {
 /// A tool call as the model writes it. `{request}` in its id becomes the number of the request, so
 /// that one reply given again and again has a new id each time.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct ScriptedCall {
     pub id: Value,
     pub name: String,
     /// JSON text, possibly broken on purpose.
@@ -118,7 +118,7 @@ pub struct Call {
     pub extra_content: Option<Value>,
 }
 
-impl Call {
+impl ScriptedCall {
     pub fn new(id: &str, name: &str, arguments: &Value) -> Self {
         Self::raw(id, name, &arguments.to_string())
     }
@@ -214,12 +214,12 @@ pub enum ReasoningField {
 
 /// Holds a reply back until the test lets it go. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Gate {
+pub struct ReplyGate {
     reached: CancellationToken,
     open: CancellationToken,
 }
 
-impl Gate {
+impl ReplyGate {
     pub fn new() -> Self {
         Self::default()
     }
@@ -284,11 +284,11 @@ impl Reply {
     }
 
     pub fn tool_call(id: &str, name: &str, arguments: &Value) -> Self {
-        Self::tool_calls([Call::new(id, name, arguments)])
+        Self::tool_calls([ScriptedCall::new(id, name, arguments)])
     }
 
     /// Parallel calls.
-    pub fn tool_calls(calls: impl IntoIterator<Item = Call>) -> Self {
+    pub fn tool_calls(calls: impl IntoIterator<Item = ScriptedCall>) -> Self {
         Self::answer(calls.into_iter().map(AnswerBlock::Call).collect())
     }
 
@@ -403,11 +403,11 @@ impl Reply {
 
     #[must_use]
     pub fn and_tool_call(self, id: &str, name: &str, arguments: &Value) -> Self {
-        self.and_call(Call::new(id, name, arguments))
+        self.and_call(ScriptedCall::new(id, name, arguments))
     }
 
     #[must_use]
-    pub fn and_call(self, call: Call) -> Self {
+    pub fn and_call(self, call: ScriptedCall) -> Self {
         self.edit(|answer| answer.blocks.push(AnswerBlock::Call(call)))
     }
 
@@ -513,14 +513,14 @@ impl Reply {
 
     /// Nothing of the answer is sent before the gate opens.
     #[must_use]
-    pub fn hold(mut self, gate: &Gate) -> Self {
+    pub fn hold(mut self, gate: &ReplyGate) -> Self {
         self.pace.holds.push((HoldAt::Head, gate.clone()));
         self
     }
 
     /// The head and the first `event` events are sent, the rest waits for the gate.
     #[must_use]
-    pub fn hold_at(mut self, event: usize, gate: &Gate) -> Self {
+    pub fn hold_at(mut self, event: usize, gate: &ReplyGate) -> Self {
         self.pace.holds.push((HoldAt::Event(event), gate.clone()));
         self
     }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Call, ModelServer, RecordedRequest, Reply, ReplyUsage, ServedModel};
+use super::{ModelServer, RecordedRequest, Reply, ReplyUsage, ScriptedCall, ServedModel};
 
 /// Loads a whole script into a server. An error names what is wrong with it.
 pub fn load_script(server: &ModelServer, script: &Value) -> Result<(), String> {
@@ -148,8 +148,8 @@ fn answer(value: &Value) -> Result<Reply, String> {
         let name = call["name"].as_str().ok_or("a tool call needs a name")?;
         let id = call["id"].as_str().unwrap_or("call_{request}");
         reply = reply.and_call(match &call["arguments"] {
-            Value::String(raw) => Call::raw(id, name, raw),
-            arguments => Call::new(id, name, arguments),
+            Value::String(raw) => ScriptedCall::raw(id, name, raw),
+            arguments => ScriptedCall::new(id, name, arguments),
         });
     }
     if let Some(reason) = value["finish"].as_str() {

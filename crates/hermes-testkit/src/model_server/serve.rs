@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::encode::{EncodeContext, EncodedAnswer, encode, error_event};
 use super::http::{ArrivedRequest, HttpConnection, LAST_CHUNK, chunk, head};
-use super::reply::{Gate, HoldAt, Reply, ReplyBody, ReplyFaults, ReplyPace};
+use super::reply::{HoldAt, Reply, ReplyBody, ReplyFaults, ReplyGate, ReplyPace};
 use super::request::{Format, RecordedRequest};
 use super::{ModelServerShared, ServedModel};
 use crate::server_thread;
@@ -303,7 +303,7 @@ async fn write_torn(
 }
 
 /// Waits at a gate, unless the client leaves first.
-async fn hold(connection: &mut HttpConnection, gate: &Gate) -> Played {
+async fn hold(connection: &mut HttpConnection, gate: &ReplyGate) -> Played {
     tokio::select! {
         () = gate.pass() => Played::Whole,
         () = connection.gone() => Played::Gone,

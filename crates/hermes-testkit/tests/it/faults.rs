@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use hermes_testkit::model_server::{Gate, ModelServer, Reply};
+use hermes_testkit::model_server::{ModelServer, Reply, ReplyGate};
 use serde_json::json;
 
 use crate::client::{chat, chat_body, open, read};
@@ -89,7 +89,7 @@ fn torn_answers_arrive_whole() {
 #[test]
 fn a_held_answer_waits_for_its_gate() {
     let server = ModelServer::start();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     server.push(Reply::text("later").hold(&gate));
     let stream = open(&server, "POST", "/v1/chat/completions", &chat_body("hi"));
     server.block_until(|progress| progress.requests == 1);
@@ -98,7 +98,7 @@ fn a_held_answer_waits_for_its_gate() {
     assert!(read(stream).body.contains("later"));
 
     // Held in the middle: what came before is there.
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     server.push(Reply::text("ab").deltas(2).hold_at(2, &gate));
     let mut stream = open(&server, "POST", "/v1/chat/completions", &chat_body("hi"));
     let mut seen = String::new();
@@ -115,7 +115,7 @@ fn a_held_answer_waits_for_its_gate() {
 #[test]
 fn a_client_that_leaves_is_noticed() {
     let server = ModelServer::start();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     server.push(Reply::text("never").hold_at(1, &gate));
     let stream = open(&server, "POST", "/v1/chat/completions", &chat_body("hi"));
     server.block_until(|progress| progress.requests == 1);

@@ -1,7 +1,7 @@
 //! Each format spells the same answer in its own way.
 
 use hermes_testkit::model_server::{
-    Call, Format, ModelServer, ReasoningField, Reply, ReplyUsage, ServedModel, UsagePlace,
+    Format, ModelServer, ReasoningField, Reply, ReplyUsage, ScriptedCall, ServedModel, UsagePlace,
 };
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn rich() -> Reply {
     Reply::text("Grüße, world")
         .deltas(3)
         .signed_reasoning("thinking", Some("sig"))
-        .and_call(Call::new("call_1", "read_file", &json!({"path": "ä.txt"})).chunks(3))
+        .and_call(ScriptedCall::new("call_1", "read_file", &json!({"path": "ä.txt"})).chunks(3))
         .and_tool_call("call_2", "todo", &json!({}))
         .usage(ReplyUsage {
             prompt: 100,
@@ -153,8 +153,8 @@ fn quirks_of_chat_servers() {
     let server = ModelServer::start();
     let calls = || {
         [
-            Call::new("a", "x", &json!({"k": 1})).chunks(2),
-            Call::new("b", "y", &json!({})).id(json!(7)),
+            ScriptedCall::new("a", "x", &json!({"k": 1})).chunks(2),
+            ScriptedCall::new("b", "y", &json!({})).id(json!(7)),
         ]
     };
     server.push(Reply::tool_calls(calls()).index_zero().repeat_names());

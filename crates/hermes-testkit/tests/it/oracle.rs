@@ -1,7 +1,7 @@
 //! The vendors' own client reads what the server writes; the original has a turn with it.
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::model_server::{Call, ModelServer, Reply};
+use hermes_testkit::model_server::{ModelServer, Reply, ScriptedCall};
 use hermes_testkit::oracle;
 use serde_json::json;
 
@@ -42,7 +42,7 @@ fn openais_own_client_understands_chat_and_responses() {
     server.push_default(
         Reply::text("hello world")
             .deltas(4)
-            .and_call(Call::new("call_1", "f", &json!({"a": 1})).chunks(2))
+            .and_call(ScriptedCall::new("call_1", "f", &json!({"a": 1})).chunks(2))
             .and_tool_call("call_2", "f", &json!({})),
     );
     let home = TempHome::new();

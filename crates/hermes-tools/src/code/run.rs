@@ -14,17 +14,17 @@ use hermes_core::tool::{
 };
 use hermes_exec::output::{CollectedOutput, OutputCollector};
 use hermes_exec::{
-    Confinement, Exec, ExecError, ExecOutcome, Exit, OutputSink, OutputStream, Workspace,
+    Confinement, Exec, ExecError, ExecOutcome, OutputSink, OutputStream, ProcessExit, Workspace,
     WriteOptions,
 };
-use hermes_policy::{CommandRequest, Confinement as Confined, RequestKind};
+use hermes_policy::{CommandRequest, RequestKind};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::module::{self, CallTransport};
 use super::rpc::ProgramCalls;
 use super::{CodeDeps, CodeMode, HELPERS, NAME, remote, rpc};
-use crate::{is_free, reaches_network};
+use crate::{confinement_level, is_free, reaches_network};
 
 const STDOUT_BYTES: usize = 50_000;
 const STDERR_BYTES: usize = 10_000;
@@ -144,8 +144,8 @@ impl ExecuteCode {
         let (mut output, errors) = (ran.out.text(), ran.err.text());
         let (mut status, mut error) = ("success", None);
         match ran.finished.exit {
-            Exit::Code(0) => {}
-            Exit::TimedOut => {
+            ProcessExit::Code(0) => {}
+            ProcessExit::TimedOut => {
                 status = "timeout";
                 let text = format!(
                     "The program was killed after {} seconds (code_execution.timeout).",
@@ -154,7 +154,7 @@ impl ExecuteCode {
                 let _ = write!(output, "\n[{text}]");
                 error = Some(text);
             }
-            Exit::Interrupted => {
+            ProcessExit::Interrupted => {
                 status = "interrupted";
                 output.push_str("\n[The program was stopped.]");
             }
@@ -281,7 +281,7 @@ impl PreparedProgram<'_> {
         let exec = Exec::new(script, "/");
         let finished = self.deps.environment.exec(exec, &mut errors).await;
         match finished.map_err(|error| broken(&error))?.exit {
-            Exit::Code(0) => Ok(()),
+            ProcessExit::Code(0) => Ok(()),
             _ => Err(failed(errors.finish().text().trim())),
         }
     }
@@ -314,16 +314,9 @@ impl PreparedProgram<'_> {
     /// The policy for commands also applies to programs.
     async fn admit(&self, cwd: &Path, confinement: &Confinement) -> Result<(), ToolOutcome> {
         let info = self.deps.environment.info();
-        let confined = if info.isolated {
-            Confined::Isolated
-        } else if confinement.is_off() {
-            Confined::None
-        } else {
-            Confined::Sandboxed
-        };
         let request = CommandRequest::terminal(self.code, cwd)
             .kind(RequestKind::Code)
-            .confined(confined);
+            .confined(confinement_level(&info, confinement));
         let permit = self
             .deps
             .gate

@@ -5,10 +5,11 @@ mod secrets;
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hermes_config::home::Home;
+use hermes_core::paths::lexically_normal;
 use hermes_core::private::{
     NAMED_BY_VARIABLES, PRIVATE_DIRECTORIES, SYSTEM, below_some_home, is_env_file, is_personal,
 };
@@ -36,7 +37,10 @@ pub(super) struct FileGuard {
 
 impl FileGuard {
     pub(super) fn new(home: &Home, safe_roots: &[PathBuf], readable: &[PathBuf]) -> Self {
-        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| normal(path));
+        let real = |path: &Path| {
+            path.canonicalize()
+                .unwrap_or_else(|_| lexically_normal(path))
+        };
         let mut homes: Vec<PathBuf> = Vec::new();
         for root in [home.root(), home.profiles_root()] {
             homes.push(root.to_path_buf());
@@ -136,7 +140,7 @@ impl FileGuard {
 
     /// The same for a path as given: links in it are checked when they are followed.
     pub(super) fn unreadable_as_named(&self, path: &Path) -> Option<&'static str> {
-        self.unreadable(&normal(path))
+        self.unreadable(&lexically_normal(path))
     }
 
     /// Whether a file is one of the home's secrets under another name (a hard link).
@@ -261,21 +265,6 @@ fn below(home: &Path, path: &Path) -> Option<String> {
         .strip_prefix("profiles/")
         .and_then(|rest| Some(rest.split_once('/')?.1.to_owned()));
     Some(in_profile.unwrap_or(below))
-}
-
-/// Removes `.` and `..` lexically.
-pub(super) fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                normal.pop();
-            }
-            Component::CurDir => {}
-            part => normal.push(part),
-        }
-    }
-    normal
 }
 
 #[cfg(test)]

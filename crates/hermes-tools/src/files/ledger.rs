@@ -135,25 +135,6 @@ impl FileLedger {
         }
     }
 
-    /// Files that other sessions wrote since `since` and that `session` had read: a parent has to read them
-    /// again after its children worked.
-    pub fn written_by_others(&self, session: &SessionId, since: DateTime<Utc>) -> Vec<PathBuf> {
-        let state = self.state();
-        let Some(reads) = state.reads.get(session) else {
-            return Vec::new();
-        };
-        let mut paths: Vec<PathBuf> = state
-            .writers
-            .iter()
-            .filter(|(path, written)| {
-                written.by != *session && written.at >= since && reads.contains_key(*path)
-            })
-            .map(|(path, _)| path.clone())
-            .collect();
-        paths.sort();
-        paths
-    }
-
     fn state(&self) -> MutexGuard<'_, LedgerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

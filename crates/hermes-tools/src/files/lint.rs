@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_core::tool::ToolContext;
-use hermes_exec::{Confinement, Exec, Exit, OutputSink, OutputStream, Stdin};
+use hermes_exec::{Confinement, Exec, OutputSink, OutputStream, ProcessExit, Stdin};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
@@ -222,11 +222,11 @@ async fn run(
     };
     let said = String::from_utf8_lossy(&output.0).trim().to_owned();
     match finished.exit {
-        Exit::Code(0) => LintResult::Clean,
-        Exit::Code(126 | 127) => {
+        ProcessExit::Code(0) => LintResult::Clean,
+        ProcessExit::Code(126 | 127) => {
             LintResult::Unchecked("no program to check it is installed".to_owned())
         }
-        Exit::Code(_) if !said.is_empty() => LintResult::Errors(shortened(&said)),
+        ProcessExit::Code(_) if !said.is_empty() => LintResult::Errors(shortened(&said)),
         _ => LintResult::Unchecked("the check did not finish".to_owned()),
     }
 }

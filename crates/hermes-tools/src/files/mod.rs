@@ -41,7 +41,7 @@ use hermes_policy::Gate;
 use serde_json::{Value, json};
 
 pub use checkpoints::Checkpoints;
-pub use ledger::{FileLedger, FileVersion, StaleWarning};
+pub use ledger::FileLedger;
 pub use limits::ReadLimits;
 pub use read::ReadMemory;
 pub use whole::whole_files;

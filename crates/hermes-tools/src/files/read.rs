@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use hermes_core::BoxFuture;
 use hermes_core::args::Args;
+use hermes_core::paths::lexically_normal;
 use hermes_core::redact;
 use hermes_core::schema;
 use hermes_core::tool::{
@@ -21,7 +22,7 @@ use hermes_core::tool::{
 use hermes_exec::{Environment, FileKind};
 use serde_json::{Value, json};
 
-use super::guard::{FileGuard, normal};
+use super::guard::FileGuard;
 use super::ledger::FileVersion;
 use super::open;
 use super::place::{self, FileError, PathProbe, SessionFiles};
@@ -346,7 +347,7 @@ fn look(shared: &FileToolsShared, guard: &FileGuard, path: &Path) -> FoundFile {
 /// Results saved to a file are on this machine, wherever commands run.
 fn is_spilled(shared: &FileToolsShared, path: &Path) -> bool {
     let cache = shared.deps.home.cache_dir();
-    let path = normal(path);
+    let path = lexically_normal(path);
     path.starts_with(&cache)
         || cache
             .canonicalize()

@@ -1,8 +1,9 @@
 //! Operations on the jobs of a home, for the tool, commands and the API.
 
 use chrono::{DateTime, Utc};
-use hermes_store::jobs::schedule::{self, JobSchedule, ParsedSchedule, ScheduleError};
-use hermes_store::jobs::{Job, JobError, JobOutputs};
+use hermes_store::jobs::{
+    Job, JobError, JobOutputs, JobSchedule, ParsedSchedule, ScheduleError, iso_time, parse_schedule,
+};
 use serde_json::{Map, Value, json};
 
 use super::request::NAME;
@@ -172,11 +173,11 @@ impl ScheduleDeps {
     }
 
     fn parse(&self, text: &str, now: DateTime<Utc>) -> Result<ParsedSchedule, ScheduleError> {
-        schedule::parse(text, &now.with_timezone(&self.zone))
+        parse_schedule(text, &now.with_timezone(&self.zone))
     }
 
     fn stamp(&self, now: DateTime<Utc>) -> String {
-        schedule::iso(&now.with_timezone(&self.zone).fixed_offset())
+        iso_time(&now.with_timezone(&self.zone).fixed_offset())
     }
 
     /// When it runs first.

@@ -13,14 +13,15 @@ use hermes_core::taint::FROM_OUTSIDE;
 use hermes_core::tool::{Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec};
 use hermes_exec::process::NewProcess;
 use hermes_exec::{
-    BackgroundStart, Confine as _, Confinement, Exec, ExecError, ExecOutcome, Exit, Workspace,
+    BackgroundStart, Confine as _, Confinement, Exec, ExecError, ExecOutcome, ProcessExit,
+    Workspace,
 };
 use hermes_policy::{CommandClass, CommandRequest, Permit, PermitReason, RequestKind};
 use serde_json::{Map, Value, json};
 
 use super::live::LiveOutput;
 use super::{TerminalShared, gateway, guard, hide, meaning, sudo};
-use crate::reaches_network;
+use crate::{confinement_level, reaches_network};
 
 pub(super) struct TerminalTool {
     spec: ToolSpec,
@@ -186,13 +187,7 @@ impl TerminalTool {
         confinement: &Confinement,
         cx: &ToolContext,
     ) -> CommandRequest {
-        let confined = if self.shared.deps.environment.info().isolated {
-            hermes_policy::Confinement::Isolated
-        } else if confinement.is_off() {
-            hermes_policy::Confinement::None
-        } else {
-            hermes_policy::Confinement::Sandboxed
-        };
+        let level = confinement_level(&self.shared.deps.environment.info(), confinement);
         let kind = if call.background {
             RequestKind::Background
         } else {
@@ -205,7 +200,7 @@ impl TerminalTool {
         };
         CommandRequest::terminal(&call.command, cwd)
             .roots(vec![root])
-            .confined(confined)
+            .confined(level)
             .kind(kind)
     }
 
@@ -299,7 +294,7 @@ impl TerminalTool {
             result.insert("approval".into(), note.into());
         }
         if let Some(meaning) = meaning::of(&call.command, exit.code())
-            && matches!(exit, Exit::Code(_) | Exit::Signal(_))
+            && matches!(exit, ProcessExit::Code(_) | ProcessExit::Signal(_))
         {
             result.insert("exit_code_meaning".into(), meaning.into());
         }
@@ -314,7 +309,7 @@ impl TerminalTool {
         &self,
         call: &TerminalCall,
         cwd: &Path,
-        exports: Option<hermes_exec::environment::Variables>,
+        exports: Option<hermes_exec::Variables>,
         confinement: Confinement,
         cx: &ToolContext,
     ) -> Result<(ExecOutcome, String), ToolOutcome> {
@@ -349,7 +344,7 @@ impl TerminalTool {
         (finished, text): &(ExecOutcome, String),
         confinement: &Confinement,
     ) -> Option<String> {
-        let Exit::Code(code) = finished.exit else {
+        let ProcessExit::Code(code) = finished.exit else {
             return None;
         };
         let sandbox = self.shared.deps.sandbox.as_ref()?;
@@ -558,17 +553,17 @@ fn approval_note(permit: &Permit) -> Option<String> {
     Some(note)
 }
 
-fn note_end(text: &mut String, exit: Exit, timeout: Duration) {
+fn note_end(text: &mut String, exit: ProcessExit, timeout: Duration) {
     match exit {
-        Exit::TimedOut => add_line(
+        ProcessExit::TimedOut => add_line(
             text,
             &format!(
                 "[Command timed out after {} s and was ended with everything it started]",
                 timeout.as_secs()
             ),
         ),
-        Exit::Interrupted => add_line(text, "[Command interrupted]"),
-        Exit::Code(_) | Exit::Signal(_) => {}
+        ProcessExit::Interrupted => add_line(text, "[Command interrupted]"),
+        ProcessExit::Code(_) | ProcessExit::Signal(_) => {}
     }
 }
 

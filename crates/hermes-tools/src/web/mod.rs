@@ -20,11 +20,11 @@ use hermes_config::{Config, Env, Home};
 use hermes_core::BoxFuture;
 use hermes_core::model::ModelRouter;
 use hermes_core::tool::{Tool, ToolContext, ToolErrorKind, ToolOutcome};
-use hermes_fetch::service::{ServiceAccess, Services, WebBackend, select_extract, select_search};
+use hermes_fetch::service::{ServiceAccess, Services};
 use hermes_fetch::{Blocklist, Fetcher, GuardPolicy, HttpBuilder, UrlGuard};
 use serde_json::{Value, json};
 
-pub use vision::VisionSettings;
+pub(crate) use vision::VisionSettings;
 
 /// Reads whole files for tools that take a path. The rules of `read_file` apply.
 pub trait WholeFiles: Send + Sync {
@@ -85,15 +85,6 @@ impl WebDeps {
             router: parts.router,
             vision: VisionSettings::from_config(config),
         }
-    }
-
-    /// The services that search and read pages.
-    pub fn backends(&self) -> (WebBackend, WebBackend) {
-        let access = self.services.access();
-        (
-            select_search(&self.settings, access).backend,
-            select_extract(&self.settings, access).backend,
-        )
     }
 }
 

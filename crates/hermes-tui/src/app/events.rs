@@ -15,7 +15,7 @@ use crate::prompt::{self, PromptRequest};
 use crate::theme::Theme;
 
 impl App {
-    pub fn on_port_event(&mut self, news: HostUpdate, now: Instant) {
+    pub(crate) fn on_port_event(&mut self, news: HostUpdate, now: Instant) {
         match news {
             HostUpdate::Event(event) => {
                 self.on_session_event(event.event, event.turn.is_none(), now);

@@ -28,7 +28,7 @@ const MAX_RECENT_ROWS: usize = 2000;
 
 /// Everything to be drawn.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Drawing {
+pub(crate) struct Drawing {
     /// For the scrollback, each once.
     pub rows: Vec<StyledRow>,
     pub frame: ScreenFrame,
@@ -38,11 +38,11 @@ pub struct Drawing {
 
 impl App {
     /// Whether [`Self::draw`] would produce something different from last time.
-    pub fn is_dirty(&self) -> bool {
+    pub(crate) fn is_dirty(&self) -> bool {
         self.dirty
     }
 
-    pub fn draw(&mut self, columns: u16, rows: u16, now: Instant) -> Drawing {
+    pub(crate) fn draw(&mut self, columns: u16, rows: u16, now: Instant) -> Drawing {
         self.dirty = false;
         let (columns, height) = (columns.max(1), rows.max(1));
         let cx = super::state::context(&self.theme, &self.display, &self.status);
@@ -65,7 +65,7 @@ impl App {
     }
 
     /// The scrollback again, for another width or theme.
-    pub fn replay(&mut self, columns: u16, most: usize) -> Vec<StyledRow> {
+    pub(crate) fn replay(&mut self, columns: u16, most: usize) -> Vec<StyledRow> {
         let rows = self.transcript.replay(columns, most, &self.cx());
         if self.is_full_screen() {
             let from = rows.len().saturating_sub(MAX_RECENT_ROWS);
@@ -101,7 +101,7 @@ impl App {
     }
 
     /// The frame below the scrollback.
-    pub fn frame(&self, columns: u16, height: u16, now: Instant) -> ScreenFrame {
+    pub(crate) fn frame(&self, columns: u16, height: u16, now: Instant) -> ScreenFrame {
         let room = usize::from(height);
         let mut below: Vec<Line<'static>> = Vec::new();
         let status = self.display.status_line && room >= 4;
@@ -341,7 +341,7 @@ impl App {
     }
 
     /// When [`App::tick`] is next needed. `None`: not until a key or an event arrives.
-    pub fn next_wakeup(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn next_wakeup(&self, now: Instant) -> Option<Instant> {
         let moving = self.is_animated() && self.overlay.is_none();
         let draft = self
             .composer

@@ -10,14 +10,14 @@ use crate::cells::{NoticeCell, UserCell};
 use crate::composer::{ComposerOutcome, Submission, SubmissionKind};
 use crate::input::TerminalInput;
 use crate::keys::{KeyAction, KeyArea, KeyCode, KeyPress};
-use crate::port::{SessionStatus, UiAsk};
+use crate::port::UiAsk;
 use crate::prompt::PromptOutcome;
 
 /// Two presses of Esc within this time count as a double press.
 const DOUBLE_PRESS: Duration = Duration::from_millis(800);
 
 impl App {
-    pub fn input(&mut self, input: TerminalInput, now: Instant) {
+    pub(crate) fn input(&mut self, input: TerminalInput, now: Instant) {
         match input {
             TerminalInput::Key(key) => self.key(key, now),
             TerminalInput::Paste(text) => self.paste(&text, now),
@@ -334,7 +334,7 @@ impl App {
     }
 
     /// The result of [`UiRequest::Edit`]; an error is shown and the text kept.
-    pub fn on_edited(&mut self, text: Result<String, String>) {
+    pub(crate) fn on_edited(&mut self, text: Result<String, String>) {
         match text {
             Ok(text) => self.composer.edited(&text),
             Err(why) => self.push_cell(NoticeCell::error(why, None)),
@@ -343,7 +343,7 @@ impl App {
     }
 
     /// Performs whatever is due by now.
-    pub fn tick(&mut self, now: Instant) {
+    pub(crate) fn tick(&mut self, now: Instant) {
         let outcome = self.prompts.tick(now);
         self.on_prompt_outcome(outcome, now);
         if self.prompts.last_call(now) {
@@ -362,10 +362,5 @@ impl App {
         if self.is_animated() || self.prompts.is_open() {
             self.dirty = true;
         }
-    }
-
-    /// The last status reported by the program, for tests and the title.
-    pub fn status(&self) -> &SessionStatus {
-        &self.status
     }
 }

@@ -17,9 +17,8 @@ mod status;
 mod tests;
 mod transcript;
 
-pub use frame::Drawing;
-pub use options::{AppError, AppOptions, ExitReason, Explanation};
+pub(crate) use options::AppError;
+pub use options::{AppOptions, ExitReason, Explanation};
 pub(crate) use run::is_utf8;
 pub use run::run;
-pub use state::{App, Appearance};
 pub use status::banner;

@@ -36,7 +36,8 @@ impl AppOverlay {
 }
 
 impl App {
-    pub fn has_overlay(&self) -> bool {
+    #[cfg(test)]
+    pub(super) fn has_overlay(&self) -> bool {
         self.overlay.is_some()
     }
 

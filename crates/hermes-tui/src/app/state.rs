@@ -81,7 +81,7 @@ pub(super) struct DisplayOptions {
 
 /// Capabilities of the terminal.
 #[derive(Clone, Copy, Debug)]
-pub struct Appearance {
+pub(crate) struct Appearance {
     pub colour: bool,
     pub ascii: bool,
     pub hyperlinks: bool,
@@ -89,7 +89,7 @@ pub struct Appearance {
     pub clock: fn() -> String,
 }
 
-pub struct App {
+pub(crate) struct App {
     pub(super) theme: Theme,
     /// The theme that `auto` selects for this terminal.
     pub(super) auto_theme: &'static str,
@@ -137,7 +137,7 @@ pub struct App {
 }
 
 impl App {
-    pub fn new(mut options: AppOptions, mut composer: Composer, look: Appearance) -> Self {
+    pub(crate) fn new(mut options: AppOptions, mut composer: Composer, look: Appearance) -> Self {
         let wishes = options.tui.keys.clone().unwrap_or_default();
         let (keys, bad) =
             Keymap::from_config(wishes.iter().map(|(name, keys)| (name, keys.as_slice())));
@@ -248,7 +248,7 @@ impl App {
     }
 
     /// A turn runs or is about to.
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.turn.is_some() || self.awaiting
     }
 
@@ -277,7 +277,7 @@ impl App {
     }
 
     /// Forces the next frame to be drawn.
-    pub fn touch(&mut self) {
+    pub(crate) fn touch(&mut self) {
         self.dirty = true;
     }
 
@@ -305,7 +305,7 @@ impl App {
     }
 
     /// The terminal reported its background: selects a matching theme if none was configured.
-    pub fn on_background(&mut self, (red, green, blue): (u8, u8, u8), deep: bool) {
+    pub(crate) fn on_background(&mut self, (red, green, blue): (u8, u8, u8), deep: bool) {
         if !deep || !self.display.colour {
             return;
         }

@@ -7,18 +7,13 @@ use crate::markdown::{self, MarkdownStream};
 use crate::row::StyledRow;
 
 #[derive(Clone, Debug)]
-pub struct AssistantCell {
+pub(crate) struct AssistantCell {
     text: String,
 }
 
 impl AssistantCell {
-    pub fn new(text: impl Into<String>) -> Self {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
         Self { text: text.into() }
-    }
-
-    /// As it was written, for the clipboard.
-    pub fn text(&self) -> &str {
-        &self.text
     }
 }
 
@@ -34,7 +29,7 @@ impl TranscriptCell for AssistantCell {
 
 /// An [`AssistantCell`] that grows: the rows it emits are the rows of the finished cell.
 #[derive(Debug)]
-pub struct AssistantStream {
+pub(crate) struct AssistantStream {
     markdown: MarkdownStream,
 }
 
@@ -47,32 +42,36 @@ impl Default for AssistantStream {
 }
 
 impl AssistantStream {
-    pub fn push(&mut self, text: &str) {
+    pub(crate) fn push(&mut self, text: &str) {
         self.markdown.push(text);
     }
 
     /// Only whitespace has arrived.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.markdown.text().trim().is_empty()
     }
 
     /// Rows for the scrollback, each once.
-    pub fn take_finished(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+    pub(crate) fn take_finished(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         self.markdown.take_finished(width, cx)
     }
 
     /// The last lines of the unfinished part, for the frame.
-    pub fn tail(&self, width: u16, max: usize, cx: &CellContext<'_>) -> Vec<Line<'static>> {
+    pub(crate) fn tail(&self, width: u16, max: usize, cx: &CellContext<'_>) -> Vec<Line<'static>> {
         self.markdown.tail(width, max, cx)
     }
 
     /// The rows emitted so far, again, for another width.
-    pub fn given(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+    pub(crate) fn given(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         self.markdown.given(width, cx)
     }
 
     /// The remaining rows, and the cell with the whole text.
-    pub fn finish(mut self, width: u16, cx: &CellContext<'_>) -> (Vec<StyledRow>, AssistantCell) {
+    pub(crate) fn finish(
+        mut self,
+        width: u16,
+        cx: &CellContext<'_>,
+    ) -> (Vec<StyledRow>, AssistantCell) {
         let rows = self.markdown.finish(width, cx);
         (rows, AssistantCell::new(self.markdown.text()))
     }

@@ -12,18 +12,23 @@ use crate::width::{self, Indent};
 use crate::{ansi, diff, markdown};
 
 #[derive(Clone, Debug)]
-pub struct CommandOutputCell {
+pub(crate) struct CommandOutputCell {
     said: ShownText,
 }
 
 impl CommandOutputCell {
-    pub fn new(said: ShownText) -> Self {
+    pub(crate) fn new(said: ShownText) -> Self {
         Self { said }
     }
 }
 
 /// The body of a [`hermes_core::front_end::PagedText`] or of command output.
-pub fn body(kind: &TextKind, text: &str, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+pub(crate) fn body(
+    kind: &TextKind,
+    text: &str,
+    width: u16,
+    cx: &CellContext<'_>,
+) -> Vec<StyledRow> {
     match kind {
         TextKind::Plain => plain(text, width, cx),
         TextKind::Markdown => markdown::render(text, width, cx),

@@ -13,12 +13,12 @@ use crate::theme::StyleRole;
 use crate::width::{self, Indent};
 
 #[derive(Clone, Debug)]
-pub struct FooterCell {
+pub(crate) struct FooterCell {
     summary: TurnSummary,
 }
 
 impl FooterCell {
-    pub fn new(summary: &TurnSummary) -> Self {
+    pub(crate) fn new(summary: &TurnSummary) -> Self {
         Self {
             summary: summary.clone(),
         }

@@ -25,15 +25,16 @@ use hermes_core::front_end::TranscriptEntry;
 use crate::row::StyledRow;
 use crate::theme::Theme;
 
-pub use assistant::{AssistantCell, AssistantStream};
-pub use command_output::{CommandOutputCell, body};
-pub use footer::{FooterCell, turn_facts};
+pub(crate) use assistant::{AssistantCell, AssistantStream};
+pub(crate) use command_output::{CommandOutputCell, body};
+pub(crate) use footer::FooterCell;
+pub use footer::turn_facts;
 pub(crate) use line::one_line;
-pub use notice::{BannerCell, NoticeCell, OmittedCell};
-pub use reasoning::ReasoningCell;
-pub use shell::ShellCell;
-pub use tool::ToolCell;
-pub use user::UserCell;
+pub(crate) use notice::{BannerCell, NoticeCell, OmittedCell};
+pub(crate) use reasoning::ReasoningCell;
+pub(crate) use shell::ShellCell;
+pub(crate) use tool::ToolCell;
+pub(crate) use user::UserCell;
 
 /// How cells are shown.
 #[derive(Clone, Copy, Debug)]

@@ -12,14 +12,14 @@ use crate::theme::StyleRole;
 use crate::width::{self, Indent};
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct NoticeCell {
+pub(crate) struct NoticeCell {
     level: NoticeLevel,
     text: String,
     fix: Option<String>,
 }
 
 impl NoticeCell {
-    pub fn new(level: NoticeLevel, text: impl Into<String>) -> Self {
+    pub(crate) fn new(level: NoticeLevel, text: impl Into<String>) -> Self {
         Self {
             level,
             text: text.into(),
@@ -27,16 +27,16 @@ impl NoticeCell {
         }
     }
 
-    pub fn info(text: impl Into<String>) -> Self {
+    pub(crate) fn info(text: impl Into<String>) -> Self {
         Self::new(NoticeLevel::Info, text)
     }
 
-    pub fn warning(text: impl Into<String>) -> Self {
+    pub(crate) fn warning(text: impl Into<String>) -> Self {
         Self::new(NoticeLevel::Warning, text)
     }
 
     /// An error: the cause first, then the fix.
-    pub fn error(cause: impl Into<String>, fix: Option<String>) -> Self {
+    pub(crate) fn error(cause: impl Into<String>, fix: Option<String>) -> Self {
         Self {
             fix,
             ..Self::new(NoticeLevel::Error, cause)
@@ -44,12 +44,12 @@ impl NoticeCell {
     }
 
     /// For events that are reported to the person: notices, retries, another route, a compaction.
-    pub fn from_event(event: &AgentEvent) -> Option<Self> {
+    pub(crate) fn from_event(event: &AgentEvent) -> Option<Self> {
         words::event_text(event)
     }
 
     /// Why a turn ended, if it did not end with an answer.
-    pub fn from_exit(exit: &TurnExit) -> Option<Self> {
+    pub(crate) fn from_exit(exit: &TurnExit) -> Option<Self> {
         words::exit_text(exit)
     }
 }
@@ -84,14 +84,14 @@ impl TranscriptCell for NoticeCell {
 
 /// The first line of a conversation.
 #[derive(Clone, Debug)]
-pub struct BannerCell {
+pub(crate) struct BannerCell {
     text: String,
     hint: String,
 }
 
 impl BannerCell {
     /// Facts separated by ` · `, and a hint for the right side.
-    pub fn new(text: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(crate) fn new(text: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             text: text.into(),
             hint: hint.into(),
@@ -145,12 +145,12 @@ impl TranscriptCell for BannerCell {
 
 /// Earlier rows are not shown.
 #[derive(Clone, Copy, Debug)]
-pub struct OmittedCell {
+pub(crate) struct OmittedCell {
     count: usize,
 }
 
 impl OmittedCell {
-    pub fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         Self { count }
     }
 }

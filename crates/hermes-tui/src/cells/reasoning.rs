@@ -11,36 +11,29 @@ use crate::row::StyledRow;
 use crate::theme::StyleRole;
 
 #[derive(Clone, Debug, Default)]
-pub struct ReasoningCell {
+pub(crate) struct ReasoningCell {
     text: String,
-    tokens: Option<u64>,
     took: Option<Duration>,
 }
 
 impl ReasoningCell {
-    pub fn new(text: impl Into<String>) -> Self {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
             ..Self::default()
         }
     }
 
-    pub fn push(&mut self, text: &str) {
+    pub(crate) fn push(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.text.trim().is_empty()
     }
 
     #[must_use]
-    pub fn tokens(mut self, tokens: u64) -> Self {
-        self.tokens = Some(tokens);
-        self
-    }
-
-    #[must_use]
-    pub fn took(mut self, took: Duration) -> Self {
+    pub(crate) fn took(mut self, took: Duration) -> Self {
         self.took = Some(took);
         self
     }
@@ -74,7 +67,7 @@ impl TranscriptCell for ReasoningCell {
 }
 
 impl ReasoningCell {
-    /// `• Thought for 4.2s · 1.2k tokens`
+    /// `• Thought for 4.2s · 1.2k characters`
     fn head(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         let theme = cx.theme;
         let dim = theme.style(StyleRole::Dim);
@@ -82,10 +75,7 @@ impl ReasoningCell {
         if let Some(time) = self.took.and_then(took) {
             title = format!("{title} for {time}");
         }
-        let amount = match self.tokens {
-            Some(count) => format!("{} tokens", tokens(count)),
-            None => format!("{} characters", tokens(self.text.chars().count() as u64)),
-        };
+        let amount = format!("{} characters", tokens(self.text.chars().count() as u64));
         let head = CellHead {
             glyph: Span::styled(theme.glyphs().bullet, dim),
             title: vec![

@@ -16,7 +16,7 @@ use crate::width;
 const SHOWN: usize = 40;
 
 #[derive(Clone, Debug)]
-pub struct ShellCell {
+pub(crate) struct ShellCell {
     command: String,
     output: String,
     code: Option<i32>,
@@ -24,7 +24,7 @@ pub struct ShellCell {
 }
 
 impl ShellCell {
-    pub fn new(command: impl Into<String>, output: impl Into<String>) -> Self {
+    pub(crate) fn new(command: impl Into<String>, output: impl Into<String>) -> Self {
         Self {
             command: command.into(),
             output: output.into(),
@@ -34,7 +34,7 @@ impl ShellCell {
     }
 
     #[must_use]
-    pub fn ended(mut self, code: Option<i32>, took: Option<Duration>) -> Self {
+    pub(crate) fn ended(mut self, code: Option<i32>, took: Option<Duration>) -> Self {
         self.code = code;
         self.took = took;
         self

@@ -78,8 +78,7 @@ fn conversation() -> Vec<Box<dyn TranscriptCell>> {
         boxed(UserCell::new("make the parser accept trailing commas").at("14:03")),
         boxed(
             ReasoningCell::new("The **grammar** first.\n\nThen the tests.")
-                .took(Duration::from_millis(4_210))
-                .tokens(1_240),
+                .took(Duration::from_millis(4_210)),
         ),
         from_entry(TranscriptEntry::Assistant(
             "Looking at the grammar first.".into(),

@@ -30,7 +30,7 @@ const MAX_COMMAND_LINES: usize = 4;
 const LIVE_COMMAND_LINES: usize = 3;
 
 #[derive(Clone, Debug)]
-pub struct ToolCell {
+pub(crate) struct ToolCell {
     facts: ToolFacts,
     error: Option<ToolErrorKind>,
     done: bool,
@@ -44,7 +44,7 @@ pub struct ToolCell {
 }
 
 impl ToolCell {
-    pub fn started(name: &str, arguments: &str) -> Self {
+    pub(crate) fn started(name: &str, arguments: &str) -> Self {
         Self {
             facts: ToolFacts::new(name, arguments),
             error: None,
@@ -58,20 +58,20 @@ impl ToolCell {
 
     /// A command run by the person: more of its output is shown.
     #[must_use]
-    pub fn by_person(mut self) -> Self {
+    pub(crate) fn by_person(mut self) -> Self {
         self.person = true;
         self
     }
 
     /// From a stored conversation.
-    pub fn stored(name: &str, arguments: &str, result: &str, failed: bool) -> Self {
+    pub(crate) fn stored(name: &str, arguments: &str, result: &str, failed: bool) -> Self {
         let mut cell = Self::started(name, arguments);
         cell.facts.finish(result, failed);
         cell.done = true;
         cell
     }
 
-    pub fn progress(&mut self, text: &str) {
+    pub(crate) fn progress(&mut self, text: &str) {
         if self.facts.prints() {
             self.progress.clear();
         } else if self.progress.len() >= MAX_PROGRESS {
@@ -80,7 +80,7 @@ impl ToolCell {
         self.progress.push(text.to_owned());
     }
 
-    pub fn finish(&mut self, error: Option<ToolErrorKind>, preview: &str, took: Duration) {
+    pub(crate) fn finish(&mut self, error: Option<ToolErrorKind>, preview: &str, took: Duration) {
         self.facts.finish(preview, error.is_some());
         self.error = error;
         self.done = true;
@@ -88,23 +88,23 @@ impl ToolCell {
     }
 
     /// Whether it is waiting for an approval.
-    pub fn awaits_approval(&mut self, waits: bool) {
+    pub(crate) fn awaits_approval(&mut self, waits: bool) {
         self.awaits_approval = waits;
     }
 
     /// Whether an approval of `action` belongs to this call: the action is known only for commands.
-    pub fn is_about(&self, action: &str) -> bool {
+    pub(crate) fn is_about(&self, action: &str) -> bool {
         self.facts
             .arg("command")
             .is_none_or(|command| command.trim() == action.trim())
     }
 
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.facts.name
     }
 
     /// `Running cargo clippy`, for the activity line.
-    pub fn activity_text(&self) -> String {
+    pub(crate) fn activity_text(&self) -> String {
         let title = title::tool_title(&self.facts, false, None, Theme::default().glyphs());
         super::one_line(&format!("{} {}", title.verb, title.object))
             .trim_end()
@@ -112,7 +112,7 @@ impl ToolCell {
     }
 
     /// The frame while it runs; `tick` advances the spinner.
-    pub fn live(
+    pub(crate) fn live(
         &self,
         columns: u16,
         elapsed: Duration,

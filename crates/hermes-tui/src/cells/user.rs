@@ -9,7 +9,7 @@ use crate::theme::StyleRole;
 use crate::width;
 
 #[derive(Clone, Debug)]
-pub struct UserCell {
+pub(crate) struct UserCell {
     text: String,
     steered: bool,
     /// A command, not a message.
@@ -18,7 +18,7 @@ pub struct UserCell {
 }
 
 impl UserCell {
-    pub fn new(text: impl Into<String>) -> Self {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
             steered: false,
@@ -28,7 +28,7 @@ impl UserCell {
     }
 
     /// A line for the program, not for the model.
-    pub fn command(text: impl Into<String>) -> Self {
+    pub(crate) fn command(text: impl Into<String>) -> Self {
         Self {
             command: true,
             ..Self::new(text)
@@ -36,7 +36,7 @@ impl UserCell {
     }
 
     /// It reached the model in the middle of a turn.
-    pub fn steered(text: impl Into<String>) -> Self {
+    pub(crate) fn steered(text: impl Into<String>) -> Self {
         Self {
             steered: true,
             ..Self::new(text)
@@ -45,7 +45,7 @@ impl UserCell {
 
     /// With the time of day.
     #[must_use]
-    pub fn at(mut self, stamp: impl Into<String>) -> Self {
+    pub(crate) fn at(mut self, stamp: impl Into<String>) -> Self {
         self.stamp = Some(stamp.into());
         self
     }

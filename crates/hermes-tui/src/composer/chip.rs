@@ -9,9 +9,9 @@ use hermes_core::image::{self, ImageError};
 use hermes_core::message::Part;
 
 /// Pastes up to this many characters …
-pub const INLINE_CHARS: usize = 1_000;
+pub(crate) const INLINE_CHARS: usize = 1_000;
 /// … and lines are inserted as plain text.
-pub const INLINE_LINES: usize = 5;
+pub(crate) const INLINE_LINES: usize = 5;
 
 /// A unit that is moved and deleted as one and stands for more than it shows.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +44,7 @@ pub struct Picture {
 
 /// Why a chip cannot be sent.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum ChipError {
+pub(crate) enum ChipError {
     #[error("the pasted text of {0} was not kept: paste it again, or delete it")]
     Paste(String),
     #[error("the image of {label} is gone: {why}; add it again, or delete it")]

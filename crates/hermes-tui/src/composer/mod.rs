@@ -34,7 +34,7 @@ use tokio::sync::mpsc;
 
 use crate::port::{Candidate, UiAsk};
 
-pub use chip::{Chip, ChipError, INLINE_CHARS, INLINE_LINES, Paste, Picture};
+pub(crate) use chip::{Chip, INLINE_CHARS, INLINE_LINES};
 pub use complete::CompletionCommand;
 
 use complete::Completer;

@@ -21,7 +21,7 @@ const PART_BYTES: usize = 1 << 20;
 
 /// Finds pastes among keys.
 #[derive(Debug, Default)]
-pub struct PasteDetector {
+pub(crate) struct PasteDetector {
     /// The terminal marks pastes, so timing is ignored. Text that arrived at once is still checked,
     /// because a multiplexer or a program may write to the terminal without the marks.
     off: bool,
@@ -38,13 +38,13 @@ pub struct PasteDetector {
 
 impl PasteDetector {
     /// The terminal marks pastes: timing is no longer used.
-    pub fn turn_off(&mut self, out: &mut Vec<TerminalInput>) {
+    pub(crate) fn turn_off(&mut self, out: &mut Vec<TerminalInput>) {
         self.flush(out);
         self.off = true;
     }
 
     /// Takes inputs that were read together at `now`; decided inputs go to `out`.
-    pub fn feed_all(
+    pub(crate) fn feed_all(
         &mut self,
         inputs: Vec<TerminalInput>,
         now: Instant,
@@ -86,7 +86,12 @@ impl PasteDetector {
     }
 
     /// Takes an input that arrived at `now`; decided inputs go to `out`.
-    pub fn feed(&mut self, input: TerminalInput, now: Instant, out: &mut Vec<TerminalInput>) {
+    pub(crate) fn feed(
+        &mut self,
+        input: TerminalInput,
+        now: Instant,
+        out: &mut Vec<TerminalInput>,
+    ) {
         self.expire(now, out);
         let TerminalInput::Key(key) = input else {
             self.flush(out);
@@ -134,13 +139,13 @@ impl PasteDetector {
     }
 
     /// When [`PasteDetector::expire`] is due.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         let last = self.last.filter(|_| !self.held.is_empty())?;
         Some(last + if self.sends { LINE_WAIT } else { PASTE_PAUSE })
     }
 
     /// A pause: what is held is complete.
-    pub fn expire(&mut self, now: Instant, out: &mut Vec<TerminalInput>) {
+    pub(crate) fn expire(&mut self, now: Instant, out: &mut Vec<TerminalInput>) {
         if self.deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
@@ -153,7 +158,7 @@ impl PasteDetector {
     }
 
     /// Passes on what is held.
-    pub fn flush(&mut self, out: &mut Vec<TerminalInput>) {
+    pub(crate) fn flush(&mut self, out: &mut Vec<TerminalInput>) {
         self.run = 0;
         self.sends = false;
         self.tabs = false;

@@ -12,7 +12,7 @@ const PASTE_END: &[u8] = b"\x1b[201~";
 
 /// Turns bytes into inputs, however they are split.
 #[derive(Debug, Default)]
-pub struct KeyDecoder {
+pub(crate) struct KeyDecoder {
     bytes: Vec<u8>,
     /// Inside a marked paste.
     pasting: bool,
@@ -31,7 +31,7 @@ enum DecodeStep {
 
 impl KeyDecoder {
     /// Takes `bytes`; complete inputs go to `out`.
-    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<TerminalInput>) {
+    pub(crate) fn feed(&mut self, bytes: &[u8], out: &mut Vec<TerminalInput>) {
         if self.pasting && matches!(bytes, [0x03 | 0x1b]) {
             // The end was lost, and the person wants to get out.
             self.end_paste(self.bytes.len(), 0, out);
@@ -42,12 +42,12 @@ impl KeyDecoder {
 
     /// Whether an incomplete sequence is pending that the next bytes may complete. If none arrive
     /// soon, call [`KeyDecoder::settle`].
-    pub fn is_incomplete(&self) -> bool {
+    pub(crate) fn is_incomplete(&self) -> bool {
         !self.pasting && !self.bytes.is_empty()
     }
 
     /// Nothing followed: a pending sequence is taken as it is, a lone escape as the key.
-    pub fn settle(&mut self, out: &mut Vec<TerminalInput>) {
+    pub(crate) fn settle(&mut self, out: &mut Vec<TerminalInput>) {
         if !self.is_incomplete() {
             return;
         }

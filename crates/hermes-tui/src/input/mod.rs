@@ -4,8 +4,8 @@ mod burst;
 mod decode;
 mod reader;
 
-pub use burst::PasteDetector;
-pub use decode::KeyDecoder;
+pub(crate) use burst::PasteDetector;
+pub(crate) use decode::KeyDecoder;
 #[cfg(any(test, fuzzing))]
 pub(crate) use decode::fuzz;
 pub use reader::InputReader;

@@ -23,7 +23,7 @@ use split::MarkdownSplitter;
 /// A growing text. Rows returned by [`MarkdownStream::take_finished`] never change, and together
 /// with those of [`MarkdownStream::finish`] they equal the result of [`render`] on the whole text.
 #[derive(Clone, Debug, Default)]
-pub struct MarkdownStream {
+pub(crate) struct MarkdownStream {
     text: String,
     splitter: MarkdownSplitter,
     painter: PiecePainter,
@@ -32,12 +32,12 @@ pub struct MarkdownStream {
 }
 
 /// A whole text.
-pub fn render(text: &str, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+pub(crate) fn render(text: &str, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
     whole(text, PiecePainter::default(), width, cx)
 }
 
 /// A whole text below a bullet.
-pub fn render_bulleted(text: &str, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+pub(crate) fn render_bulleted(text: &str, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
     whole(text, PiecePainter::bulleted(), width, cx)
 }
 
@@ -83,24 +83,24 @@ fn shorten(text: &str, piece: &mut split::MarkdownPiece) {
 
 impl MarkdownStream {
     /// Below a bullet: everything but code is indented by two columns.
-    pub fn bulleted() -> Self {
+    pub(crate) fn bulleted() -> Self {
         Self {
             painter: PiecePainter::bulleted(),
             ..Self::default()
         }
     }
 
-    pub fn push(&mut self, text: &str) {
+    pub(crate) fn push(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
     /// Rows finished since the last call.
-    pub fn take_finished(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+    pub(crate) fn take_finished(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         self.advance(false, width, cx)
     }
 
     /// The rest.
-    pub fn finish(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+    pub(crate) fn finish(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         self.advance(true, width, cx)
     }
 
@@ -116,7 +116,7 @@ impl MarkdownStream {
     }
 
     /// The last rows of the unfinished part, at most `max`, each fitting the width.
-    pub fn tail(&self, width: u16, max: usize, cx: &CellContext<'_>) -> Vec<Line<'static>> {
+    pub(crate) fn tail(&self, width: u16, max: usize, cx: &CellContext<'_>) -> Vec<Line<'static>> {
         let mut splitter = self.splitter.clone();
         let mut painter = self.painter.clone();
         let mut pieces = Vec::new();
@@ -148,7 +148,7 @@ impl MarkdownStream {
     }
 
     /// Everything emitted so far, again, for another width.
-    pub fn given(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+    pub(crate) fn given(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         let mut painter = self.painter.afresh();
         let mut pieces = Vec::new();
         MarkdownSplitter::default().read(&self.text, true, &mut pieces);
@@ -160,7 +160,7 @@ impl MarkdownStream {
     }
 
     /// All of it, as it was written.
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 }

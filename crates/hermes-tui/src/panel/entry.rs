@@ -9,33 +9,33 @@ use crate::width;
 const MAX_CHARS: usize = 4096;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TextEntry {
+pub(crate) struct TextEntry {
     text: String,
     /// A byte offset at a grapheme boundary.
     cursor: usize,
 }
 
 impl TextEntry {
-    pub fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         let mut entry = Self::default();
         entry.insert(text);
         entry
     }
 
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// Inserts text at the cursor as one line: of several lines, the first non-empty one.
-    pub fn insert(&mut self, text: &str) {
+    pub(crate) fn insert(&mut self, text: &str) {
         let line = text.lines().find(|line| !line.trim().is_empty());
         let line = line.unwrap_or(text);
         for c in line.chars().filter(|c| !c.is_control()) {
@@ -52,7 +52,7 @@ impl TextEntry {
     }
 
     /// Returns whether the key was used.
-    pub fn key(&mut self, key: KeyPress) -> bool {
+    pub(crate) fn key(&mut self, key: KeyPress) -> bool {
         if let Some(c) = key.text() {
             self.insert(c.encode_utf8(&mut [0; 4]));
             return true;
@@ -85,7 +85,7 @@ impl TextEntry {
     }
 
     /// The part around the cursor that fits `columns`, and the cursor's column in it.
-    pub fn view(&self, columns: usize, secret: bool) -> (String, usize) {
+    pub(crate) fn view(&self, columns: usize, secret: bool) -> (String, usize) {
         let shown = |text: &str| -> Vec<String> {
             text.graphemes(true)
                 .map(|grapheme| {

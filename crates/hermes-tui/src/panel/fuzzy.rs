@@ -6,7 +6,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 ///
 /// `name` may also match letter by letter (`qcd` finds `qwen-coder`); `rest` must contain the whole
 /// word, otherwise long texts would match everything.
-pub fn score(name: &str, rest: &str, query: &str) -> Option<i32> {
+pub(crate) fn score(name: &str, rest: &str, query: &str) -> Option<i32> {
     let name = name.to_lowercase();
     let rest = rest.to_lowercase();
     let mut sum = 0;

@@ -2,8 +2,8 @@
 
 mod below;
 mod columns;
-pub mod entry;
-pub mod fuzzy;
+pub(crate) mod entry;
+pub(crate) mod fuzzy;
 mod list;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -10,17 +10,17 @@ use crate::keys::{KeyCode, KeyPress};
 
 /// A key that approves counts only if nothing else is typed for this long: the first letter of a
 /// sentence is not an answer.
-pub const ANSWER_DELAY: Duration = Duration::from_millis(250);
+pub(crate) const ANSWER_DELAY: Duration = Duration::from_millis(250);
 
 /// Message for a paste that cannot be used.
 pub(super) const PASTE_IGNORED: &str = "a paste is not an answer; it is in your draft";
 
 /// Checks whether an edited rule may be stored for the request. The error describes what is
 /// expected.
-pub type CheckRule = fn(&ApprovalRequest, &str) -> Result<Rule, String>;
+pub(crate) type CheckRule = fn(&ApprovalRequest, &str) -> Result<Rule, String>;
 
 #[derive(Clone, Debug)]
-pub struct ApprovalPrompt {
+pub(crate) struct ApprovalPrompt {
     pub(super) request: ApprovalRequest,
     pub(super) guard: KeyGuard,
     pub(super) stage: ApprovalStage,
@@ -60,7 +60,7 @@ struct PendingAnswer {
 
 /// The effect of a key.
 #[derive(Clone, Debug, PartialEq)]
-pub enum KeyResult<T> {
+pub(crate) enum KeyResult<T> {
     /// Nothing has changed.
     Nothing,
     Redraw,
@@ -72,7 +72,7 @@ pub enum KeyResult<T> {
 }
 
 impl ApprovalPrompt {
-    pub fn new(request: ApprovalRequest, guard: KeyGuard, check: CheckRule) -> Self {
+    pub(crate) fn new(request: ApprovalRequest, guard: KeyGuard, check: CheckRule) -> Self {
         Self {
             request,
             guard,
@@ -87,12 +87,12 @@ impl ApprovalPrompt {
 
     /// With the time at which it is denied automatically.
     #[must_use]
-    pub fn expiring(mut self, at: Option<Instant>) -> Self {
+    pub(crate) fn expiring(mut self, at: Option<Instant>) -> Self {
         self.expires = at;
         self
     }
 
-    pub fn key(&mut self, key: KeyPress, now: Instant) -> KeyResult<Verdict> {
+    pub(crate) fn key(&mut self, key: KeyPress, now: Instant) -> KeyResult<Verdict> {
         self.problem = None;
         match &mut self.stage {
             ApprovalStage::Choose => self.choose(key, now),
@@ -243,7 +243,7 @@ impl ApprovalPrompt {
     }
 
     /// Pasted text answers nothing: it is inserted into a line, or `false`: it goes to the draft.
-    pub fn paste(&mut self, text: &str, now: Instant) -> bool {
+    pub(crate) fn paste(&mut self, text: &str, now: Instant) -> bool {
         self.pending = None;
         match &mut self.stage {
             ApprovalStage::Choose | ApprovalStage::Rule { .. } => {
@@ -260,7 +260,7 @@ impl ApprovalPrompt {
     }
 
     /// The answer of a letter that was not followed by another key.
-    pub fn tick(&mut self, now: Instant) -> Option<Verdict> {
+    pub(crate) fn tick(&mut self, now: Instant) -> Option<Verdict> {
         let settled = |settling: &mut PendingAnswer| now >= settling.since + ANSWER_DELAY;
         self.pending
             .take_if(settled)
@@ -268,7 +268,7 @@ impl ApprovalPrompt {
     }
 
     /// Why keys do not count now.
-    pub fn guard(&self) -> KeyGuard {
+    pub(crate) fn guard(&self) -> KeyGuard {
         match &self.stage {
             ApprovalStage::Rule { guard } | ApprovalStage::EditRule { guard, .. } => *guard,
             ApprovalStage::Choose | ApprovalStage::Why { .. } => self.guard,
@@ -276,7 +276,7 @@ impl ApprovalPrompt {
     }
 
     /// It became visible.
-    pub fn seen(&mut self, now: Instant) {
+    pub(crate) fn seen(&mut self, now: Instant) {
         self.guard.seen(now);
         if let ApprovalStage::Rule { guard } | ApprovalStage::EditRule { guard, .. } =
             &mut self.stage
@@ -286,7 +286,7 @@ impl ApprovalPrompt {
     }
 
     /// It is covered.
-    pub fn hidden(&mut self) {
+    pub(crate) fn hidden(&mut self) {
         self.guard.hidden();
         if let ApprovalStage::Rule { guard } | ApprovalStage::EditRule { guard, .. } =
             &mut self.stage
@@ -296,7 +296,7 @@ impl ApprovalPrompt {
     }
 
     /// When [`Self::tick`] has something to do.
-    pub fn settles(&self) -> Option<Instant> {
+    pub(crate) fn settles(&self) -> Option<Instant> {
         self.pending
             .as_ref()
             .map(|settling| settling.since + ANSWER_DELAY)

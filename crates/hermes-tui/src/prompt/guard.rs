@@ -7,11 +7,11 @@ use crate::keys::{KeyCode, KeyPress};
 
 /// How long nothing may have been typed, and the prompt must have been visible, before a key
 /// counts.
-pub const QUIET_TIME: Duration = Duration::from_secs(1);
+pub(crate) const QUIET_TIME: Duration = Duration::from_secs(1);
 
 /// Closed at first; opens once the person has had time to see the prompt.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct KeyGuard {
+pub(crate) struct KeyGuard {
     /// `None`: not visible yet.
     opens: Option<Instant>,
     /// A message was being written when the prompt appeared: keys belong to it until there is a
@@ -21,7 +21,7 @@ pub struct KeyGuard {
 
 impl KeyGuard {
     /// For a prompt that appears while the person writes a message.
-    pub fn amid_writing(writing: bool) -> Self {
+    pub(crate) fn amid_writing(writing: bool) -> Self {
         Self {
             opens: None,
             writing,
@@ -30,7 +30,11 @@ impl KeyGuard {
 
     /// A key that came too early to answer. Input typed before the prompt was visible, or that
     /// continues a message, goes to the draft; anything else is refused with a notice.
-    pub fn early<T>(&mut self, key: KeyPress, now: Instant) -> (KeyResult<T>, Option<String>) {
+    pub(crate) fn early<T>(
+        &mut self,
+        key: KeyPress,
+        now: Instant,
+    ) -> (KeyResult<T>, Option<String>) {
         let unseen = self.opens.is_none();
         self.typed(now);
         if !unseen && !self.writing {
@@ -47,21 +51,21 @@ impl KeyGuard {
     }
 
     /// The prompt became visible.
-    pub fn seen(&mut self, now: Instant) {
+    pub(crate) fn seen(&mut self, now: Instant) {
         self.opens.get_or_insert(now + QUIET_TIME);
     }
 
     /// It is no longer visible.
-    pub fn hidden(&mut self) {
+    pub(crate) fn hidden(&mut self) {
         self.opens = None;
     }
 
-    pub fn is_open(&self, now: Instant) -> bool {
+    pub(crate) fn is_open(&self, now: Instant) -> bool {
         self.opens.is_some_and(|opens| now >= opens)
     }
 
     /// A key that was not meant for the prompt: the person is still typing.
-    pub fn typed(&mut self, now: Instant) {
+    pub(crate) fn typed(&mut self, now: Instant) {
         if let Some(opens) = &mut self.opens {
             // After a pause the message is no longer being written.
             self.writing &= now < *opens;
@@ -70,7 +74,7 @@ impl KeyGuard {
     }
 
     /// Time until it opens; `None`: it is open.
-    pub fn left(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn left(&self, now: Instant) -> Option<Duration> {
         let left = self
             .opens
             .map_or(QUIET_TIME, |opens| opens.saturating_duration_since(now));

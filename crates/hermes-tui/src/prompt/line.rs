@@ -9,7 +9,7 @@ use crate::width;
 
 /// A line with a caret. Line breaks are removed from pastes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LineEdit {
+pub(crate) struct LineEdit {
     text: String,
     /// Byte offset at a grapheme boundary.
     caret: usize,
@@ -17,7 +17,7 @@ pub struct LineEdit {
 
 impl LineEdit {
     /// The caret is behind the text.
-    pub fn new(text: impl Into<String>) -> Self {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
             caret: text.len(),
@@ -25,15 +25,15 @@ impl LineEdit {
         }
     }
 
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    pub fn insert(&mut self, text: &str) {
+    pub(crate) fn insert(&mut self, text: &str) {
         let clean: String = text
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
@@ -42,12 +42,12 @@ impl LineEdit {
         self.caret += clean.len();
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// Returns whether the key was used.
-    pub fn key(&mut self, key: KeyPress) -> bool {
+    pub(crate) fn key(&mut self, key: KeyPress) -> bool {
         if let Some(c) = key.text() {
             self.insert(c.encode_utf8(&mut [0; 4]));
             return true;
@@ -95,7 +95,7 @@ impl LineEdit {
     }
 
     /// The part around the caret that fits `room` columns, and the caret's column in it.
-    pub fn view(&self, room: u16, style: Style) -> (Span<'static>, u16) {
+    pub(crate) fn view(&self, room: u16, style: Style) -> (Span<'static>, u16) {
         let room = usize::from(room.max(1));
         let left = &self.text[..self.caret];
         // One column is reserved for the caret behind the text.

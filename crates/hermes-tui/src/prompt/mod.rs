@@ -4,10 +4,10 @@
 //! [`approval::ANSWER_DELAY`]. A refused key is reported; only input that continues a message being
 //! written goes to the draft.
 
-pub mod approval;
-pub mod guard;
-pub mod line;
-pub mod question;
+pub(crate) mod approval;
+pub(crate) mod guard;
+pub(crate) mod line;
+pub(crate) mod question;
 mod view;
 
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ const PASTE_START: Duration = Duration::from_millis(250);
 
 /// A prompt request.
 #[derive(Clone, Debug)]
-pub enum PromptRequest {
+pub(crate) enum PromptRequest {
     Approval(ApprovalRequest),
     Question(Question),
 }
@@ -69,7 +69,7 @@ impl OpenPrompt {
 
 /// The open prompt and those queued behind it.
 #[derive(Clone, Debug)]
-pub struct PromptQueue {
+pub(crate) struct PromptQueue {
     open: Option<OpenPrompt>,
     waiting: VecDeque<QueuedPrompt>,
     /// Answered in this sequence of questions, for "2 of 3".
@@ -94,7 +94,7 @@ struct QueuedPrompt {
 
 /// What to do after a key.
 #[derive(Clone, Debug, PartialEq)]
-pub enum PromptOutcome {
+pub(crate) enum PromptOutcome {
     Nothing,
     Redraw,
     /// Not meant for the prompt.
@@ -104,7 +104,7 @@ pub enum PromptOutcome {
 
 /// An answer and its line in the transcript.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PromptDecision {
+pub(crate) struct PromptDecision {
     pub command: AgentCommand,
     /// Empty: the tool that asked shows the answer itself.
     pub summary: String,
@@ -113,7 +113,7 @@ pub struct PromptDecision {
 
 impl PromptQueue {
     /// `limit`: how long an approval waits.
-    pub fn new(check: CheckRule, limit: Option<Duration>) -> Self {
+    pub(crate) fn new(check: CheckRule, limit: Option<Duration>) -> Self {
         Self {
             open: None,
             waiting: VecDeque::new(),
@@ -126,12 +126,12 @@ impl PromptQueue {
     }
 
     /// Whether an unanswered approval is denied automatically.
-    pub fn is_limited(&self) -> bool {
+    pub(crate) fn is_limited(&self) -> bool {
         self.limit.is_some()
     }
 
     /// Whether to notify the person now, because the open approval is about to expire.
-    pub fn last_call(&mut self, now: Instant) -> bool {
+    pub(crate) fn last_call(&mut self, now: Instant) -> bool {
         let Some(OpenPrompt::Approval(prompt)) = &self.open else {
             return false;
         };
@@ -144,17 +144,12 @@ impl PromptQueue {
         true
     }
 
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
-    /// Whether an approval is visible.
-    pub fn approves(&self) -> bool {
-        matches!(self.open, Some(OpenPrompt::Approval(_)))
-    }
-
     /// `writing`: a message is being written.
-    pub fn ask(&mut self, asked: PromptRequest, writing: bool, now: Instant) {
+    pub(crate) fn ask(&mut self, asked: PromptRequest, writing: bool, now: Instant) {
         let limit = match asked {
             PromptRequest::Approval(_) => self.limit,
             PromptRequest::Question(_) => None,
@@ -170,7 +165,7 @@ impl PromptQueue {
     }
 
     /// The request is withdrawn. Returns the outcome of an approval that was still open.
-    pub fn withdraw(&mut self, id: &str) -> Option<String> {
+    pub(crate) fn withdraw(&mut self, id: &str) -> Option<String> {
         let at = self
             .waiting
             .iter()
@@ -203,7 +198,7 @@ impl PromptQueue {
     }
 
     /// The prompt is drawn at `now`.
-    pub fn seen(&mut self, now: Instant) {
+    pub(crate) fn seen(&mut self, now: Instant) {
         match &mut self.open {
             Some(OpenPrompt::Approval(prompt)) => prompt.seen(now),
             Some(OpenPrompt::Question(prompt)) => prompt.guard.seen(now),
@@ -212,7 +207,7 @@ impl PromptQueue {
     }
 
     /// It is covered: when it is visible again, keys are blocked again.
-    pub fn hidden(&mut self) {
+    pub(crate) fn hidden(&mut self) {
         match &mut self.open {
             Some(OpenPrompt::Approval(prompt)) => prompt.hidden(),
             Some(OpenPrompt::Question(prompt)) => prompt.guard.hidden(),
@@ -220,7 +215,7 @@ impl PromptQueue {
         }
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.open = None;
         self.waiting.clear();
         self.answered = 0;
@@ -245,7 +240,7 @@ impl PromptQueue {
         }
     }
 
-    pub fn key(&mut self, key: KeyPress, now: Instant) -> PromptOutcome {
+    pub(crate) fn key(&mut self, key: KeyPress, now: Instant) -> PromptOutcome {
         let step = match &mut self.open {
             None => return PromptOutcome::Nothing,
             Some(OpenPrompt::Approval(prompt)) => match prompt.key(key, now) {
@@ -288,7 +283,7 @@ impl PromptQueue {
     }
 
     /// `Some`: the text goes to the draft, after these keys, which were its start.
-    pub fn paste(&mut self, text: &str, now: Instant) -> Option<Vec<KeyPress>> {
+    pub(crate) fn paste(&mut self, text: &str, now: Instant) -> Option<Vec<KeyPress>> {
         let used = match &mut self.open {
             None => false,
             Some(OpenPrompt::Approval(prompt)) => prompt.paste(text, now),
@@ -306,7 +301,7 @@ impl PromptQueue {
     }
 
     /// Handles timers.
-    pub fn tick(&mut self, now: Instant) -> PromptOutcome {
+    pub(crate) fn tick(&mut self, now: Instant) -> PromptOutcome {
         let Some(OpenPrompt::Approval(prompt)) = &mut self.open else {
             return PromptOutcome::Nothing;
         };
@@ -320,7 +315,7 @@ impl PromptQueue {
     }
 
     /// When the prompt changes on its own. `None`: never.
-    pub fn next_wakeup(&self, now: Instant, animated: bool) -> Option<Instant> {
+    pub(crate) fn next_wakeup(&self, now: Instant, animated: bool) -> Option<Instant> {
         let (guard, settles, expires) = match self.open.as_ref()? {
             OpenPrompt::Approval(prompt) => (prompt.guard(), prompt.settles(), prompt.expires),
             OpenPrompt::Question(prompt) => (prompt.guard, None, None),

@@ -11,7 +11,7 @@ use super::line::LineEdit;
 use crate::keys::{KeyCode, KeyPress};
 
 #[derive(Clone, Debug)]
-pub struct QuestionPrompt {
+pub(crate) struct QuestionPrompt {
     pub(super) question: Question,
     pub(super) guard: KeyGuard,
     pub(super) entry: QuestionEntry,
@@ -55,7 +55,7 @@ pub(super) enum FieldEntry {
 }
 
 impl QuestionPrompt {
-    pub fn new(question: Question, guard: KeyGuard) -> Self {
+    pub(crate) fn new(question: Question, guard: KeyGuard) -> Self {
         let entry = match &question.want {
             Want::Text => QuestionEntry::Text(LineEdit::default()),
             Want::Choice { options, other } => QuestionEntry::Choice(ChoicePicker {
@@ -77,7 +77,7 @@ impl QuestionPrompt {
         }
     }
 
-    pub fn key(&mut self, key: KeyPress, now: Instant) -> KeyResult<Answer> {
+    pub(crate) fn key(&mut self, key: KeyPress, now: Instant) -> KeyResult<Answer> {
         if !self.guard.is_open(now) {
             let (step, problem) = self.guard.early(key, now);
             self.problem = problem;
@@ -183,7 +183,7 @@ impl QuestionPrompt {
     }
 
     /// `false`: there is nothing to paste into, or it is too early.
-    pub fn paste(&mut self, text: &str, now: Instant) -> bool {
+    pub(crate) fn paste(&mut self, text: &str, now: Instant) -> bool {
         if !self.guard.is_open(now) {
             self.guard.typed(now);
             self.problem = Some(PASTE_IGNORED.to_owned());

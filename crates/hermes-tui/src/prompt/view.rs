@@ -20,7 +20,13 @@ const INDENT: &str = "  ";
 
 impl PromptQueue {
     /// At most `height` lines; the middle scrolls if it is higher.
-    pub fn view(&self, columns: u16, height: u16, now: Instant, theme: &Theme) -> ScreenFrame {
+    pub(crate) fn view(
+        &self,
+        columns: u16,
+        height: u16,
+        now: Instant,
+        theme: &Theme,
+    ) -> ScreenFrame {
         let waiting = self.waiting.len();
         let place = (waiting + self.answered > 0)
             .then(|| format!("{} of {}", self.answered + 1, self.answered + 1 + waiting));

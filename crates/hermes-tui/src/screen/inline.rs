@@ -409,10 +409,6 @@ impl<W: Write> InlineScreen<W> {
         self.placement.clear();
     }
 
-    pub fn in_overlay(&self) -> bool {
-        self.overlay.is_some()
-    }
-
     /// Opens the alternate screen.
     pub fn enter_overlay(&mut self) -> io::Result<()> {
         if self.overlay.is_some() {

@@ -14,11 +14,11 @@ mod signals;
 
 pub use colour::{ColorDepth, TerminalCapabilities};
 pub use inline::{InlineScreen, Reflow, ScreenOptions};
-pub use modes::{
-    FramePlacement, ModesOptions, TerminalModes, enter_bytes, leave_bytes, record_panics,
-};
+pub(crate) use modes::record_panics;
+pub use modes::{FramePlacement, ModesOptions, TerminalModes};
 pub use osc::Attention;
-pub use signals::{ProcessSignal, SignalStream, stop_here};
+pub(crate) use signals::stop_here;
+pub use signals::{ProcessSignal, SignalStream};
 
 use rustix::termios::tcgetwinsize;
 

@@ -43,7 +43,7 @@ pub struct ModesOptions {
 
 /// Written when the interface takes the terminal. The queries are answered as
 /// [`crate::input::TerminalReport`]s.
-pub fn enter_bytes(options: &ModesOptions) -> String {
+pub(crate) fn enter_bytes(options: &ModesOptions) -> String {
     // Saves the title; enables bracketed paste and focus reports.
     let mut bytes = "\x1b[22;2t\x1b[?2004h\x1b[?1004h".to_owned();
     // Queries bracketed paste and the background colour.
@@ -57,7 +57,7 @@ pub fn enter_bytes(options: &ModesOptions) -> String {
 }
 
 /// Written when it releases the terminal.
-pub fn leave_bytes(keyboard: bool, placement: &FramePlacement) -> String {
+pub(crate) fn leave_bytes(keyboard: bool, placement: &FramePlacement) -> String {
     let mut bytes = format!("{SYNC_OFF}\x1b[0m{WRAP_ON}");
     if placement.overlay.swap(false, Ordering::Relaxed) {
         bytes.push_str("\x1b[?1049l");
@@ -214,7 +214,7 @@ static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 /// Keeps the message of a panic until the terminal is released. It does not release the terminal
 /// itself: a panic of a tool is caught and the interface continues; one of the interface unwinds
 /// through [`TerminalModes`], which releases the terminal and prints the message.
-pub fn record_panics() {
+pub(crate) fn record_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = std::panic::take_hook();

@@ -82,7 +82,7 @@ impl SignalStream {
 /// Stops the process group until the shell continues it, which arrives as
 /// [`ProcessSignal::Continue`]. Other threads may run on for a moment: prefer
 /// [`SignalStream::stop`]. `false`: there is no shell that would continue it.
-pub fn stop_here() -> io::Result<bool> {
+pub(crate) fn stop_here() -> io::Result<bool> {
     if getsid(None)? == getpid() {
         return Ok(false);
     }

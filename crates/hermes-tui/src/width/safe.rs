@@ -24,7 +24,7 @@ fn unseen(ch: char) -> bool {
 }
 
 /// Whether a character must not reach a terminal unchanged.
-pub fn is_harmful(ch: char) -> bool {
+pub(crate) fn is_harmful(ch: char) -> bool {
     ch.is_control() || turns(ch) || unseen(ch)
 }
 
@@ -58,7 +58,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
 
 /// Sanitizes text that a person decides about: nothing is removed, invisible characters are named,
 /// as in `<U+200B>`. Line breaks and tabs stay.
-pub fn visible(text: &str) -> Cow<'_, str> {
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     made(text, |ch, out| {
         // Writing to a String cannot fail.
         let _ = write!(out, "<U+{:04X}>", u32::from(ch));

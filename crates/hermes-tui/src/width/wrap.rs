@@ -214,7 +214,11 @@ fn common(a: &Range<usize>, b: &Range<usize>) -> Option<Range<usize>> {
 }
 
 /// As [`wrap_row`], for what has no links.
-pub fn wrap_line(line: &Line<'static>, columns: usize, indent: &Indent) -> Vec<Line<'static>> {
+pub(crate) fn wrap_line(
+    line: &Line<'static>,
+    columns: usize,
+    indent: &Indent,
+) -> Vec<Line<'static>> {
     if indent.first.is_empty() && line_width(line) <= columns {
         return vec![line.clone()];
     }
@@ -226,7 +230,7 @@ pub fn wrap_line(line: &Line<'static>, columns: usize, indent: &Indent) -> Vec<L
 }
 
 /// Plain text of several lines, broken at words.
-pub fn wrap_text(text: &str, columns: usize, style: Style) -> Vec<Line<'static>> {
+pub(crate) fn wrap_text(text: &str, columns: usize, style: Style) -> Vec<Line<'static>> {
     text.lines()
         .flat_map(|line| {
             let line = super::expand_tabs(line, 0).into_owned();

@@ -1,8 +1,8 @@
 //! Any life at a terminal: each line of the transcript is there once, the frame is last.
 
-use hermes_tui::row::{ScreenFrame, StyledRow};
 use hermes_tui::screen::{InlineScreen, Size};
 use hermes_tui::width::{Indent, harmless, wrap_row};
+use hermes_tui::{ScreenFrame, StyledRow};
 use proptest::prelude::*;
 use ratatui_core::text::Line;
 

@@ -2,10 +2,10 @@
 
 use std::num::NonZeroU16;
 
-use hermes_tui::row::{ScreenFrame, StyledRow};
 use hermes_tui::screen::{
     Attention, ColorDepth, InlineScreen, Reflow, ScreenOptions, Size, TerminalCapabilities,
 };
+use hermes_tui::{ScreenFrame, StyledRow};
 use ratatui_core::style::{Color, Style, Stylize};
 use ratatui_core::text::{Line, Span};
 

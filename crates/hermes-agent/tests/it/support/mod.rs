@@ -8,11 +8,10 @@ pub(crate) mod tool;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::events::EventReceiver;
-use hermes_agent::session::{
-    PromptSource, Session, SessionDeps, SessionHandle, SessionStart, ToolSource,
+use hermes_agent::{
+    AgentSettings, EventReceiver, PromptSource, Session, SessionDeps, SessionHandle, SessionStart,
+    ToolSource,
 };
-use hermes_agent::settings::AgentSettings;
 use hermes_core::approval::Approver;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnSummary};
 use hermes_core::ids::SessionId;

@@ -8,8 +8,7 @@ use hermes_core::schema;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
-use hermes_store::memory::{MemoryError, MemoryOperation, MemoryStatus, MemoryTarget};
-use hermes_store::pending::Subsystem;
+use hermes_store::{MemoryError, MemoryOperation, MemoryStatus, MemoryTarget, Subsystem};
 use serde_json::{Value, json};
 
 use super::{StoreTools, blocking, waits};

@@ -14,12 +14,11 @@ use hermes_config::home::Home;
 use hermes_core::clock::Rng;
 use hermes_core::taint::Lasting;
 use hermes_core::tool::{Tool, ToolContext, ToolErrorKind, ToolOutcome};
-use hermes_store::Store;
-use hermes_store::memory::{MemoryFiles, MemoryTarget};
-use hermes_store::pending::PendingWrites;
 use hermes_store::skills::SkillLibrary;
+use hermes_store::{MemoryFiles, MemoryTarget, PendingWrites, Store};
 
-pub use inline::{InlineLine, RunInline, expand_inline};
+pub(crate) use inline::InlineLine;
+pub use inline::{RunInline, expand_inline};
 pub use skills::apply_pending_skill;
 
 /// What the tools of one session work on.
@@ -48,7 +47,7 @@ pub struct StoreTools {
 }
 
 /// Takes the name of an environment variable; false: commands cannot have it.
-pub type Declare = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+pub(crate) type Declare = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl StoreTools {
     /// As `config` asks for. `platform` decides which skills are switched off.

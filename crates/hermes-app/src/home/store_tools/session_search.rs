@@ -12,8 +12,7 @@ use hermes_core::taint::FROM_OUTSIDE;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
-use hermes_store::Store;
-use hermes_store::db::search::{DiscoverRequest, ScrollRequest, SearchOrder};
+use hermes_store::{DiscoverRequest, ScrollRequest, SearchOrder, Store};
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -7,9 +7,8 @@ use hermes_core::schema;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
-use hermes_store::pending::Subsystem;
-use hermes_store::skills::usage::Event;
-use hermes_store::skills::{Managed, SkillError, SkillLibrary, SkillOrFile};
+use hermes_store::Subsystem;
+use hermes_store::skills::{Managed, SkillError, SkillLibrary, SkillOrFile, SkillUseKind};
 use serde_json::{Value, json};
 
 use super::{StoreTools, blocking, expand_inline, waits};
@@ -106,7 +105,7 @@ impl SkillViewTool {
         let declare = self.deps.declare.clone();
         let view = blocking(move || {
             let view = library.view(&name, file.as_deref(), Some(session.as_str()))?;
-            for event in [Event::Viewed, Event::Used] {
+            for event in [SkillUseKind::Viewed, SkillUseKind::Used] {
                 if let Err(error) = library.usage().bump(view.skill_name(), event) {
                     tracing::warn!(%error, "the use of a skill was not counted");
                 }

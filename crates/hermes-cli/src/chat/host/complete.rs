@@ -4,14 +4,13 @@ use std::path::Path;
 
 use hermes_core::slash::{self, CommandDef, Values};
 use hermes_models::catalogue;
-use hermes_store::db::{ListFilter, SessionOrder};
 use hermes_store::skills::SkillLibrary;
+use hermes_store::{ListFilter, SessionOrder};
+use hermes_tui::Theme;
 use hermes_tui::port::Candidate;
-use hermes_tui::theme::Theme;
 
-use hermes_app::conversation::Conversation;
-use hermes_app::slash_commands;
 use hermes_app::text::shorten;
+use hermes_app::{Conversation, slash_commands};
 
 /// Answers that are given.
 const MOST: usize = 50;

@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use hermes_app::conversation::{Conversation, show_text};
 use hermes_app::text::shorten;
+use hermes_app::{Conversation, show_text};
 use hermes_core::front_end::{Effect, TextKind};
 use hermes_core::model::Route;
-use hermes_mcp::actor::state::LinkState;
-use hermes_mcp::tools::toolbox::Toolbox;
+use hermes_mcp::{LinkState, Toolbox};
 use hermes_tui::port::{McpCount, SessionStatus};
 
 use crate::wiring;
@@ -16,7 +15,7 @@ use crate::wiring::mcp::server_counts;
 
 /// The conversation as it is now. Cheap: files that are read are small and of this machine.
 pub(super) fn session_status(conversation: &Conversation) -> SessionStatus {
-    use hermes_agent::session::ToolSource as _;
+    use hermes_agent::ToolSource as _;
     let chat = &conversation.chat;
     let toolbox = chat.mcp.as_ref().and_then(|mcp| mcp.toolbox());
     let processes = chat

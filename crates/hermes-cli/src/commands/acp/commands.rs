@@ -1,7 +1,7 @@
 //! Slash commands that make sense in an editor: those that need no screen, no clipboard, and leave
 //! the choice of the conversation to the editor.
 
-use hermes_app::host::CommandInfo;
+use hermes_app::CommandInfo;
 use hermes_core::slash::{COMMANDS, CommandDef, Parsed, Verb, parse};
 
 const OFFERED: &[Verb] = &[

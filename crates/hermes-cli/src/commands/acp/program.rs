@@ -3,25 +3,20 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hermes_app::conversation::hosted::{
-    self, ClosePolicy, CommandRules, HostedOptions, host_error,
+use hermes_app::hosted::{ClosePolicy, CommandRules, HostedOptions, host_error};
+use hermes_app::{
+    AppContext, CommandInfo, Conversation, ConversationHost, HostError, ListQuery,
+    ListedConversation, OpenedConversation, OpeningRequest, Surface, TurnOptions, hosted, replay,
 };
-use hermes_app::conversation::replay;
-use hermes_app::conversation::{Conversation, Surface};
-use hermes_app::front::{HostError, OpenedConversation};
-use hermes_app::host::{
-    CommandInfo, ConversationHost, ListQuery, ListedConversation, OpeningRequest,
-};
-use hermes_app::{AppContext, TurnOptions};
 use hermes_core::BoxFuture;
-use hermes_store::db::{ListFilter, SessionOrder};
+use hermes_store::{ListFilter, SessionOrder};
 
 use super::{commands, servers};
 use crate::commands::Context;
 use crate::exit::Failure;
 use crate::output::StderrHold;
-use crate::wiring::front_end::{FrontEndKind, FrontEndSettings, SharedResources};
 use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
+use crate::wiring::{FrontEndKind, FrontEndSettings, SharedResources};
 
 /// The recorded source of its sessions, in the original's terms.
 const SOURCE: &str = "acp";
@@ -159,7 +154,7 @@ impl EditorHost {
         };
         let rows = wiring::open_for_reading(&self.cx)?.list(filter).await?;
         let elsewhere = self.cx.home.root();
-        let row = |row: hermes_store::db::SessionSummary| ListedConversation {
+        let row = |row: hermes_store::SessionSummary| ListedConversation {
             // Started on a chat platform, where there are no directories.
             cwd: row.cwd.map_or_else(|| elsewhere.to_owned(), PathBuf::from),
             title: row

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use hermes_app::AppContext;
-use hermes_app::host::{OwnServer, ServerAddress};
-use hermes_mcp::config::{self, ServerEntry};
-use hermes_mcp::tools::toolbox::Toolbox;
+use hermes_app::{AppContext, OwnServer, ServerAddress};
+use hermes_mcp::config::ServerEntry;
+use hermes_mcp::{Toolbox, config};
 use serde_json::{Map, Value, json};
 
 use crate::wiring::mcp;

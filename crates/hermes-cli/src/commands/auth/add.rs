@@ -6,8 +6,8 @@ use hermes_core::clock::{Rng as _, SystemRng};
 use hermes_models::credentials::is_usable_for;
 use hermes_models::credentials::manage::{AddKeyResult, NewKey};
 use hermes_models::live::{LIST_TIMEOUT, ListError};
-use hermes_models::providers::{self, Auth};
-use hermes_models::router::{LiveError, Router};
+use hermes_models::providers::Auth;
+use hermes_models::{LiveError, Router, providers};
 use secrecy::SecretString;
 
 use super::{AddArgs, AuthContext, CredentialKind, store_failure};

@@ -8,16 +8,15 @@ use std::time::Duration;
 
 use clap::{Arg, Command};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
-use hermes_app::home::toolsets;
+use hermes_app::toolsets;
 use hermes_config::env::{Env, ProcessEnv};
 use hermes_config::home::Home;
 use hermes_config::{Config, Loaded};
 use hermes_core::clock::SystemClock;
 use hermes_models::{catalogue, providers};
-use hermes_store::Store;
-use hermes_store::db::{ListFilter, SessionOrder};
 use hermes_store::jobs::JobTable;
 use hermes_store::skills::SkillLibrary;
+use hermes_store::{ListFilter, SessionOrder, Store};
 use serde_json::Value;
 
 /// After this, an answer comes too late to be of use.

@@ -97,7 +97,7 @@ pub(in crate::commands) fn about_others(
     let hooks = loaded.tree.get("hooks");
     let (_, mut problems) = hermes_app::hooks::load(&cx.home, hooks, true);
     let quick = &loaded.config.quick_commands;
-    hermes_gateway::read_quick_commands(quick, &mut problems);
+    hermes_app::read_quick_commands(quick, &mut problems);
     problems.extend(bundles(cx));
     problems.extend(servers(cx, loaded));
     problems.extend(platforms(cx, &problems));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_app::host::gateway::GatewayConversations;
+use hermes_app::GatewayConversations;
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::store::StoreError;
 use hermes_gateway::GatewaySettings;
@@ -15,9 +15,9 @@ use hermes_gateway::platforms;
 use hermes_gateway::process::{self, MachineProcesses};
 use hermes_gateway::{ConversationPool, PoolLimits};
 use hermes_gateway::{Gateway, GatewayCallbacks, GatewayDeps};
-use hermes_models::router::Overrides;
+use hermes_models::Overrides;
 use hermes_store::Store;
-use hermes_store::db::delivery::Owner;
+use hermes_store::delivery::Owner;
 use hermes_store::jobs::{JobClaimError, JobError, JobTable};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};

@@ -8,7 +8,7 @@ use hermes_core::model::{ModelClient, ModelRouter as _};
 use hermes_exec::backend;
 use hermes_exec::local::Declared;
 use hermes_exec::sandbox::{Sandbox, SandboxSettings, SandboxTier};
-use hermes_models::router::Overrides;
+use hermes_models::Overrides;
 
 use super::DoctorReport;
 use crate::commands::{Context, counted, mcp, model, setup};
@@ -114,7 +114,7 @@ pub(super) fn mcp_settings(cx: &Context, report: &mut DoctorReport) {
 }
 
 fn servers_of(
-    servers: &[hermes_mcp::status::report::ServerReport],
+    servers: &[hermes_mcp::report::ServerReport],
     called: bool,
     report: &mut DoctorReport,
 ) {

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::figures::size;
+use hermes_models::Overrides;
 use hermes_models::credentials::KeyStatus;
 use hermes_models::credentials::store::AuthStore;
-use hermes_models::router::Overrides;
-use hermes_store::db::{RepairOptions, RepairReport, quick_check, repair};
-use hermes_store::memory::{MemoryFiles, MemoryTarget};
 use hermes_store::skills::SkillLibrary;
+use hermes_store::{
+    MemoryFiles, MemoryTarget, RepairOptions, RepairReport, quick_check_database, repair_database,
+};
 
 use super::DoctorReport;
 use crate::commands::{self, Context, counted};
@@ -234,7 +235,7 @@ pub(super) fn database(cx: &Context, report: &mut DoctorReport) {
     }
     let bytes = std::fs::metadata(&path).map_or(0, |meta| meta.len());
     if bytes > READ_THROUGH {
-        match quick_check(&path) {
+        match quick_check_database(&path) {
             Err(error) => report.problem(error.to_string(), ""),
             Ok(Some(problem)) => report.problem(problem, "run: hermes sessions repair"),
             Ok(None) => report.ok(format!(
@@ -249,7 +250,7 @@ pub(super) fn database(cx: &Context, report: &mut DoctorReport) {
         check_only: true,
         backup: false,
     };
-    match repair(&path, look, &SystemClock) {
+    match repair_database(&path, look, &SystemClock) {
         Ok(RepairReport {
             problem: Some(problem),
             ..
@@ -327,7 +328,7 @@ pub(super) fn gateway(cx: &Context, report: &mut DoctorReport) {
 
 /// The toolset that a tool is switched with.
 fn set_of(tool: &str) -> &'static str {
-    hermes_app::home::toolsets::switchable("cli")
+    hermes_app::toolsets::switchable("cli")
         .find(|set| set.tools.contains(&tool))
         .map_or("NAME", |set| set.name)
 }
@@ -338,7 +339,7 @@ pub(super) fn tools(cx: &Context, report: &mut DoctorReport) {
         return;
     };
     let config = Arc::new(loaded.config);
-    if config.checkpoints.enabled && !wiring::commands::is_on_path("git") {
+    if config.checkpoints.enabled && !wiring::is_on_path("git") {
         report.warning(
             "no checkpoints are taken: git is not installed",
             "install git, or: hermes config set checkpoints.enabled false",

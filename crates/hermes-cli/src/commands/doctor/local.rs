@@ -6,7 +6,7 @@ use hermes_core::figures::size;
 use hermes_models::local::machine;
 use hermes_models::local::program::{self, LocalProgram};
 use hermes_models::local::server::{self, LocalService};
-use hermes_models::local::weights::ModelWeights;
+use hermes_models::local::weights::NamedWeights;
 use hermes_models::local::{PROVIDER, table};
 
 use super::DoctorReport;
@@ -15,7 +15,7 @@ use crate::commands::model::local::LocalModelContext;
 use crate::wiring;
 
 /// What can be seen without starting anything. `None`: there is nothing to start.
-fn looked_at(cx: &Context, report: &mut DoctorReport) -> Option<(LocalModelContext, ModelWeights)> {
+fn looked_at(cx: &Context, report: &mut DoctorReport) -> Option<(LocalModelContext, NamedWeights)> {
     let here = LocalModelContext::load(cx).ok()?;
     let route = here.router.describe().ok();
     let used = route.filter(|route| route.provider == PROVIDER);

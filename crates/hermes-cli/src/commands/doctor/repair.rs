@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use hermes_core::clock::SystemClock;
-use hermes_store::db::{RepairOptions, repair};
+use hermes_store::{RepairOptions, repair_database};
 
 use super::here::{private_files, readable_by_others};
 use super::{Check, DoctorFinding, DoctorReport};
@@ -114,7 +114,7 @@ fn database(cx: &Context, report: &mut DoctorReport) {
     if !path.exists() {
         return;
     }
-    match repair(&path, RepairOptions::default(), &SystemClock) {
+    match repair_database(&path, RepairOptions::default(), &SystemClock) {
         Ok(done) if done.problem.is_some() && done.healthy => {
             let kept = done.backup.map_or(String::new(), |copy| {
                 format!("; the old one is kept as {}", copy.display())

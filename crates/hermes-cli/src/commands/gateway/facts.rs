@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chrono::Utc;
-use hermes_app::home::toolsets;
 use hermes_app::hooks::{HookEvent, Hooks};
+use hermes_app::toolsets;
 use hermes_config::fs::write_atomic;
 use hermes_gateway::GatewaySettings;
 use hermes_gateway::{Gateway, RestartRequest};
 use hermes_gateway::{HomeSynthesizer, HomeTranscriber, SpeechSynthesizer, Transcriber};
 use hermes_platforms::{PlatformHttp, Posting};
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use serde_json::{Value, json};
 
 /// Where the current restart was requested.

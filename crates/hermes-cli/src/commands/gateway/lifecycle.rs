@@ -7,8 +7,7 @@ use std::time::Duration;
 use chrono::Utc;
 use hermes_api::ActiveTurns;
 use hermes_app::hooks::{HookEvent, Hooks};
-use hermes_app::host::ConversationHost;
-use hermes_app::host::gateway::GatewayConversations;
+use hermes_app::{ConversationHost, GatewayConversations};
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::store::StoreError;
 use hermes_core::task;
@@ -25,7 +24,7 @@ use hermes_gateway::{
 };
 use hermes_platforms::{Platform, PlatformState, UnusablePlatform, webhook};
 use hermes_store::Store;
-use hermes_store::db::delivery::{Delivery, Left, Target};
+use hermes_store::delivery::{Delivery, Left, Target};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -242,7 +241,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<GatewayPa
         CancellationToken::new(),
     );
     let desk = WebhookHostSlot::default();
-    let hooks = wiring::tool_hooks::load_hooks(cx, &settings.config, false);
+    let hooks = wiring::load_hooks(cx, &settings.config, false);
     wiring::unsupported::warn_once(cx, &settings.config);
     let (calls, restart) = calls(settings, (&clock, &rng), &desk, hooks.clone());
     let gateway = Gateway::new(GatewayDeps {

@@ -282,7 +282,7 @@ fn end(cx: &Context) -> Outcome {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use hermes_app::home::toolsets;
+    use hermes_app::toolsets;
 
     use super::*;
 

@@ -13,7 +13,7 @@ use hermes_gateway::GatewaySettings;
 use hermes_gateway::control::GatewayControl;
 use hermes_gateway::cron::{self, HomeJobEnvironment, Scheduler};
 use hermes_gateway::process::{self, MachineProcesses};
-use hermes_models::router::Overrides;
+use hermes_models::Overrides;
 use hermes_platforms::UnusablePlatform;
 use hermes_store::Store;
 use hermes_store::jobs::JobTable;

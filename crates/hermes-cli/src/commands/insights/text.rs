@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use hermes_store::db::insights::CostTotals;
+use hermes_store::insights::CostTotals;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{DayUsage, InsightsReport};

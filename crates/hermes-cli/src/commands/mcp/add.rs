@@ -4,8 +4,7 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::time::Duration;
 
 use hermes_config::env;
-use hermes_mcp::config as settings;
-use hermes_mcp::tools::naming;
+use hermes_mcp::{config as settings, naming};
 use serde_json::{Map, Value, json};
 
 use super::{edit, probe};

@@ -4,8 +4,8 @@ use std::io::BufRead as _;
 use std::sync::Arc;
 
 use hermes_core::BoxFuture;
-use hermes_mcp::config::{Auth, ServerConfig, ServerEntry, Transport};
-use hermes_mcp::oauth::{AuthPrompt, LoginPage, OAuthClient};
+use hermes_mcp::config::{ServerAuth, ServerConfig, ServerEntry, ServerTransport};
+use hermes_mcp::{AuthPrompt, LoginPage, OAuthClient};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -15,7 +15,7 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::wiring;
-use crate::wiring::mcp_connect::ServerConnector;
+use crate::wiring::ServerConnector;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LoginArgs {
@@ -74,7 +74,7 @@ pub(super) fn reauth(args: &ReauthArgs, cx: &Context) -> Outcome {
 
 fn uses_oauth(entry: &ServerEntry) -> bool {
     let config = entry.config.as_ref();
-    config.is_some_and(|config| config.auth == Auth::OAuth)
+    config.is_some_and(|config| config.auth == ServerAuth::OAuth)
 }
 
 fn say(cx: &Context, as_json: bool, done: &[Value]) -> Outcome {
@@ -106,7 +106,7 @@ fn run(
     let first = !uses_oauth(&entry);
     if first && let Some(config) = &mut entry.config {
         can_use_oauth(config)?;
-        config.auth = Auth::OAuth;
+        config.auth = ServerAuth::OAuth;
     }
     let done = log_in(cx, &entry, browser, forget_first)?;
     if first {
@@ -119,12 +119,12 @@ fn run(
 fn can_use_oauth(config: &ServerConfig) -> Outcome {
     let name = &config.name;
     let headers = match &config.transport {
-        Transport::Stdio { .. } => {
+        ServerTransport::Stdio { .. } => {
             return Err(Failure::usage(format!(
                 "{name} is a program on this machine; there is nothing to log in to"
             )));
         }
-        Transport::Http { headers, .. } | Transport::Sse { headers, .. } => headers,
+        ServerTransport::Http { headers, .. } | ServerTransport::Sse { headers, .. } => headers,
     };
     let key = headers
         .iter()

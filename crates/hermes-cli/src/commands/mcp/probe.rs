@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_mcp::actor::CatalogueSnapshot;
 use hermes_mcp::config::ServerEntry;
-use hermes_mcp::oauth::AuthPrompt;
-use hermes_mcp::status::report::{self, ServerReport};
+use hermes_mcp::report::ServerReport;
+use hermes_mcp::{AuthPrompt, CatalogueSnapshot, report};
 use serde::Serialize;
 use serde_json::json;
 

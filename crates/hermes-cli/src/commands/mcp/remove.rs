@@ -1,7 +1,7 @@
 //! `hermes mcp remove`.
 
 use hermes_config::env;
-use hermes_mcp::tools::naming;
+use hermes_mcp::naming;
 use serde_json::json;
 
 use super::edit;

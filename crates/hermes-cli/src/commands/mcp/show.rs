@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use hermes_mcp::status::board::Note;
-use hermes_mcp::status::report::{self, ServerReport};
-use hermes_mcp::tools::toolbox::Toolbox;
+use hermes_mcp::report::ServerReport;
+use hermes_mcp::{Note, Toolbox, report};
 use serde_json::json;
 
 use super::probe::STOPPING;
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
-use crate::wiring::{self, mcp, progress};
+use crate::wiring::{self, mcp};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct McpListArgs {
@@ -148,7 +147,7 @@ impl ServerPatience {
                 Self::Thorough => toolbox.settle(CHECK).await,
             }
         };
-        progress::during(Some(&*cx.process), settled, || toolbox.awaited()).await;
+        wiring::report_wait(Some(&*cx.process), settled, || toolbox.awaited()).await;
     }
 }
 
@@ -187,7 +186,7 @@ fn live(
 }
 
 fn offline(cx: &Context) -> Result<Vec<ServerReport>, Failure> {
-    let catalogue = hermes_mcp::tools::catalogue::Catalogue::default();
+    let catalogue = hermes_mcp::Catalogue::default();
     let entries = super::entries(cx)?;
     Ok(entries
         .iter()

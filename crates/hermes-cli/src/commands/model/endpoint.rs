@@ -1,8 +1,8 @@
 //! An own endpoint: any server that speaks like OpenAI's, by its address.
 
 use hermes_models::live::{LIST_TIMEOUT, ListError};
-use hermes_models::providers::{self, Provider, endpoint};
-use hermes_models::router::{LiveError, Overrides, Router};
+use hermes_models::providers::{Provider, endpoint};
+use hermes_models::{LiveError, Overrides, Router, providers};
 use hermes_tui::port::{Panel, PanelGroup, PanelKey, PanelRow};
 use secrecy::SecretString;
 

@@ -3,10 +3,8 @@
 use hermes_config::redact;
 use hermes_core::figures::size;
 use hermes_core::usage::Prices;
-use hermes_models::catalogue;
 use hermes_models::live::{LIST_TIMEOUT, ListedModel, LocalServerInfo};
-use hermes_models::providers;
-use hermes_models::router::{LiveError, Overrides, ProviderStatus, Router};
+use hermes_models::{LiveError, Overrides, ProviderStatus, Router, catalogue, providers};
 use serde_json::{Value, json};
 
 use super::{router, tokens};

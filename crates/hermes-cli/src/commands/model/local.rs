@@ -4,7 +4,7 @@ mod choose;
 mod fetch;
 mod list;
 
-use hermes_models::local::weights::ModelWeights;
+use hermes_models::local::weights::NamedWeights;
 
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
@@ -89,19 +89,19 @@ fn pull(args: &PullArgs, cx: &Context) -> Outcome {
 /// What the home says of the built-in model.
 pub(crate) struct LocalModelContext {
     pub(crate) settings: hermes_models::local::LocalModelSettings,
-    pub(crate) router: std::sync::Arc<hermes_models::router::Router>,
+    pub(crate) router: std::sync::Arc<hermes_models::Router>,
 }
 
 impl LocalModelContext {
     pub(crate) fn load(cx: &Context) -> Result<Self, Failure> {
-        let (_, router) = super::router(cx, hermes_models::router::Overrides::default())?;
+        let (_, router) = super::router(cx, hermes_models::Overrides::default())?;
         Ok(Self {
             settings: router.local_settings(),
             router,
         })
     }
 
-    pub(crate) fn weights(&self, name: &str) -> Result<ModelWeights, Failure> {
+    pub(crate) fn weights(&self, name: &str) -> Result<NamedWeights, Failure> {
         self.settings
             .weights(name)
             .map_err(|error| Failure::usage(error.to_string()))

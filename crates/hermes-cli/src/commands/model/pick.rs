@@ -4,11 +4,10 @@ use std::fmt::Write as _;
 
 use hermes_core::figures::size;
 use hermes_core::model::RouteError;
-use hermes_models::catalogue;
 use hermes_models::live::LocalServerInfo;
 use hermes_models::local::PROVIDER;
-use hermes_models::providers::{self, LocalServer};
-use hermes_models::router::{Overrides, Router};
+use hermes_models::providers::LocalServer;
+use hermes_models::{Overrides, Router, catalogue, providers};
 use hermes_tui::port::{Panel, PanelGroup, PanelRow};
 
 use super::{SetArgs, endpoint, local, router, tokens};

@@ -3,7 +3,7 @@
 use hermes_config::edit::{ConfigDoc, KeyPath};
 use hermes_core::model::{Route, RouteError};
 use hermes_models::local::PROVIDER;
-use hermes_models::router::{Overrides, Router};
+use hermes_models::{Overrides, Router};
 use serde_json::{Value, json};
 
 use super::router;

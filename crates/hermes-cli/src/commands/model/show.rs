@@ -2,7 +2,7 @@
 
 use hermes_config::redact;
 use hermes_core::model::ModelRouter;
-use hermes_models::router::Overrides;
+use hermes_models::Overrides;
 use serde_json::json;
 
 use super::{router, tokens};

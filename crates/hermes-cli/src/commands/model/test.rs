@@ -12,7 +12,7 @@ use hermes_core::model::{
 };
 use hermes_core::tool::{Effects, ToolSpec};
 use hermes_core::usage::Usage;
-use hermes_models::router::Overrides;
+use hermes_models::Overrides;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

@@ -10,7 +10,6 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use hermes_config::fs::create_private_dir;
-use hermes_store::db;
 
 use super::create::is_leftover;
 use super::strip::{SecretStripper, StrippedFile, is_secret_file};
@@ -278,9 +277,9 @@ impl<W: io::Write> ProfileArchive<W> {
     fn database(&mut self, path: &Path, inside: &Path) -> Outcome {
         let staged = tempfile::tempdir().map_err(|error| io_failure(path, &error))?;
         let copied = staged.path().join(DATABASE);
-        db::copy(path, &copied)?;
+        hermes_store::copy_database(path, &copied)?;
         if let Some(stripper) = &self.stripper
-            && db::remove_texts(&copied, stripper.values())? > 0
+            && hermes_store::remove_texts(&copied, stripper.values())? > 0
         {
             self.changed.push(inside.display().to_string());
         }

@@ -3,7 +3,8 @@
 use std::io::{self, Write as _};
 use std::time::Instant;
 
-use hermes_store::db::{ListFilter, SessionOrder, SessionSummary};
+use hermes_store::{ListFilter, SessionOrder, SessionSummary};
+use hermes_tui::Theme;
 use hermes_tui::input::{InputReader, TerminalInput};
 use hermes_tui::keys::Keymap;
 use hermes_tui::panel::{PanelOutcome, PanelView};
@@ -12,7 +13,6 @@ use hermes_tui::screen::{
     InlineScreen, ModesOptions, ProcessSignal, ScreenOptions, SignalStream, Size,
     TerminalCapabilities, TerminalModes,
 };
-use hermes_tui::theme::Theme;
 
 use super::{reader, show};
 use crate::args::TurnArgs;

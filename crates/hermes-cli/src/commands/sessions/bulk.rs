@@ -3,7 +3,7 @@
 use hermes_app::AppContext;
 use hermes_app::text::date;
 use hermes_core::store::StoreError;
-use hermes_store::db::PruneCandidate;
+use hermes_store::PruneCandidate;
 use serde_json::json;
 
 use super::filter::FilterArgs;

@@ -1,7 +1,7 @@
 //! The filters that export, prune and archive share.
 
 use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone as _};
-use hermes_store::db::SessionFilter;
+use hermes_store::SessionFilter;
 
 use crate::exit::Failure;
 

@@ -3,7 +3,7 @@
 use chrono::Utc;
 use hermes_app::text::date;
 use hermes_core::store::StoreError;
-use hermes_store::db::{SessionSummary, markdown};
+use hermes_store::{SessionSummary, session_markdown};
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -37,7 +37,7 @@ pub(super) async fn run(args: &SessionShowArgs, cx: &Context) -> Outcome {
     if args.json {
         cx.out.json(&session)?;
     } else {
-        cx.out.foreign_line(markdown(&session).trim_end())?;
+        cx.out.foreign_line(session_markdown(&session).trim_end())?;
     }
     Ok(())
 }

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use hermes_core::ids::SessionId;
 use hermes_core::redact;
 use hermes_core::store::StoreError;
-use hermes_store::Store;
-use hermes_store::db::{ImportReport, markdown};
+use hermes_store::{ImportReport, Store, session_markdown};
 use serde_json::{Value, json};
 
 use super::filter::FilterArgs;
@@ -97,8 +96,8 @@ pub(super) async fn export(args: SessionExportArgs, cx: &Context) -> Outcome {
         let session = store.export(id).await?;
         let text = match args.format {
             ExportFormat::Jsonl => session.to_string() + "\n",
-            ExportFormat::Md => markdown(&session),
-            ExportFormat::Html => hermes_app::export_html::html(&session),
+            ExportFormat::Md => session_markdown(&session),
+            ExportFormat::Html => hermes_app::session_html(&session),
         };
         let text = if args.redact {
             redact::secrets(&text).into_owned()

@@ -6,8 +6,8 @@ use hermes_config::env::writer;
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_models::credentials::is_usable_for;
 use hermes_models::credentials::store::AuthStore;
-use hermes_models::providers::{self, Auth, Provider};
-use hermes_models::router::Overrides;
+use hermes_models::providers::{Auth, Provider};
+use hermes_models::{Overrides, providers};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::commands::auth::{KeyCheck, verify};

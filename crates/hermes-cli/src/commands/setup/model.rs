@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use hermes_core::model::ModelRouter as _;
-use hermes_models::router::Overrides;
+use hermes_models::Overrides;
 
 use super::draft::SetupDraft;
 use super::keys::PastedKey;

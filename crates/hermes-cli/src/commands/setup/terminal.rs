@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use hermes_config::Config;
-use hermes_exec::backend;
-use hermes_exec::environment::{Exec, Exit, OutputSink, OutputStream};
 use hermes_exec::local::Declared;
 use hermes_exec::sandbox::{Sandbox, SandboxSettings};
+use hermes_exec::{Exec, OutputSink, OutputStream, ProcessExit, backend};
 use serde_json::json;
 
 use super::draft::SetupDraft;
@@ -172,7 +171,7 @@ pub(crate) fn try_out(cx: &Context, config: &Config) -> Result<String, String> {
         // It was only for this.
         let _ = environment.close().await;
         match done {
-            Ok(finished) if finished.exit == Exit::Code(0) => Ok(posture),
+            Ok(finished) if finished.exit == ProcessExit::Code(0) => Ok(posture),
             Ok(finished) => Err(format!(
                 "a command there ended with {:?}: {}",
                 finished.exit,

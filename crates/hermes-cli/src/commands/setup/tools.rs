@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hermes_app::home::toolsets;
+use hermes_app::toolsets;
 use hermes_tui::port::PanelRow;
 use serde_json::json;
 

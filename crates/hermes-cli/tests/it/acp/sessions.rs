@@ -4,7 +4,7 @@ use agent_client_protocol::v1::schema::{
     CloseSessionRequest, McpServer, McpServerHttp, NewSessionRequest, StopReason, ToolCallStatus,
 };
 use hermes_testkit::mcp_server::FaultyServer;
-use hermes_testkit::model_server::{Gate, Reply};
+use hermes_testkit::model_server::{Reply, ReplyGate};
 use pretty_assertions::assert_eq;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::CliHarness;
 #[tokio::test]
 async fn a_second_prompt_is_a_word_in_between() {
     let setup = CliHarness::new();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     setup.server.push(
         Reply::tool_call("c1", "terminal", &json!({"command": "echo one"})).hold_at(1, &gate),
     );

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::model_server::{Gate, ModelServer, Reply};
+use hermes_testkit::model_server::{ModelServer, Reply, ReplyGate};
 use hermes_testkit::oracle;
 use hermes_testkit::process::Program;
 use pretty_assertions::assert_eq;
@@ -160,7 +160,7 @@ fn served(config: &Value) -> (TempHome, ModelServer, u16) {
 #[test]
 fn a_stop_waits_for_clients_and_takes_no_new_ones() {
     let (home, model, port) = served(&json!({"agent": {"restart_drain_timeout": 60}}));
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     model.push(Reply::text("at last").hold(&gate));
     let mut gateway = GatewayChild::begin(&home, &[]);
     let path = "/v1/chat/completions";
@@ -192,7 +192,7 @@ fn a_key_of_an_earlier_life_is_known_after_a_death() {
     let path = "/v1/chat/completions";
     let first = post(port, path, "k1", &said("once"));
     assert!(first.contains("the one answer"), "{first}");
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     model.push(Reply::text("never").hold(&gate));
     let cut = std::thread::spawn(move || {
         std::panic::catch_unwind(|| post(port, path, "k2", &said("cut"))).ok()
@@ -219,7 +219,7 @@ fn a_key_of_an_earlier_life_is_known_after_a_death() {
 #[test]
 fn half_an_answer_to_a_client_survives_a_death() {
     let (home, model, port) = served(&json!({}));
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let reply = Reply::text_deltas(["the first half, ", "and the second"]);
     model.push(reply.hold_at(2, &gate));
     let gateway = GatewayChild::begin(&home, &[]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hermes_testkit::discord::{BOT, DiscordFault, DiscordFaultKind, FakeDiscord, TOKEN};
 use hermes_testkit::home::TempHome;
-use hermes_testkit::model_server::{Gate, ModelServer, Reply};
+use hermes_testkit::model_server::{ModelServer, Reply, ReplyGate};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -161,7 +161,7 @@ fn a_mention_gets_its_thread_and_a_command_its_approval() {
 fn a_death_in_the_middle_and_lost_answers_leave_everything_once() {
     let mut story = DiscordScenario::new();
     let direct = story.discord.direct(story.ann);
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     story.model.push(Reply::text("never").hold(&gate));
     story.start();
     story.discord.say(direct, story.ann, "think");

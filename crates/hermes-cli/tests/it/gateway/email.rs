@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::mail::{AUTHSERV_ID, MailServer, PASSWORD, TestMail};
-use hermes_testkit::model_server::{Gate, ModelServer, Reply};
+use hermes_testkit::model_server::{ModelServer, Reply, ReplyGate};
 use serde_json::json;
 
 use super::GatewayChild;
@@ -132,7 +132,7 @@ fn mail_survives_a_death_in_the_middle() {
     let Some(story) = EmailScenario::new("mail_survives_a_death_in_the_middle") else {
         return;
     };
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     story.model.push(Reply::text("never").hold(&gate));
     let gateway = story.start();
     TestMail::new(ANN, HERMES, "First", "think").send(&story.mail);

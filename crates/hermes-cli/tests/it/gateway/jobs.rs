@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::model_server::{Gate, ModelServer, Reply};
+use hermes_testkit::model_server::{ModelServer, Reply, ReplyGate};
 use hermes_testkit::telegram::{FakeTelegram, PersonMessage, TOKEN, TelegramFault};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -181,7 +181,7 @@ fn a_gateway_that_starts_while_a_command_delivers_waits_for_it() {
 #[test]
 fn a_gateway_that_dies_while_a_job_runs_tells_it_once() {
     let town = JobsHarness::new();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     town.model.push(Reply::text("too late").hold(&gate));
     town.model.push_default(Reply::text("again"));
     town.job("digest");

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::model_server::{Gate, ModelServer, Reply};
+use hermes_testkit::model_server::{ModelServer, Reply, ReplyGate};
 use hermes_testkit::slack::{APP_TOKEN, FakeSlack, SlackFault};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -151,7 +151,7 @@ fn a_death_in_the_middle_and_lost_answers_leave_everything_once() {
     story.slack.add_workspace("T2");
     story.slack.add_user("T2", "U9", "zoe");
     story.slack.add_channel("T2", "D9", "im");
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     story.model.push(Reply::text("never").hold(&gate));
     story.start();
     let asked = story.slack.say("T1", "D1", "U1", "think");

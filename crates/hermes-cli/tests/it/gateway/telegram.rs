@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::model_server::{Gate, ModelServer, Reply};
+use hermes_testkit::model_server::{ModelServer, Reply, ReplyGate};
 use hermes_testkit::telegram::{FakeTelegram, PersonMessage, ShownMessage, TOKEN};
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -309,7 +309,7 @@ fn commands_of_the_home_and_voice() {
 #[test]
 fn a_turn_that_death_cut_is_answered_once() {
     let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     story.model.push(Reply::text("never").hold(&gate));
     story.start();
     story.say("think");
@@ -351,7 +351,7 @@ fn a_turn_that_death_cut_is_answered_once() {
 #[test]
 fn half_an_answer_survives_a_death() {
     let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let reply = Reply::text_deltas(["the first half, ", "and the second"]);
     story.model.push(reply.hold_at(2, &gate));
     story.start();
@@ -438,7 +438,7 @@ fn words_are_seen_while_they_are_written() {
     let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     let streaming = json!({"enabled": true, "edit_interval": 0.01, "buffer_threshold": 1});
     story.configure(|config| config["streaming"] = streaming);
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let words = ["Slowly, ", "word ", "by ", "word ", "it comes."];
     story
         .model

@@ -1,7 +1,7 @@
 //! What Telegram has besides messages in a chat, and the built binary: topics of a forum, signs on
 //! messages, the menu of commands.
 
-use hermes_testkit::model_server::{Gate, Reply};
+use hermes_testkit::model_server::{Reply, ReplyGate};
 use hermes_testkit::telegram::{FakeTelegram, PersonMessage};
 use serde_json::json;
 
@@ -23,7 +23,7 @@ fn topics_of_a_group_are_conversations_of_their_own() {
     let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     let topics = [(TIDES, "Tides"), (WINDS, "Winds")];
     story.telegram.forum(FORUM, "Harbour", &topics);
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let held = gate.clone();
     story.model.answer_with(move |request| {
         let said = request.last_user_text();
@@ -76,7 +76,7 @@ fn topics_of_a_group_are_conversations_of_their_own() {
 #[test]
 fn a_message_shows_that_it_is_worked_on_and_that_it_is_done() {
     let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     story.model.push(Reply::text("Done.").hold(&gate));
     story.start();
     let asked = story.say("work");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::mcp_server::peers::{self, Peer, Peers, RealServer};
-use hermes_testkit::mcp_server::{FaultyServer, Gate};
+use hermes_testkit::mcp_server::{FaultyServer, ReplyGate};
 use hermes_testkit::model_server::{RecordedRequest, Reply};
 use hermes_testkit::process::finish;
 use pretty_assertions::assert_eq;
@@ -215,7 +215,7 @@ fn sigterm_ends_the_program_under_a_hanging_call() {
 fn switching_a_server_off_lets_its_call_finish() {
     let server = FaultyServer::start();
     let setup = with_server(&server, "");
-    let gate: Gate = server.gate("slow");
+    let gate: ReplyGate = server.gate("slow");
     setup.server.answer_with(|request| {
         let said = request.last_user_text();
         let offered = request.tool_names().iter().any(|name| name.contains("srv"));

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use hermes_testkit::mcp_server::peers::{self, Peer, RealServer};
-use hermes_testkit::mcp_server::{Fault, FaultyServer, Gate, Wire};
-use hermes_testkit::model_server::{Call, Reply};
+use hermes_testkit::mcp_server::{Fault, FaultyServer, ReplyGate, Wire};
+use hermes_testkit::model_server::{Reply, ScriptedCall};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -166,7 +166,7 @@ fn a_tool_that_is_not_there_is_not_guessed() {
     let server = FaultyServer::start();
     let setup = with_server(&server, "");
     let wrong = ["mcp__srv__bumps", "mcp__srw__bump", "mcp__srv__dump"];
-    let calls = wrong.map(|name| Call::new(name, name, &json!({})));
+    let calls = wrong.map(|name| ScriptedCall::new(name, name, &json!({})));
     setup
         .server
         .push(calls.into_iter().fold(Reply::empty(), Reply::and_call));
@@ -192,7 +192,7 @@ fn a_read_of_a_trusted_server_is_repeated() {
 #[test]
 fn a_server_restarted_in_the_middle_of_a_call() {
     let server = FaultyServer::start();
-    server.fault("tools/call", Fault::Hold(Gate::new()));
+    server.fault("tools/call", Fault::Hold(ReplyGate::new()));
     let setup = with_server(&server, "    trust: full\n");
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -1,6 +1,6 @@
 //! How it ends: left, told to end, killed; and what is there the next time.
 
-use hermes_testkit::model_server::{Gate, Reply};
+use hermes_testkit::model_server::{Reply, ReplyGate};
 use pretty_assertions::assert_eq;
 use rustix::process::Signal;
 
@@ -10,7 +10,7 @@ use crate::CliHarness;
 #[test]
 fn a_signal_leaves_a_sane_terminal() {
     let setup = CliHarness::new();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let reply = Reply::text("half\n\nof it").deltas(2);
     setup.server.push(reply.hold_at(2, &gate));
     let mut terminal = open(&setup);
@@ -63,7 +63,7 @@ fn what_was_written_and_said_survives_a_kill() {
 #[test]
 fn half_an_answer_survives_a_kill_and_says_that_it_is_half() {
     let setup = CliHarness::new();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let reply = Reply::text_deltas(["the first half, ", "and the second"]);
     setup.server.push(reply.hold_at(2, &gate));
     let mut terminal = open(&setup);
@@ -101,7 +101,7 @@ fn half_an_answer_survives_a_kill_and_says_that_it_is_half() {
 #[test]
 fn an_answer_that_ends_is_stored_once() {
     let setup = CliHarness::new();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let reply = Reply::text_deltas(["the first half, ", "and the second"]);
     setup.server.push(reply.hold_at(2, &gate));
     let mut terminal = open(&setup);

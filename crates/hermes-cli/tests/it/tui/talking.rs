@@ -1,6 +1,6 @@
 //! Asking, stopping, steering, queueing, approving.
 
-use hermes_testkit::model_server::{Gate, Reply};
+use hermes_testkit::model_server::{Reply, ReplyGate};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::CliHarness;
 #[test]
 fn an_answer_streams_and_stays() {
     let setup = CliHarness::new();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let reply = Reply::text("The first half of it.\n\nThe second half.").deltas(2);
     setup.server.push(reply.hold_at(2, &gate));
     let mut terminal = open(&setup);
@@ -32,7 +32,7 @@ fn an_answer_streams_and_stays() {
 #[test]
 fn escape_stops_the_answer_and_not_the_program() {
     let setup = CliHarness::new();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let half = Reply::text("half of it\n\nand the rest").deltas(2);
     setup.server.push(half.hold_at(2, &gate));
     setup.server.push_default(Reply::text("all of it"));
@@ -56,7 +56,7 @@ fn escape_stops_the_answer_and_not_the_program() {
 #[test]
 fn enter_steers_the_turn_that_runs() {
     let setup = CliHarness::new();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let call = Reply::tool_call("c1", "todo", &json!({}));
     setup.server.push(call.hold_at(1, &gate));
     setup.server.push_default(Reply::text("as you wish"));
@@ -79,7 +79,7 @@ fn enter_steers_the_turn_that_runs() {
 #[test]
 fn tab_queues_for_the_next_turn() {
     let setup = CliHarness::new();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let first = Reply::text("one is done\n\nreally").deltas(2);
     setup.server.push(first.hold_at(2, &gate));
     setup.server.push_default(Reply::text("two is done"));
@@ -106,7 +106,7 @@ fn typing_ahead_cannot_approve() {
     let victim = setup.home.work().join("precious");
     std::fs::create_dir(&victim).unwrap();
     let command = json!({"command": format!("rm -rf {}", victim.display())});
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let asks = Reply::tool_call("c1", "terminal", &command);
     setup.server.push(asks.hold_at(1, &gate));
     setup.server.push_default(Reply::text("it was not allowed"));

@@ -1,6 +1,6 @@
 //! Small screens, no colours, odd texts, much text, pastes and resizes.
 
-use hermes_testkit::model_server::{Call, Gate, Reply};
+use hermes_testkit::model_server::{Reply, ReplyGate, ScriptedCall};
 use hermes_testkit::terminal::AtTerminal;
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -44,7 +44,7 @@ fn a_long_paste_is_sent_whole() {
 #[test]
 fn resizing_while_it_streams_loses_and_doubles_nothing() {
     let setup = CliHarness::with_config("tui:\n  animations: false\n");
-    let gates: Vec<Gate> = (0..4).map(|_| Gate::new()).collect();
+    let gates: Vec<ReplyGate> = (0..4).map(|_| ReplyGate::new()).collect();
     let lines: Vec<String> = (0..60)
         .map(|number| format!("- item number {number:03}\n"))
         .collect();
@@ -233,7 +233,7 @@ fn a_program_in_the_background_is_counted_until_it_ends() {
     // It ends when the test says so, however slow the screen is.
     let command = "until [ -e over ]; do sleep 0.05; done";
     let arguments = json!({"command": command, "background": true});
-    let call = Call::new("call_1", "terminal", &arguments);
+    let call = ScriptedCall::new("call_1", "terminal", &arguments);
     setup.server.push(Reply::empty().and_call(call));
     setup.server.push_default(Reply::text("it runs"));
     let mut terminal = open(&setup);

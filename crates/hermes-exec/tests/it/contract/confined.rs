@@ -11,7 +11,7 @@ use hermes_exec::local::LocalEnvironment;
 use hermes_exec::sandbox::{ResourceLimits, Sandbox, SandboxChoice, SandboxSettings};
 use hermes_exec::{
     Background, BackgroundRecord, BackgroundStart, Confine, Confinement, Environment,
-    EnvironmentInfo, Exec, ExecError, ExecOutcome, Exit, Files, OutputSink,
+    EnvironmentInfo, Exec, ExecError, ExecOutcome, Files, OutputSink, ProcessExit,
 };
 use hermes_testkit::oracle::skip;
 
@@ -166,7 +166,10 @@ async fn a_timeout_ends_the_whole_tree(place: Place) {
         ..Exec::new(STUBBORN, place.dir())
     };
     let (finished, text) = support::run(place.env(), command).await;
-    assert_eq!((finished.exit, text.as_str()), (Exit::TimedOut, "ready\n"));
+    assert_eq!(
+        (finished.exit, text.as_str()),
+        (ProcessExit::TimedOut, "ready\n")
+    );
     assert_eq!(standing_in(&place.dir()), 0);
     place.leave().await;
 }
@@ -190,7 +193,7 @@ mod with_bubblewrap {
 }
 
 mod with_landlock {
-    use hermes_exec::{Exec, Exit, OutputSink, OutputStream};
+    use hermes_exec::{Exec, OutputSink, OutputStream, ProcessExit};
     use tokio_util::sync::CancellationToken;
 
     crate::contract::contract!(super::landlock:
@@ -243,7 +246,7 @@ mod with_landlock {
             ..Exec::new(super::STUBBORN, place.dir())
         };
         let finished = place.env().exec(command, &mut Until(cancel)).await.unwrap();
-        assert_eq!(finished.exit, Exit::Interrupted);
+        assert_eq!(finished.exit, ProcessExit::Interrupted);
         assert_eq!(super::standing_in(&place.dir()), 0);
         place.leave().await;
     }

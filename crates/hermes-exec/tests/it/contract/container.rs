@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hermes_exec::container::{ContainerSettings, environment};
-use hermes_exec::{Environment, Exec, Exit};
+use hermes_exec::{Environment, Exec, ProcessExit};
 
 use super::rig::{self, Podman};
 use crate::support::run;
@@ -65,7 +65,10 @@ async fn a_removed_container_is_made_again() {
     place.podman.run(&["rm", "-f", "-t", "0", &id]).unwrap();
     // The far directory is gone with it: the greeting is repeated.
     let (finished, text) = run(place.env(), Exec::new("echo again", place.dir())).await;
-    assert_eq!((finished.exit, text.as_str()), (Exit::Code(0), "again\n"));
+    assert_eq!(
+        (finished.exit, text.as_str()),
+        (ProcessExit::Code(0), "again\n")
+    );
     place.leave().await;
 }
 

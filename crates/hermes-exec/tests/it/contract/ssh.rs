@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hermes_exec::output::OutputCollector;
 use hermes_exec::ssh::{SkillSync, SshSettings, environment};
-use hermes_exec::{Environment, Exec, Exit, WriteOptions};
+use hermes_exec::{Environment, Exec, ProcessExit, WriteOptions};
 
 use super::rig::{self, Sshd};
 use crate::support::run;
@@ -88,10 +88,13 @@ async fn a_lost_connection_is_made_again() {
         return;
     };
     let (finished, _) = run(place.env(), Exec::new("true", place.dir())).await;
-    assert_eq!(finished.exit, Exit::Code(0));
+    assert_eq!(finished.exit, ProcessExit::Code(0));
     place.env().suspend().await.unwrap();
     let (finished, text) = run(place.env(), Exec::new("echo again", place.dir())).await;
-    assert_eq!((finished.exit, text.as_str()), (Exit::Code(0), "again\n"));
+    assert_eq!(
+        (finished.exit, text.as_str()),
+        (ProcessExit::Code(0), "again\n")
+    );
     place.leave().await;
 }
 
@@ -105,7 +108,7 @@ async fn a_terminal_over_there() {
         ..Exec::new("[ -t 1 ] && echo tty; export X=1; exit 6", place.dir())
     };
     let (finished, text) = run(place.env(), command).await;
-    assert_eq!(finished.exit, Exit::Code(6), "{text}");
+    assert_eq!(finished.exit, ProcessExit::Code(6), "{text}");
     assert!(text.contains("tty"), "{text}");
     assert_eq!(finished.state.unwrap().exports["X"], "1");
     place.leave().await;
@@ -343,7 +346,10 @@ async fn an_idle_connection_ends_and_a_call_over_it_does_not() {
             // Each use is one: looked at less often than it may idle.
             tokio::time::sleep(Duration::from_millis(1300)).await;
             let (finished, text) = run(env.as_ref(), Exec::new("echo beside", "/")).await;
-            assert_eq!((finished.exit, text.as_str()), (Exit::Code(0), "beside\n"));
+            assert_eq!(
+                (finished.exit, text.as_str()),
+                (ProcessExit::Code(0), "beside\n")
+            );
             if processes_with(&port).iter().any(|pid| !first.contains(pid)) {
                 break;
             }
@@ -351,10 +357,13 @@ async fn an_idle_connection_ends_and_a_call_over_it_does_not() {
         std::fs::write(sshd.dir().join("go"), "").unwrap();
     };
     let (finished, ()) = tokio::join!(long, beside);
-    assert_eq!(finished.unwrap().exit, Exit::Code(0));
+    assert_eq!(finished.unwrap().exit, ProcessExit::Code(0));
     assert_eq!(sink.finish().text(), "done\n");
     until("the connections end", || processes_with(&port).is_empty()).await;
     let (finished, text) = run(env.as_ref(), Exec::new("echo again", "/")).await;
-    assert_eq!((finished.exit, text.as_str()), (Exit::Code(0), "again\n"));
+    assert_eq!(
+        (finished.exit, text.as_str()),
+        (ProcessExit::Code(0), "again\n")
+    );
     env.close().await.unwrap();
 }

@@ -8,13 +8,13 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use hermes_app::front::ConversationRequest;
+use hermes_app::ConversationRequest;
 use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::ask::{Answer, Question, Want};
 use hermes_core::event::AgentCommand;
 use hermes_core::redact;
 use hermes_platforms::{Button, Tone};
-use hermes_store::db::delivery::{Final, NewQuestion, Target};
+use hermes_store::delivery::{Final, NewQuestion, Target};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};

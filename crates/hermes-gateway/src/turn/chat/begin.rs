@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
-use hermes_app::front::{ConversationRequest, HostError};
-use hermes_app::host::{FrontEndKind, OpeningRequest};
+use hermes_app::{ConversationRequest, FrontEndKind, HostError, OpeningRequest};
 use hermes_core::BoxFuture;
 use hermes_core::tool::Tool;
 use hermes_platforms::{MessageSource, definition, is_for_programs};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use hermes_app::front::ConversationRequest;
+use hermes_app::ConversationRequest;
 use hermes_core::slash::{self, CHAT_COMMANDS, CommandDef, Parsed, Verb};
 use hermes_platforms::{Offer, PlatformState};
 use serde_json::json;

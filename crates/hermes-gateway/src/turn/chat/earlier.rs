@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hermes_core::slash::{self, Parsed, Verb};
 use hermes_platforms::IncomingMessage;
-use hermes_store::db::delivery::{QuestionState, StoredQuestion, Target};
+use hermes_store::delivery::{QuestionState, StoredQuestion, Target};
 use serde::{Deserialize, Serialize};
 
 use super::answers::{outcome, verdict_word};

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hermes_agent::subagent;
-use hermes_app::front::ConversationUpdate;
+use hermes_app::ConversationUpdate;
 use hermes_core::event::{AgentEvent, NoticeLevel};
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;

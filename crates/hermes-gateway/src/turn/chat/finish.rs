@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hermes_core::event::{TurnExit, TurnSummary};
 use hermes_platforms::{MediaKind, OutMedia};
-use hermes_store::db::delivery::{Final, NewChunk, Target};
+use hermes_store::delivery::{Final, NewChunk, Target};
 
 use super::events::{ChatTurn, TurnStopReason, excerpt};
 use super::{ChatTask, TurnJob, TurnStart};

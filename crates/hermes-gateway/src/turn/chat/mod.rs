@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hermes_app::front::ConversationRequest;
+use hermes_app::ConversationRequest;
 use hermes_core::event::AgentCommand;
-use hermes_store::db::delivery::{Final, NewChunk, Reply, Target};
+use hermes_store::delivery::{Final, NewChunk, NewReply, Target};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -521,11 +521,11 @@ impl ChatTask {
         serde_json::to_value(extra).ok()
     }
 
-    fn replies(&self, target: Target, chunks: Vec<NewChunk>) -> Vec<Reply> {
+    fn replies(&self, target: Target, chunks: Vec<NewChunk>) -> Vec<NewReply> {
         if chunks.is_empty() {
             return Vec::new();
         }
-        vec![Reply {
+        vec![NewReply {
             session_key: self.key.clone(),
             target,
             chunks,

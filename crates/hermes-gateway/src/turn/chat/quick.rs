@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_app::wiring::unattended::{CommandLine, CommandOutput};
+use hermes_app::wiring::{CommandLine, CommandOutput};
 use hermes_core::{redact, task};
 use hermes_platforms::Offer;
-use hermes_store::db::delivery::{Final, Reply};
+use hermes_store::delivery::{Final, NewReply};
 
 use super::ChatTask;
 use crate::settings::{GatewaySettings, QuickCommand};
@@ -64,7 +64,7 @@ impl ChatTask {
             let end = Final {
                 turn,
                 answers: vec![msg.id],
-                replies: vec![Reply {
+                replies: vec![NewReply {
                     session_key: key,
                     chunks: hub.chunks(&target, &text),
                     target,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use hermes_agent::prompt::steered;
 use hermes_core::ids::SessionId;
-use hermes_store::db::delivery::{Final, Progress, Spoken};
+use hermes_store::delivery::{Final, Progress, Spoken};
 
 use super::state::InboxPosition;
 use super::{ChatTask, TurnJob, TurnStart};

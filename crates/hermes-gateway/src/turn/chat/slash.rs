@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_app::front::{CommandFollowUp, ConversationRequest};
+use hermes_app::{CommandFollowUp, ConversationRequest};
 use tokio::time::Instant;
 
 use super::ChatTask;

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use hermes_store::db::delivery::StoredQuestion;
+use hermes_store::delivery::StoredQuestion;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 

@@ -2,7 +2,7 @@
 
 use hermes_core::ids::SessionId;
 use hermes_core::store::{SessionStore as _, SessionUpdate, StoreError};
-use hermes_store::db::ListFilter;
+use hermes_store::ListFilter;
 use serde_json::json;
 
 use super::ChatTask;

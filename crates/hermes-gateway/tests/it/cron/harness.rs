@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use hermes_app::front::{
-    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, OpenedConversation,
+use hermes_app::wiring::CommandOutput;
+use hermes_app::{
+    ConversationHost, ConversationRequest, ConversationUpdate, HomeScript, HostError,
+    HostErrorKind, OpenedConversation, OpeningRequest,
 };
-use hermes_app::host::{ConversationHost, HomeScript, OpeningRequest};
-use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::Zone;
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Verdict};
@@ -24,7 +24,7 @@ use hermes_gateway::cron::{
 };
 use hermes_gateway::{ConversationPool, PoolLimits};
 use hermes_platforms::{HomeChannel, Offer, PostError, Posting};
-use hermes_store::db::delivery::{Owner, Processes};
+use hermes_store::delivery::{Owner, Processes};
 use hermes_store::jobs::{Execution, Executions, Job, JobTable};
 use hermes_testkit::clock::SeqRng;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hermes_gateway::cron::{CronError, JobDeliveryStatus, JobRunReport};
 use hermes_platforms::Posting;
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use hermes_store::jobs::JobClaimError;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};

@@ -19,7 +19,7 @@ use hermes_platforms::{
     Platform, PlatformLimits, Recourse, SendError, SendFuture, TextUnit,
 };
 use hermes_store::Store;
-use hermes_store::db::delivery::{Delivery, Owner, Processes, Target};
+use hermes_store::delivery::{Delivery, Owner, Processes, Target};
 use hermes_testkit::clock::{ManualClock, SeqRng};
 use tempfile::TempDir;
 use tokio::sync::mpsc;

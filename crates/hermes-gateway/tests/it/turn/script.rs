@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_agent::prompt::{STEER_CLOSE, STEER_OPEN, steer_block};
-use hermes_app::front::{
-    CommandFollowUp, ConversationRequest, ConversationUpdate, HostError, OpenedConversation,
+use hermes_app::wiring::{CommandLine, CommandOutput};
+use hermes_app::{
+    CommandFollowUp, ConversationHost, ConversationRequest, ConversationUpdate, HostError,
+    OpenedConversation, OpeningRequest,
 };
-use hermes_app::host::{ConversationHost, OpeningRequest};
-use hermes_app::wiring::unattended::{CommandLine, CommandOutput};
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
 use hermes_core::ask::{Answer, Choice, Question, Want};

@@ -7,7 +7,7 @@ use hermes_core::ids::SessionId;
 use hermes_core::store::SessionStore as _;
 use hermes_gateway::ShutdownNotice;
 use hermes_platforms::{MirrorRole, Posting, Recourse};
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use pretty_assertions::assert_eq;
 
 use super::harness::{GatewayRun, TurnHarness, incoming};

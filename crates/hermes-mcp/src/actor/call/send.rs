@@ -17,7 +17,7 @@ use crate::actor::behalf::Slot;
 use crate::actor::call_queue::CallPermit;
 use crate::actor::op::OpOutput;
 use crate::failure::{Certainty, FailureClass, McpFailure, length};
-use crate::transport::link::Call;
+use crate::transport::link::LinkCall;
 
 /// What a cancelled request may take to tell the server.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ impl Attempt<'_> {
         let (progress, mut reports) = mpsc::channel(PROGRESS);
         let (permit, inflight) = held;
         let slot = Slot::new(self.shared.queue(), permit);
-        let call = Call {
+        let call = LinkCall {
             // The link stops its clock by itself while a person thinks.
             deadline: self
                 .frame

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::inbox::Wake;
-use super::super::shared::{LiveLink, Shared, View, Wakes};
+use super::super::shared::{ActorState, LiveLink, View, Wakes};
 use super::unavailable;
 use crate::actor::state::LinkState;
 use crate::failure::{Certainty, FailureClass, McpFailure};
@@ -39,7 +39,7 @@ pub(super) enum Look {
 }
 
 impl Wait {
-    pub(super) fn new(end: Instant, shared: &Shared) -> Self {
+    pub(super) fn new(end: Instant, shared: &ActorState) -> Self {
         let known = shared.catalogue.borrow().clone();
         let took = known.map_or(Duration::ZERO, |known| known.facts.handshake);
         let longest = RECOVERY.max(took.saturating_mul(2));
@@ -58,7 +58,7 @@ impl Wait {
         }
     }
 
-    pub(super) fn look(&mut self, view: &View, shared: &Shared) -> Look {
+    pub(super) fn look(&mut self, view: &View, shared: &ActorState) -> Look {
         if let Some(live) = &view.live {
             if !shared.inbox.is_suspect(live.epoch) {
                 return Look::Live(Arc::clone(live));
@@ -118,7 +118,7 @@ impl Wait {
 
     /// Whether a server without a link is tried again for this call, once; it is then waited for until
     /// `longest`. Calls that come one after the other wait for their turn to wake it: it may be back.
-    fn wakes(&mut self, attempts: u64, longest: Instant, shared: &Shared) -> bool {
+    fn wakes(&mut self, attempts: u64, longest: Instant, shared: &ActorState) -> bool {
         if let Some(before) = self.woken_at {
             return attempts == before;
         }
@@ -147,7 +147,7 @@ fn later(why: &str, until: Instant) -> McpFailure {
     failure
 }
 
-fn needs_auth(why: &str, shared: &Shared) -> McpFailure {
+fn needs_auth(why: &str, shared: &ActorState) -> McpFailure {
     let remedy = report::remedy(&shared.name, shared.connector().logs_in());
     let login = format!("hermes mcp login {}", shared.name);
     let text = if why.contains(&login) {

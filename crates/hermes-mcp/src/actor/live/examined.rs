@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::super::examine::{Examination, Examined};
 use super::super::retire::{DRAIN, DRAIN_DEAD, DRAIN_WORKING};
-use super::super::run::{Actor, Phase};
+use super::super::run::{Actor, ActorPhase};
 use super::super::shared::SessionVerdict;
 use super::{Done, Live, Reason};
 use crate::actor::state::LinkState;
@@ -65,7 +65,7 @@ impl Actor {
         &mut self,
         live: &mut Live,
         ended: ExaminationEnd,
-    ) -> Option<Phase> {
+    ) -> Option<ActorPhase> {
         let reason = live
             .examining
             .take()
@@ -163,7 +163,7 @@ impl Actor {
         reason: Reason,
         failure: McpFailure,
         silent: bool,
-    ) -> Option<Phase> {
+    ) -> Option<ActorPhase> {
         if self.shared.settings().transport == TransportKind::Stdio {
             return Some(self.lost(Arc::clone(&live.current), &failure).await);
         }

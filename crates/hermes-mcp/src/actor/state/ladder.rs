@@ -18,27 +18,27 @@ const SPREAD: f64 = 0.2;
 /// Failures so far. A link that came up pays nothing back before it is proven by a call or by
 /// lasting: a server that dies after each handshake must not be tried for ever at full speed.
 #[derive(Debug, Default)]
-pub struct Ladder {
+pub(crate) struct Ladder {
     failures: u32,
     flaps: VecDeque<Instant>,
 }
 
 /// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum Next {
     Now,
     Backoff(Duration),
     Park(Duration),
 }
 
 impl Ladder {
-    pub fn failures(&self) -> u32 {
+    pub(crate) fn failures(&self) -> u32 {
         self.failures
     }
 
     /// An attempt failed. One that a call asked for does not count: impatience is not the server's
     /// fault.
-    pub fn failed(&mut self, rng: &dyn Rng, counts: bool) -> Next {
+    pub(crate) fn failed(&mut self, rng: &dyn Rng, counts: bool) -> Next {
         if counts || self.failures == 0 {
             self.failures = self.failures.saturating_add(1);
         }
@@ -49,7 +49,7 @@ impl Ladder {
     }
 
     /// A live link was lost.
-    pub fn dropped(&mut self, proven: bool, now: Instant, rng: &dyn Rng) -> Next {
+    pub(crate) fn dropped(&mut self, proven: bool, now: Instant, rng: &dyn Rng) -> Next {
         if proven {
             self.proven();
             return Next::Now;
@@ -76,13 +76,13 @@ impl Ladder {
     }
 
     /// Nothing helps for now.
-    pub fn park(&mut self, rng: &dyn Rng) -> Next {
+    pub(crate) fn park(&mut self, rng: &dyn Rng) -> Next {
         self.failures = self.failures.max(BUDGET);
         Next::Park(jitter(PARKED, SPREAD, rng))
     }
 
     /// The link works.
-    pub fn proven(&mut self) {
+    pub(crate) fn proven(&mut self) {
         self.failures = 0;
         self.flaps.clear();
     }
@@ -93,7 +93,7 @@ impl Ladder {
 }
 
 /// `pause`, off by at most `spread` of itself in either direction.
-pub fn jitter(pause: Duration, spread: f64, rng: &dyn Rng) -> Duration {
+pub(crate) fn jitter(pause: Duration, spread: f64, rng: &dyn Rng) -> Duration {
     pause.mul_f64(1.0 + spread * (2.0 * rng.unit() - 1.0))
 }
 

@@ -9,7 +9,7 @@ fn link(markers: &SessionMarkers) -> LinkSituation<'_> {
         transport: TransportKind::Http,
         era: Era::Legacy,
         session: true,
-        phase: Phase::Request,
+        phase: RequestPhase::Request,
         markers,
     }
 }
@@ -43,7 +43,7 @@ fn refused_connect(status: u16, headers: &[(&str, &str)], body: &str) -> McpFail
     let markers = SessionMarkers::default();
     let mut link = link(&markers);
     link.session = false;
-    link.phase = Phase::Connect;
+    link.phase = RequestPhase::Connect;
     http(status, headers, body.as_bytes(), &facts(link))
 }
 
@@ -334,7 +334,7 @@ fn a_401_is_about_the_token_where_one_was_sent_or_asked_for() {
     is(&http(401, &challenge, b"", &facts), C::NeedsAuth, Rejected);
     // On a link that worked without a token it is a refusal like any other.
     is(&http(401, &[], b"", &facts), C::Rpc, Rejected);
-    facts.link.phase = Phase::Connect;
+    facts.link.phase = RequestPhase::Connect;
     is(&http(401, &[], b"", &facts), C::NeedsAuth, Rejected);
 }
 
@@ -430,7 +430,7 @@ fn the_handshake_tells_wrong_addresses_from_servers_that_are_away() {
 fn the_listening_stream_never_loses_a_session_by_itself() {
     let markers = SessionMarkers::default();
     let mut link = link(&markers);
-    link.phase = Phase::Listen;
+    link.phase = RequestPhase::Listen;
     for (status, class) in [
         (404, C::Ambiguous),
         (400, C::Unavailable),
@@ -450,7 +450,7 @@ fn breaks_below_the_protocol() {
     let markers = SessionMarkers::default();
     let request = link(&markers);
     let mut connect = request;
-    connect.phase = Phase::Connect;
+    connect.phase = RequestPhase::Connect;
     for (what, link, class, certainty) in [
         (Break::BeforeSend, &request, C::NotSent, NotSent),
         (Break::AfterSend, &request, C::Ambiguous, MaybeExecuted),

@@ -9,7 +9,7 @@ use crate::failure::{Certainty, FailureClass, McpFailure};
 const INVALID_PARAMS: i64 = -32602;
 
 /// The outcome of a call to `server` that failed. `outcome_unknown`: it may have run all the same.
-pub fn refusal(server: &str, failure: &McpFailure, outcome_unknown: bool) -> ToolOutcome {
+pub fn refusal_outcome(server: &str, failure: &McpFailure, outcome_unknown: bool) -> ToolOutcome {
     let cause = redact::secrets(failure.text.trim()).into_owned();
     let cause = cause.trim_end_matches('.');
     if outcome_unknown {

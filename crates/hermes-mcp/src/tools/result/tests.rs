@@ -19,7 +19,7 @@ fn store() -> Kept {
 }
 
 async fn called(result: Value) -> ToolOutcome {
-    of_call(&result, &store().media).await
+    call_outcome(&result, &store().media).await
 }
 
 fn text(outcome: &ToolOutcome) -> String {
@@ -98,7 +98,7 @@ async fn images_are_saved_and_shown() {
     let result = json!({"content": [
         {"type": "text", "text": "a picture"},
         {"type": "image", "mimeType": "image/png", "data": "aGVsbG8="}]});
-    let ToolOutcome::Done(Content::Parts(parts)) = of_call(&result, &kept.media).await else {
+    let ToolOutcome::Done(Content::Parts(parts)) = call_outcome(&result, &kept.media).await else {
         panic!("parts expected");
     };
     assert_eq!(parts.len(), 2);
@@ -150,7 +150,7 @@ async fn one_result_has_one_ration() {
 async fn resources_and_prompts() {
     let kept = store();
     let resource = json!({"contents": [{"uri": "a:b", "text": "body"}, {"uri": "c:d", "mimeType": "application/pdf", "blob": "aGk"}]});
-    let shown = text(&of_resource(&resource, &kept.media).await);
+    let shown = text(&resource_outcome(&resource, &kept.media).await);
     assert!(
         shown.starts_with("body\n[resource c:d, application/pdf, 2 bytes, saved as "),
         "{shown}"
@@ -160,7 +160,7 @@ async fn resources_and_prompts() {
         {"role": "user", "content": {"type": "text", "text": "Hi"}},
         {"role": "assistant", "content": [{"type": "text", "text": "Ho"}]}]});
     assert_eq!(
-        text(&of_prompt(&prompt, &kept.media).await),
+        text(&prompt_outcome(&prompt, &kept.media).await),
         "Greets\n[user]\nHi\n[assistant]\nHo"
     );
 }
@@ -170,7 +170,7 @@ fn listings_keep_what_matters() {
     let result =
         json!({"resources": [{"uri": "a:b", "name": "A", "_meta": {"x": 1}, "description": null}]});
     assert_eq!(
-        text(&of_listing(&result, "resources")),
+        text(&listing_outcome(&result, "resources")),
         r#"{"resources":[{"uri":"a:b","name":"A"}]}"#
     );
 }
@@ -201,7 +201,8 @@ fn every_failure_says_what_to_do() {
         let mut failure = McpFailure::new(class, Certainty::Rejected, "it broke");
         failure.rpc_code = Some(-32602);
         failure.retry_after = Some(Duration::from_secs(7));
-        let ToolOutcome::Error { kind: found, text } = refusal("srv", &failure, false) else {
+        let ToolOutcome::Error { kind: found, text } = refusal_outcome("srv", &failure, false)
+        else {
             panic!("an error expected");
         };
         assert_eq!(found, kind, "{class:?}");
@@ -225,7 +226,7 @@ fn what_may_have_run_is_never_said_not_to_have_run() {
         C::ToolGone,
     ] {
         let failure = McpFailure::new(class, Certainty::MaybeExecuted, "it broke");
-        let ToolOutcome::Error { text, .. } = refusal("srv", &failure, false) else {
+        let ToolOutcome::Error { text, .. } = refusal_outcome("srv", &failure, false) else {
             panic!("an error expected");
         };
         assert!(text.contains("may have run"), "{class:?}: {text}");
@@ -236,7 +237,7 @@ fn what_may_have_run_is_never_said_not_to_have_run() {
 #[test]
 fn an_unknown_outcome_is_to_be_checked_by_reading() {
     let failure = McpFailure::new(FailureClass::Ambiguous, Certainty::MaybeExecuted, "reset");
-    let ToolOutcome::Error { kind, text } = refusal("srv", &failure, true) else {
+    let ToolOutcome::Error { kind, text } = refusal_outcome("srv", &failure, true) else {
         panic!("an error expected");
     };
     assert_eq!(kind, ToolErrorKind::OutcomeUnknown);
@@ -256,7 +257,7 @@ async fn images_are_shown_whatever_the_server_calls_them() {
         ("", jpeg, "data:image/jpeg;base64,"),
     ] {
         let result = json!({"content": [{"type": "image", "mimeType": mime, "data": data}]});
-        let ToolOutcome::Done(Content::Parts(parts)) = of_call(&result, &media).await else {
+        let ToolOutcome::Done(Content::Parts(parts)) = call_outcome(&result, &media).await else {
             panic!("no parts: {mime}");
         };
         let image = parts.iter().find_map(|part| match part {

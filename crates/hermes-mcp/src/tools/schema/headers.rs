@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 const KEY: &str = "x-mcp-header";
 
 /// What is wrong with the annotations of a tool's input schema.
-pub fn header_problem(schema: &Value) -> Option<String> {
+pub(crate) fn header_problem(schema: &Value) -> Option<String> {
     let mut seen = BTreeSet::new();
     object(schema, Place::Root, &mut seen).err()
 }

@@ -50,7 +50,7 @@ static SIGNS: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
 });
 
 /// What is odd about this text.
-pub fn suspicious_phrases(text: &str) -> Vec<&'static str> {
+pub(crate) fn suspicious_phrases(text: &str) -> Vec<&'static str> {
     SIGNS
         .iter()
         .filter(|(_, sign)| sign.is_match(text))

@@ -11,7 +11,7 @@ use super::*;
 use crate::actor::op::{Op, OpOutput};
 use crate::config;
 use crate::failure::{Certainty, FailureClass, McpFailure};
-use crate::transport::link::{Call, ConnectRequest, Era, Link, LinkFacts};
+use crate::transport::link::{ConnectRequest, Era, Link, LinkCall, LinkFacts};
 
 /// How the servers of a test take a connect, by name.
 type Ways = Arc<Mutex<HashMap<String, Way>>>;
@@ -70,7 +70,11 @@ impl Link for FakeLink {
         &self.0
     }
 
-    fn request<'a>(&'a self, _: &'a Op, _: Call) -> BoxFuture<'a, Result<OpOutput, McpFailure>> {
+    fn request<'a>(
+        &'a self,
+        _: &'a Op,
+        _: LinkCall,
+    ) -> BoxFuture<'a, Result<OpOutput, McpFailure>> {
         let tool = json!({"name": "t", "inputSchema": {"type": "object"}});
         let output = OpOutput {
             result: json!({"tools": [tool]}),

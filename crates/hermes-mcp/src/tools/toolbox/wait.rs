@@ -18,7 +18,7 @@ use crate::status::report;
 
 /// What turns have to do with a server that has not given its tools yet.
 #[derive(Clone, Default)]
-pub(super) struct Waiting {
+pub(super) struct ToolWait {
     /// The settings that nothing is known of yet. `None`: it is switched off.
     settings: Option<Arc<ServerSettings>>,
     /// Until when turns wait for it: counted from the first turn that met it, for all sessions.
@@ -27,7 +27,7 @@ pub(super) struct Waiting {
     told: bool,
 }
 
-impl Waiting {
+impl ToolWait {
     /// For a server with settings that it did not have before.
     pub(super) fn new(config: &ServerConfig) -> Self {
         Self {

@@ -13,13 +13,13 @@ use rmcp::transport::Transport;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{McpConnector, Protocol, Target};
+use super::{McpConnector, Protocol, ServerTarget};
 use crate::failure::classify::{self, Break};
 use crate::failure::{Certainty, FailureClass, McpFailure};
-use crate::transport::http::Fault;
+use crate::transport::http::RmcpFault;
 use crate::transport::link::{ConnectRequest, Era, Link, LinkFacts, TransportKind};
 use crate::transport::peer::{
-    Handler, LinkParts, RmcpLink, Shared, StreamOptions, client_info, era_of, subscribe,
+    ConnectionShared, Handler, LinkParts, ReadOptions, RmcpLink, client_info, era_of, subscribe,
 };
 use crate::transport::stdio::Child;
 use crate::transport::{http, sse, stdio};
@@ -72,7 +72,8 @@ pub(super) async fn connect(
 
 /// A package that is known to be malware is not even fetched.
 async fn screen(connector: &McpConnector, request: &ConnectRequest) -> Result<(), McpFailure> {
-    let (Target::Stdio(target), Some(malware)) = (&connector.target, &connector.malware) else {
+    let (ServerTarget::Stdio(target), Some(malware)) = (&connector.target, &connector.malware)
+    else {
         return Ok(());
     };
     let objection = tokio::select! {
@@ -139,14 +140,14 @@ async fn attempt(
     request: &ConnectRequest,
     opening: Opening,
 ) -> Result<Arc<dyn Link>, McpFailure> {
-    let shared = Shared::new(
+    let shared = ConnectionShared::new(
         &connector.server,
         request.epoch,
         connector.target.kind(),
         connector.markers.clone(),
         request.events.clone(),
     );
-    shared.stream.set_options(StreamOptions {
+    shared.stream.set_options(ReadOptions {
         silence: connector.allowed_silence(),
         any_content_type: connector.any_content_type,
         late_answer: connector.late_answer,
@@ -163,7 +164,7 @@ async fn attempt(
     Ok(link)
 }
 
-fn late(connector: &McpConnector, shared: &Shared) -> McpFailure {
+fn late(connector: &McpConnector, shared: &ConnectionShared) -> McpFailure {
     let said = match connector.target.kind() {
         TransportKind::Stdio => connector.stderr.last_line(),
         _ => None,
@@ -175,7 +176,7 @@ fn late(connector: &McpConnector, shared: &Shared) -> McpFailure {
 
 async fn open(
     connector: &McpConnector,
-    shared: &Arc<Shared>,
+    shared: &Arc<ConnectionShared>,
     opening: Opening,
 ) -> Result<Arc<dyn Link>, McpFailure> {
     let started = Instant::now();
@@ -186,15 +187,15 @@ async fn open(
         info: client_info(name, version, connector.requests.as_ref()),
     };
     let (running, child) = match &connector.target {
-        Target::Http(target) => {
+        ServerTarget::Http(target) => {
             let transport = http::transport(target, shared, &connector.rng);
             (serve(handler.clone(), transport, opening).await?, None)
         }
-        Target::Sse(target) => {
+        ServerTarget::Sse(target) => {
             let transport = sse::transport(target, shared).await?;
             (serve(handler.clone(), transport, opening).await?, None)
         }
-        Target::Stdio(target) => {
+        ServerTarget::Stdio(target) => {
             let (transport, child) = stdio::spawn(target, shared, &connector.stderr).await?;
             let running = serve(handler.clone(), transport, opening).await?;
             (running, Some(child))
@@ -256,10 +257,10 @@ async fn serve<T: Transport<RoleClient> + 'static>(
     }
 }
 
-fn failure(error: &ClientInitializeError, shared: &Shared) -> McpFailure {
+fn failure(error: &ClientInitializeError, shared: &ConnectionShared) -> McpFailure {
     use ClientInitializeError as E;
     match error {
-        E::TransportError { error, .. } => Fault::find(error.error.as_ref())
+        E::TransportError { error, .. } => RmcpFault::find(error.error.as_ref())
             .or_else(|| shared.refusal())
             .unwrap_or_else(|| shared.broke(Break::AfterSend, &error.to_string())),
         E::JsonRpcError(error) => {
@@ -292,7 +293,7 @@ fn failure(error: &ClientInitializeError, shared: &Shared) -> McpFailure {
 
 fn facts(
     peer: &Peer<RoleClient>,
-    shared: &Shared,
+    shared: &ConnectionShared,
     child: Option<&Child>,
     started: Instant,
 ) -> LinkFacts {
@@ -316,7 +317,10 @@ fn facts(
 }
 
 /// Runs rmcp's loop to its end, which is the link's.
-fn watch(running: RunningService<RoleClient, Handler>, shared: Arc<Shared>) -> CancellationToken {
+fn watch(
+    running: RunningService<RoleClient, Handler>,
+    shared: Arc<ConnectionShared>,
+) -> CancellationToken {
     let finished = CancellationToken::new();
     let guard = finished.clone().drop_guard();
     drop(hermes_core::task::spawn("mcp-link", async move {

@@ -14,7 +14,7 @@ use super::Refused;
 use super::body::events_in;
 use crate::failure::classify::{self, Break};
 use crate::failure::{Certainty, FailureClass, McpFailure};
-use crate::transport::peer::{Answer, Shared, keep, plain_id};
+use crate::transport::peer::{ConnectionShared, PlainAnswer, keep, plain_id};
 
 /// The status of an answer whose content contradicts it.
 const OK: u16 = 200;
@@ -31,9 +31,13 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// The result of a tool is read once, by us; rmcp gets a notice that it is there.
-    fn notice(&self, text: &[u8], shared: Option<&Shared>) -> Option<ServerJsonRpcMessage> {
+    fn notice(
+        &self,
+        text: &[u8],
+        shared: Option<&ConnectionShared>,
+    ) -> Option<ServerJsonRpcMessage> {
         let shared = shared.filter(|_| self.call)?;
-        let answer = Answer::read(text).filter(|answer| answer.id == self.id)?;
+        let answer = PlainAnswer::read(text).filter(|answer| answer.id == self.id)?;
         answer.hand_over(shared)
     }
 }
@@ -42,7 +46,7 @@ impl Asked {
 pub(crate) fn messages(
     body: &[u8],
     asked: &Asked,
-    shared: Option<&Shared>,
+    shared: Option<&ConnectionShared>,
 ) -> Result<Vec<ServerJsonRpcMessage>, String> {
     if let Some(notice) = asked.notice(body, shared) {
         return Ok(vec![notice]);
@@ -93,7 +97,7 @@ fn answers_another(part: &Value, asked: &Asked) -> bool {
 }
 
 /// The error in a body whose status does not allow one: a JSON-RPC error, or that of a tool.
-pub(crate) fn failure_in(body: &[u8], shared: &Shared) -> Option<McpFailure> {
+pub(crate) fn failure_in(body: &[u8], shared: &ConnectionShared) -> Option<McpFailure> {
     let message: Value = serde_json::from_slice(body).ok()?;
     if let Some(error) = message.get("error").filter(|error| !error.is_null()) {
         let error = plain_error(error);
@@ -111,7 +115,7 @@ pub(crate) fn failure_in(body: &[u8], shared: &Shared) -> Option<McpFailure> {
 
 /// A tool's own error carries the id of its call. One that does not was made by something in front
 /// of the tools, and says more about the session than about the call.
-fn note_stray_error(part: &Value, asked: &Asked, shared: &Shared) {
+fn note_stray_error(part: &Value, asked: &Asked, shared: &ConnectionShared) {
     let Some(error) = part.get("error").filter(|error| !error.is_null()) else {
         return;
     };
@@ -164,7 +168,7 @@ pub(crate) fn answers(body: &[u8], asked: &Asked) -> bool {
 pub(crate) async fn in_events(
     body: Vec<u8>,
     asked: &Asked,
-    shared: &Shared,
+    shared: &ConnectionShared,
 ) -> Option<Vec<ServerJsonRpcMessage>> {
     const FIELDS: [&[u8]; 4] = [b"data:", b"event:", b"id:", b":"];
     let start = body.trim_ascii_start();
@@ -223,7 +227,7 @@ pub(crate) enum Read {
 
 /// Reads an event, repaired if need be. An answer to somebody else's request is dropped: rmcp
 /// would take it for the end of this stream.
-pub(crate) fn read_event(event: &Sse, asked: &Asked, shared: Option<&Shared>) -> Read {
+pub(crate) fn read_event(event: &Sse, asked: &Asked, shared: Option<&ConnectionShared>) -> Read {
     let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
     let data = event.data.as_deref().filter(|_| is_message);
     let data = data
@@ -273,7 +277,7 @@ pub(crate) fn keeps_open(data: &str) -> bool {
     is_word || (data.starts_with('[') && serde_json::from_str::<IgnoredAny>(data).is_err())
 }
 
-fn read_batch(data: &str, asked: &Asked, shared: Option<&Shared>) -> Read {
+fn read_batch(data: &str, asked: &Asked, shared: Option<&ConnectionShared>) -> Read {
     match messages(data.as_bytes(), asked, shared) {
         Ok(messages) => {
             let result = messages.iter().any(is_result);

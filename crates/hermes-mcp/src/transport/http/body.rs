@@ -12,7 +12,7 @@ use sse_stream::Sse;
 use super::decode::{self, Chunks};
 use super::event_reader;
 use crate::transport::link::TransportKind;
-use crate::transport::peer::Shared;
+use crate::transport::peer::ConnectionShared;
 
 /// The largest answer that we read as one body.
 pub(crate) const MAX_BODY: usize = 64 << 20;
@@ -106,11 +106,11 @@ pub(crate) fn events(response: reqwest::Response) -> BoxStream<'static, Result<S
 }
 
 /// The events of a stream that stays open. It ends when not even a comment comes for the time
-/// that [`StreamOptions::silence`](crate::transport::peer::StreamOptions) allows. Its bytes are a sign of life of the
+/// that [`ReadOptions::silence`](crate::transport::peer::StreamOptions) allows. Its bytes are a sign of life of the
 /// link where all answers come on it (HTTP+SSE), and only there.
 pub(crate) fn watched_events(
     response: reqwest::Response,
-    shared: &Arc<Shared>,
+    shared: &Arc<ConnectionShared>,
 ) -> BoxStream<'static, Result<Sse, SseError>> {
     let silence = shared.stream.options().silence;
     let carries_answers = shared.kind() == TransportKind::Sse;

@@ -11,11 +11,11 @@ use url::Url;
 
 use super::body::{chain, refusal_body};
 use super::{Kind, SESSION_ID, header};
-use crate::failure::classify::{self, Break, HttpFacts, Phase};
+use crate::failure::classify::{self, Break, HttpFacts, RequestPhase};
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::transport::connect::{HttpTarget, TokenAnswer};
 use crate::transport::link::TransportKind;
-use crate::transport::peer::Shared;
+use crate::transport::peer::ConnectionShared;
 
 const MAX_REDIRECTS: usize = 5;
 
@@ -64,18 +64,18 @@ impl Outgoing<'_> {
 
     fn is_tool_call(&self) -> bool {
         #[derive(serde::Deserialize)]
-        struct Named<'a> {
+        struct MethodOnly<'a> {
             #[serde(borrow)]
             method: Cow<'a, str>,
         }
         let body = self.body.as_deref().unwrap_or_default();
-        serde_json::from_slice::<Named<'_>>(body).is_ok_and(|sent| sent.method == "tools/call")
+        serde_json::from_slice::<MethodOnly<'_>>(body).is_ok_and(|sent| sent.method == "tools/call")
     }
 }
 
 pub(crate) struct Exchange {
     target: HttpTarget,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ConnectionShared>,
 }
 
 /// What one attempt ended with.
@@ -85,7 +85,7 @@ enum Attempt {
 }
 
 impl Exchange {
-    pub(crate) fn new(target: &HttpTarget, shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(target: &HttpTarget, shared: &Arc<ConnectionShared>) -> Self {
         Self {
             target: target.clone(),
             shared: Arc::clone(shared),
@@ -156,7 +156,7 @@ impl Exchange {
     /// A fixed header does not renew itself, and there is nothing to log in to. After the handshake
     /// was accepted the refusal is one like any other: some servers answer so for a session they forgot.
     fn refused_without_tokens(&self, failure: &mut McpFailure, kind: Kind) {
-        if kind == Kind::Greeting || self.phase(kind) == Phase::Request {
+        if kind == Kind::Greeting || self.phase(kind) == RequestPhase::Request {
             failure.class = FailureClass::Rpc;
             failure.certainty = Certainty::Rejected;
         } else if failure.class == FailureClass::AuthExpired {
@@ -164,11 +164,11 @@ impl Exchange {
         }
     }
 
-    fn phase(&self, kind: Kind) -> Phase {
+    fn phase(&self, kind: Kind) -> RequestPhase {
         match kind {
-            Kind::Listen => Phase::Listen,
+            Kind::Listen => RequestPhase::Listen,
             // The link may be in use by then.
-            Kind::Greeting => Phase::Connect,
+            Kind::Greeting => RequestPhase::Connect,
             _ => self.shared.situation(false).phase,
         }
     }
@@ -298,7 +298,7 @@ impl Exchange {
     /// it may be a login page in front of the server that comes and goes, or something behind the server
     /// that redirects after the tool ran.
     fn not_followed(&self, status: u16, kind: Kind, text: &str) -> Refused {
-        let failure = if self.phase(kind) == Phase::Request {
+        let failure = if self.phase(kind) == RequestPhase::Request {
             let mut failure = self.shared.broke(Break::AfterSend, text);
             failure.http_status = Some(status);
             failure

@@ -252,7 +252,7 @@ mod tests {
     use crate::failure::classify::SessionMarkers;
     use crate::transport::connect::{HttpClients, HttpTarget};
     use crate::transport::link::TransportKind;
-    use crate::transport::peer::Shared;
+    use crate::transport::peer::ConnectionShared;
     use tokio::sync::mpsc;
 
     struct Middle;
@@ -267,7 +267,7 @@ mod tests {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (sender, events) = mpsc::channel(8);
         let markers = SessionMarkers::default();
-        let shared = Shared::new("listen", 1, TransportKind::Http, markers, sender);
+        let shared = ConnectionShared::new("listen", 1, TransportKind::Http, markers, sender);
         let target = HttpTarget {
             url: "http://127.0.0.1:9/".parse().unwrap(),
             headers: HeaderMap::new(),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Package {
+pub(crate) struct Package {
     pub ecosystem: Ecosystem,
     pub name: String,
     /// `None`: whatever is newest, or a range.
@@ -12,14 +12,14 @@ pub struct Package {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ecosystem {
+pub(crate) enum Ecosystem {
     Npm,
     PyPi,
 }
 
 impl Ecosystem {
     /// As OSV calls it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Npm => "npm",
             Self::PyPi => "PyPI",
@@ -67,7 +67,7 @@ const VALUED: &[&str] = &[
 
 impl Package {
     /// `None`: this line runs nothing from a registry that we know of.
-    pub fn of(command: &str, args: &[String]) -> Option<Self> {
+    pub(crate) fn of(command: &str, args: &[String]) -> Option<Self> {
         let program = Path::new(command.trim()).file_name()?.to_str()?;
         let program = program
             .trim_end_matches(".exe")

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::actor::behalf::{Behalf, Slot};
-use crate::transport::link::Call;
+use crate::transport::link::LinkCall;
 
 #[derive(Default)]
 pub(crate) struct CallsUnderWay {
@@ -18,7 +18,7 @@ struct Calls {
 
 impl CallsUnderWay {
     /// The call is under way while the guard lives.
-    pub(super) fn enter(self: &Arc<Self>, call: &Call) -> Calling {
+    pub(super) fn enter(self: &Arc<Self>, call: &LinkCall) -> Calling {
         let mut calls = self.calls();
         calls.last += 1;
         let key = calls.last;

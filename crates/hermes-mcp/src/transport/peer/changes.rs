@@ -53,12 +53,12 @@ mod tests {
     use super::*;
     use crate::failure::classify::SessionMarkers;
     use crate::transport::link::TransportKind;
-    use crate::transport::peer::Shared;
+    use crate::transport::peer::ConnectionShared;
 
     #[tokio::test(start_paused = true)]
     async fn a_flood_of_changes_is_one_event_each() {
         let (sender, mut events) = mpsc::channel(4);
-        let shared = Shared::new(
+        let shared = ConnectionShared::new(
             "flood",
             1,
             TransportKind::Http,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::Shared;
+use super::ConnectionShared;
 use crate::failure::McpFailure;
 
 /// How often it is sent in all while the server refuses it or closes the connection.
@@ -32,8 +32,10 @@ pub(crate) struct Greeting(watch::Sender<State>);
 
 impl Greeting {
     /// Sends it in the background, again at once where it is refused (4xx) or the connection breaks.
-    pub(crate) fn begin<F>(shared: &Arc<Shared>, mut send: impl FnMut() -> F + Send + 'static)
-    where
+    pub(crate) fn begin<F>(
+        shared: &Arc<ConnectionShared>,
+        mut send: impl FnMut() -> F + Send + 'static,
+    ) where
         F: Future<Output = Result<(), McpFailure>> + Send + 'static,
     {
         let shared = Arc::clone(shared);

@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::Shared;
+use super::ConnectionShared;
 use crate::actor::behalf::{Behalf, Slot};
 use crate::transport::connect::ServerRequests;
 use crate::transport::link::LinkEvent;
@@ -28,7 +28,7 @@ const LOG_CHARS: usize = 2000;
 
 #[derive(Clone)]
 pub(crate) struct Handler {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ConnectionShared>,
     pub(crate) requests: Option<Arc<dyn ServerRequests>>,
     pub(crate) info: ClientConfig,
 }

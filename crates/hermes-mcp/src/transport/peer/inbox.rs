@@ -12,15 +12,15 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::Shared;
+use super::ConnectionShared;
 use crate::failure::classify::{self, Break};
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::transport::http::{keeps_open, without_bom};
 use crate::transport::link::LinkEvent;
 
 /// Reads messages that rmcp would drop, so that no request waits for an answer that was given.
-pub(crate) struct Inbox {
-    shared: Arc<Shared>,
+pub(crate) struct PeerInbox {
+    shared: Arc<ConnectionShared>,
     /// Requests without an answer, oldest first.
     waiting: Mutex<Vec<Waiting>>,
     /// The highest id that was sent. An answer to a lower one that nobody waits for is late or
@@ -36,8 +36,8 @@ struct Waiting {
     end: Option<u64>,
 }
 
-impl Inbox {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Arc<Self> {
+impl PeerInbox {
+    pub(crate) fn new(shared: &Arc<ConnectionShared>) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
             waiting: Mutex::default(),
@@ -268,7 +268,7 @@ impl Inbox {
             let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             waiting.iter().any(|one| one.call)
         };
-        let answer = expected.then(|| Answer::read(text))??;
+        let answer = expected.then(|| PlainAnswer::read(text))??;
         {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             let at = waiting
@@ -349,7 +349,7 @@ pub(crate) fn is_call(request: &ClientRequest) -> bool {
 
 /// A plain answer to a request.
 #[derive(Deserialize)]
-pub(crate) struct Answer {
+pub(crate) struct PlainAnswer {
     pub(crate) id: RequestId,
     result: Value,
     #[serde(default)]
@@ -358,7 +358,7 @@ pub(crate) struct Answer {
     error: Option<Value>,
 }
 
-impl Answer {
+impl PlainAnswer {
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
         let answer: Self = serde_json::from_slice(text).ok()?;
         (answer.method.is_none() && answer.error.is_none()).then_some(answer)
@@ -366,19 +366,19 @@ impl Answer {
 
     /// Keeps the result for its caller and gives rmcp the notice that it is there. `None`:
     /// nobody takes it.
-    pub(crate) fn hand_over(self, shared: &Shared) -> Option<ServerJsonRpcMessage> {
+    pub(crate) fn hand_over(self, shared: &ConnectionShared) -> Option<ServerJsonRpcMessage> {
         let notice = ServerJsonRpcMessage::response(ServerResult::empty(()), self.id.clone());
         shared.keep_result(self.id, self.result).then_some(notice)
     }
 }
 
 /// The result as it came, beside what rmcp makes of it.
-pub(crate) fn keep(shared: &Shared, id: &RequestId, message: &[u8]) {
+pub(crate) fn keep(shared: &ConnectionShared, id: &RequestId, message: &[u8]) {
     #[derive(Deserialize)]
-    struct Answer {
+    struct PlainAnswer {
         result: Value,
     }
-    if let Ok(answer) = serde_json::from_slice::<Answer>(message) {
+    if let Ok(answer) = serde_json::from_slice::<PlainAnswer>(message) {
         shared.keep_result(plain_id(id), answer.result);
     }
 }

@@ -14,14 +14,14 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::wire::{self, Pages};
-use super::{Handler, Shared};
+use super::{ConnectionShared, Handler};
 use crate::actor::behalf::{Behalf, Slot};
 use crate::actor::op::{Op, OpOutput};
 use crate::failure::classify::{self, Break};
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::transport::connect::HttpClients;
-use crate::transport::http::Fault;
-use crate::transport::link::{Call, Era, Link, LinkFacts, TransportKind};
+use crate::transport::http::RmcpFault;
+use crate::transport::link::{Era, Link, LinkCall, LinkFacts, TransportKind};
 use crate::transport::stdio::Child;
 
 /// How often a list that is refused right after the handshake is asked for again in the same session.
@@ -47,7 +47,7 @@ const PERSON: Duration = Duration::from_secs(1);
 const CLOSE_TIME: Duration = Duration::from_secs(8);
 
 pub(crate) struct LinkParts {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ConnectionShared>,
     pub(crate) peer: Peer<RoleClient>,
     pub(crate) handler: Handler,
     pub(crate) facts: LinkFacts,
@@ -83,7 +83,7 @@ impl RmcpLink {
     /// The request, with an eye on the handshake: what is asked right after it may reach another
     /// process of the server, one that does not know the session, or reach the server before the
     /// greeting does. Lists are then asked for again, at once.
-    async fn first(&self, op: &Op, call: &Call) -> Result<OpOutput, McpFailure> {
+    async fn first(&self, op: &Op, call: &LinkCall) -> Result<OpOutput, McpFailure> {
         let proven = &self.parts.shared.state.proven;
         if proven.load(Ordering::Relaxed) {
             return self.run(op, call).await;
@@ -111,19 +111,18 @@ impl RmcpLink {
     async fn greeted(
         &self,
         op: &Op,
-        call: &Call,
+        call: &LinkCall,
         outcome: Result<OpOutput, McpFailure>,
     ) -> Result<OpOutput, McpFailure> {
         let shared = &self.parts.shared;
         if shared.greeting.is_over() {
             return outcome;
         }
-        let (outcome, taken) = match outcome {
-            Ok(output) => (Ok(output), shared.greeting.taken_by_working_server().await),
-            Err(_) => {
-                let taken = shared.greeting.taken().await;
-                (self.run(op, call).await, taken)
-            }
+        let (outcome, taken) = if outcome.is_ok() {
+            (outcome, shared.greeting.taken_by_working_server().await)
+        } else {
+            let taken = shared.greeting.taken().await;
+            (self.run(op, call).await, taken)
         };
         match (outcome, taken) {
             (Err(_), Err(why)) => {
@@ -139,7 +138,7 @@ impl RmcpLink {
         }
     }
 
-    async fn run(&self, op: &Op, call: &Call) -> Result<OpOutput, McpFailure> {
+    async fn run(&self, op: &Op, call: &LinkCall) -> Result<OpOutput, McpFailure> {
         let wire = wire::wire(op, self.parts.facts.era);
         let result = match wire.items {
             None => self.rounds(wire.method, wire.params, call).await?,
@@ -167,7 +166,7 @@ impl RmcpLink {
         &self,
         method: &'static str,
         params: Map<String, Value>,
-        call: &Call,
+        call: &LinkCall,
     ) -> Result<Value, McpFailure> {
         let mut next = params.clone();
         for _ in 0..MAX_ROUNDS {
@@ -194,7 +193,7 @@ impl RmcpLink {
     async fn inputs(
         &self,
         asked: Option<&Value>,
-        call: &Call,
+        call: &LinkCall,
     ) -> Result<Map<String, Value>, McpFailure> {
         let mut answers = Map::new();
         for (key, request) in asked.and_then(Value::as_object).into_iter().flatten() {
@@ -224,7 +223,7 @@ impl RmcpLink {
         &self,
         method: &'static str,
         params: Map<String, Value>,
-        call: &Call,
+        call: &LinkCall,
     ) -> Result<Value, McpFailure> {
         // An empty object for a list is legal but some servers want no params at all.
         let params = (!params.is_empty()).then_some(Value::Object(params));
@@ -249,10 +248,8 @@ impl RmcpLink {
                 let situation = shared.situation(shared.has_session());
                 classify::rpc(i64::from(error.code.0), &error.message, &situation)
             })),
-            Err(ServiceError::TransportSend(error)) => {
-                Err(Fault::find(error.error.as_ref())
-                    .unwrap_or_else(|| self.gone(Break::BeforeSend)))
-            }
+            Err(ServiceError::TransportSend(error)) => Err(RmcpFault::find(error.error.as_ref())
+                .unwrap_or_else(|| self.gone(Break::BeforeSend))),
             Err(ServiceError::TransportClosed) => {
                 Err(fault.unwrap_or_else(|| self.gone(Break::AfterSend)))
             }
@@ -264,7 +261,7 @@ impl RmcpLink {
 
     /// The call was refused because the person must visit a page first. They are asked; whether to
     /// call again is the model's decision, because only the person knows when they are done.
-    async fn visit_first(&self, error: &ErrorData, call: &Call) -> McpFailure {
+    async fn visit_first(&self, error: &ErrorData, call: &LinkCall) -> McpFailure {
         let pages = error.data.as_ref().map(|data| &data["elicitations"]);
         let mut told = Vec::new();
         for page in pages.and_then(Value::as_array).into_iter().flatten() {
@@ -306,7 +303,7 @@ fn asks_for_visit(error: &ErrorData) -> bool {
 }
 
 /// Waits for a deadline that stands still while a person thinks.
-async fn deadline(shared: &Shared, mut at: Instant) {
+async fn deadline(shared: &ConnectionShared, mut at: Instant) {
     let mut thought = shared.person.total();
     loop {
         tokio::time::sleep_until(at).await;
@@ -347,7 +344,7 @@ fn is_refused(why: &McpFailure) -> bool {
 }
 
 /// Who made this call, and its place in the queue.
-fn asker(call: &Call) -> Result<(Behalf, Option<Slot>), String> {
+fn asker(call: &LinkCall) -> Result<(Behalf, Option<Slot>), String> {
     match &call.behalf {
         Some(behalf) => Ok((behalf.clone(), call.slot.clone())),
         None => Err("this call was not made for a person".to_owned()),
@@ -372,7 +369,7 @@ impl Link for RmcpLink {
     fn request<'a>(
         &'a self,
         op: &'a Op,
-        call: Call,
+        call: LinkCall,
     ) -> BoxFuture<'a, Result<OpOutput, McpFailure>> {
         Box::pin(async move {
             let shared = &self.parts.shared;
@@ -458,13 +455,17 @@ impl Drop for RmcpLink {
 struct InFlight {
     handle: Option<RequestHandle<RoleClient>>,
     peer: Peer<RoleClient>,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionShared>,
     id: RequestId,
     token: ProgressToken,
 }
 
 impl InFlight {
-    fn new(handle: RequestHandle<RoleClient>, shared: &Arc<Shared>, call: &Call) -> Self {
+    fn new(
+        handle: RequestHandle<RoleClient>,
+        shared: &Arc<ConnectionShared>,
+        call: &LinkCall,
+    ) -> Self {
         let token = handle.progress_token.clone();
         if let Some(progress) = &call.progress {
             shared.progress.watch(token.clone(), progress.clone());

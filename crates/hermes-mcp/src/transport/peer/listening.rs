@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 /// How a server's streams and answers are read, as the config says.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct StreamOptions {
+pub(crate) struct ReadOptions {
     /// A listening stream that is silent for so long is opened again.
     pub(crate) silence: Option<Duration>,
     /// Answers count by what they are, not by the type they claim to be.
@@ -20,7 +20,7 @@ pub(crate) struct StreamOptions {
 }
 
 pub(crate) struct ListeningStream {
-    options: Mutex<StreamOptions>,
+    options: Mutex<ReadOptions>,
     /// Open, or refused.
     settled: watch::Sender<bool>,
     open: AtomicBool,
@@ -40,11 +40,11 @@ impl Default for ListeningStream {
 }
 
 impl ListeningStream {
-    pub(crate) fn set_options(&self, options: StreamOptions) {
+    pub(crate) fn set_options(&self, options: ReadOptions) {
         *self.options.lock().unwrap_or_else(PoisonError::into_inner) = options;
     }
 
-    pub(crate) fn options(&self) -> StreamOptions {
+    pub(crate) fn options(&self) -> ReadOptions {
         *self.options.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -8,9 +8,9 @@ use rmcp::model::{ServerNotification, SubscriptionFilter};
 use rmcp::service::{Peer, RoleClient, ServiceError};
 use serde_json::Value;
 
-use super::Shared;
+use super::ConnectionShared;
 use crate::failure::classify::METHOD_NOT_FOUND;
-use crate::transport::http::Fault;
+use crate::transport::http::RmcpFault;
 use crate::transport::link::LinkEvent;
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ const REFUSED_WAIT: Duration = Duration::from_mins(5);
 pub(crate) async fn subscribe(
     peer: Peer<RoleClient>,
     capabilities: Value,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionShared>,
     rng: Arc<dyn Rng>,
 ) {
     let announces = |what: &str| {
@@ -47,7 +47,7 @@ pub(crate) async fn subscribe(
 async fn keep_listening(
     peer: &Peer<RoleClient>,
     filter: &SubscriptionFilter,
-    shared: &Shared,
+    shared: &ConnectionShared,
     rng: &dyn Rng,
 ) {
     let mut attempt = 0_u32;
@@ -95,7 +95,7 @@ async fn keep_listening(
     }
 }
 
-fn announce(notification: &ServerNotification, shared: &Shared) {
+fn announce(notification: &ServerNotification, shared: &ConnectionShared) {
     match notification {
         ServerNotification::ToolListChangedNotification(_) => {
             shared.changed(&LinkEvent::ToolsChanged);
@@ -110,7 +110,7 @@ fn announce(notification: &ServerNotification, shared: &Shared) {
     }
 }
 
-fn note(filter: &SubscriptionFilter, shared: &Shared) {
+fn note(filter: &SubscriptionFilter, shared: &ConnectionShared) {
     if filter.tools_list_changed.is_some() {
         shared.changed(&LinkEvent::ToolsChanged);
     }
@@ -127,7 +127,7 @@ fn refused(error: &ServiceError) -> bool {
     match error {
         ServiceError::McpError(_) | ServiceError::UnexpectedResponse => true,
         ServiceError::TransportSend(error) => {
-            Fault::find(error.error.as_ref()).is_some_and(|failure| {
+            RmcpFault::find(error.error.as_ref()).is_some_and(|failure| {
                 failure.rpc_code == Some(METHOD_NOT_FOUND)
                     // Accepted without a stream is a refusal, too.
                     || failure

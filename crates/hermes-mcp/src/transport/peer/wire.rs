@@ -8,15 +8,15 @@ use crate::transport::link::Era;
 /// Lists longer than this many pages are cut there.
 pub(crate) const MAX_PAGES: usize = 50;
 
-pub(crate) struct Wire {
+pub(crate) struct WireRequest {
     pub(crate) method: &'static str,
     pub(crate) params: Map<String, Value>,
     /// The member that holds the items, if the answer comes in pages.
     pub(crate) items: Option<&'static str>,
 }
 
-pub(crate) fn wire(op: &Op, era: Era) -> Wire {
-    let plain = |method, params: Value, items| Wire {
+pub(crate) fn wire(op: &Op, era: Era) -> WireRequest {
+    let plain = |method, params: Value, items| WireRequest {
         method,
         params: match params {
             Value::Object(params) => params,

@@ -13,7 +13,7 @@ use super::pen::Pen;
 use super::{Children, StderrRing};
 use crate::failure::classify::Break;
 use crate::status::ledger::{group_runs, signal_group};
-use crate::transport::peer::{Inbox, Shared};
+use crate::transport::peer::{ConnectionShared, PeerInbox};
 
 /// After its stdin is closed a child may take this long to end by itself.
 const EOF_TIME: Duration = Duration::from_secs(2);
@@ -173,10 +173,10 @@ impl Inner {
 /// What the end of a child is told to.
 pub(super) struct Watched {
     pub(super) inner: Arc<Inner>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ConnectionShared>,
     pub(super) ring: Arc<StderrRing>,
     pub(super) pen: Arc<Pen>,
-    pub(super) inbox: Arc<Inbox>,
+    pub(super) inbox: Arc<PeerInbox>,
 }
 
 impl Watched {

@@ -10,7 +10,7 @@ const ALLOWED: &[&str] = &[
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "SHELL", "TMPDIR",
 ];
 
-pub(super) struct Program {
+pub(super) struct StdioProgram {
     pub(super) path: PathBuf,
     pub(super) env: BTreeMap<String, String>,
 }
@@ -20,7 +20,7 @@ pub(super) fn program(
     target: &StdioTarget,
     own: &BTreeMap<String, String>,
     home: &Path,
-) -> Result<Program, String> {
+) -> Result<StdioProgram, String> {
     let mut env: BTreeMap<String, String> = own
         .iter()
         .filter(|(name, _)| ALLOWED.contains(&name.as_str()) || name.starts_with("XDG_"))
@@ -44,7 +44,7 @@ pub(super) fn program(
         if !path.exists() {
             return Err(format!("{} does not exist", path.display()));
         }
-        return Ok(Program { path, env });
+        return Ok(StdioProgram { path, env });
     }
     let search = env.get("PATH").cloned().unwrap_or_default();
     let folders = std::env::split_paths(&search).map(|folder| (folder, false));
@@ -64,7 +64,7 @@ pub(super) fn program(
             let joined = format!("{search}:{}", folder.display());
             env.insert("PATH".to_owned(), joined);
         }
-        return Ok(Program { path, env });
+        return Ok(StdioProgram { path, env });
     }
     Err(format!(
         "no program `{command}` in PATH; install it or give the full path as `command`"

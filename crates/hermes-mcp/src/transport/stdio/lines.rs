@@ -12,7 +12,7 @@ pub(super) const MAX_LINE: usize = 16 << 20;
 const KEPT: usize = 4096;
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Line {
+pub(super) enum StdioLine {
     Whole(Vec<u8>),
     TooLong {
         head: Vec<u8>,
@@ -53,7 +53,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     /// The next line without its newline; `None` at the end. Calls `heard` for every read.
-    pub(super) async fn next(&mut self, heard: impl Fn()) -> Option<Line> {
+    pub(super) async fn next(&mut self, heard: impl Fn()) -> Option<StdioLine> {
         loop {
             if let Some(at) = self.buffer[self.seen..].iter().position(|&b| b == b'\n') {
                 let rest = self.buffer.split_off(self.seen + at + 1);
@@ -79,21 +79,21 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    fn give(&mut self, line: Vec<u8>) -> Line {
+    fn give(&mut self, line: Vec<u8>) -> StdioLine {
         self.seen = 0;
         if let Some((head, dropped)) = self.long.take() {
             let length = dropped + line.len();
             let tail = line[line.len().saturating_sub(self.kept)..].to_vec();
-            return Line::TooLong { head, tail, length };
+            return StdioLine::TooLong { head, tail, length };
         }
         if line.len() > self.max {
-            return Line::TooLong {
+            return StdioLine::TooLong {
                 head: line[..self.kept.min(line.len())].to_vec(),
                 tail: line[line.len().saturating_sub(self.kept)..].to_vec(),
                 length: line.len(),
             };
         }
-        Line::Whole(line)
+        StdioLine::Whole(line)
     }
 
     /// Drops the middle of a line that is too long.
@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    async fn all(input: &[u8], max: usize) -> Vec<Line> {
+    async fn all(input: &[u8], max: usize) -> Vec<StdioLine> {
         let mut lines = Lines::with_limits(input, max, KEPT);
         let mut found = Vec::new();
         while let Some(line) = lines.next(|| ()).await {
@@ -135,7 +135,7 @@ mod tests {
     async fn lines_are_cut_at_newlines_and_the_last_needs_none() {
         let found = all(b"one\n\ntwo\nlast", 100).await;
         let texts = [&b"one"[..], b"", b"two", b"last"];
-        assert_eq!(found, texts.map(|text| Line::Whole(text.to_vec())));
+        assert_eq!(found, texts.map(|text| StdioLine::Whole(text.to_vec())));
     }
 
     #[tokio::test]
@@ -145,12 +145,12 @@ mod tests {
         input.extend(vec![b'c'; 5000]);
         input.extend(b"\nnext\n");
         let found = all(&input, 50_000).await;
-        let expected = Line::TooLong {
+        let expected = StdioLine::TooLong {
             head: vec![b'a'; KEPT],
             tail: vec![b'c'; KEPT],
             length: 210_000,
         };
-        assert_eq!(found, [expected, Line::Whole(b"next".to_vec())]);
+        assert_eq!(found, [expected, StdioLine::Whole(b"next".to_vec())]);
     }
 
     /// A pipe that gives its bytes in the pieces they were written in.
@@ -188,8 +188,8 @@ mod tests {
                 let mut found = Vec::new();
                 while let Some(line) = lines.next(|| ()).await {
                     found.push(match line {
-                        Line::Whole(line) => line.len(),
-                        Line::TooLong { length, .. } => length,
+                        StdioLine::Whole(line) => line.len(),
+                        StdioLine::TooLong { length, .. } => length,
                     });
                 }
                 found

@@ -37,16 +37,16 @@ struct Rest {
 pub(super) type Written = Result<u64, String>;
 
 /// A line on its way.
-pub(super) enum Line {
+pub(super) enum LineState {
     /// The pipe took it, or will never.
     Done(Written),
     /// Its turn comes when there is room.
     Queued(oneshot::Receiver<Written>),
     /// The queue is full, or somebody waits for it already.
-    Waits(Waiting),
+    Waits(QueuedLine),
 }
 
-pub(super) struct Waiting {
+pub(super) struct QueuedLine {
     queue: mpsc::Sender<Rest>,
     rest: Rest,
     written: oneshot::Receiver<Written>,
@@ -94,10 +94,10 @@ impl Pen {
     }
 
     /// Begins to write a line. Lines do not mix.
-    pub(super) fn write(self: &Arc<Self>, mut line: Vec<u8>) -> Line {
+    pub(super) fn write(self: &Arc<Self>, mut line: Vec<u8>) -> LineState {
         let mut state = self.state();
         let Some(pipe) = state.pipe.clone() else {
-            return Line::Done(Err(CLOSED.to_owned()));
+            return LineState::Done(Err(CLOSED.to_owned()));
         };
         let alone = state.waiting == 0;
         if alone {
@@ -105,12 +105,12 @@ impl Pen {
                 Ok(count) => {
                     state.written += count as u64;
                     if count == line.len() {
-                        return Line::Done(Ok(state.written));
+                        return LineState::Done(Ok(state.written));
                     }
                     line.drain(..count);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => return Line::Done(Err(error.to_string())),
+                Err(error) => return LineState::Done(Err(error.to_string())),
             }
         }
         state.waiting += 1;
@@ -122,7 +122,7 @@ impl Pen {
         };
         if !alone {
             let queue = self.queue.clone();
-            return Line::Waits(Waiting {
+            return LineState::Waits(QueuedLine {
                 queue,
                 rest,
                 written,
@@ -132,7 +132,7 @@ impl Pen {
         let refused = self.queue.try_send(rest);
         drop(state);
         drop(refused);
-        Line::Queued(written)
+        LineState::Queued(written)
     }
 
     async fn write_queued(&self, pipe: &pipe::Sender, mut queued: mpsc::Receiver<Rest>) {
@@ -186,7 +186,7 @@ impl Pen {
     }
 }
 
-impl Line {
+impl LineState {
     /// Waits until it is written.
     pub(super) async fn written(self) -> Written {
         let written = match self {
@@ -256,7 +256,7 @@ mod tests {
     async fn a_child_that_does_not_read_does_not_keep_its_stdin_open() {
         let (mut child, pen, close) = start("sleep", &["1000"]);
         let line = pen.write(vec![b'x'; 1 << 20]);
-        assert!(matches!(line, Line::Queued(_)));
+        assert!(matches!(line, LineState::Queued(_)));
         let next = pen.write(b"next\n".to_vec());
         close.cancel();
         assert_eq!(line.written().await, Err(CLOSED.to_owned()));

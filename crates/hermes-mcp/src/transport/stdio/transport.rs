@@ -13,15 +13,15 @@ use tokio::process::{ChildStderr, ChildStdout, Command};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::child::{self, Child, PipeEnds, Watched};
-use super::lines::{Line, Lines};
+use super::lines::{Lines, StdioLine};
 use super::pen::Pen;
 use super::stderr::Logger;
 use super::{StderrRing, env};
 use crate::failure::McpFailure;
 use crate::failure::classify::Break;
 use crate::transport::connect::StdioTarget;
-use crate::transport::http::Fault;
-use crate::transport::peer::{Inbox, Shared};
+use crate::transport::http::RmcpFault;
+use crate::transport::peer::{ConnectionShared, PeerInbox};
 
 /// A child that closed its stdout and lives on for longer than this is of no use.
 const REASON_TIME: Duration = Duration::from_secs(2);
@@ -29,15 +29,15 @@ const REASON_TIME: Duration = Duration::from_secs(2);
 pub(crate) struct StdioTransport {
     pen: Arc<Pen>,
     reader: Reader,
-    inbox: Arc<Inbox>,
+    inbox: Arc<PeerInbox>,
     child: Arc<Child>,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionShared>,
 }
 
 /// Starts the child. One that this server had before is ended first, with its whole group.
 pub(crate) async fn spawn(
     target: &StdioTarget,
-    shared: &Arc<Shared>,
+    shared: &Arc<ConnectionShared>,
     ring: &Arc<StderrRing>,
 ) -> Result<(StdioTransport, Arc<Child>), McpFailure> {
     let children = &target.children;
@@ -87,7 +87,7 @@ pub(crate) async fn spawn(
     };
     let pen = Pen::new(stdin, child.inner.close_stdin.clone())
         .map_err(|error| shared.broke(Break::BeforeSend, &error.to_string()))?;
-    let inbox = Inbox::new(shared);
+    let inbox = PeerInbox::new(shared);
     let transport = StdioTransport {
         pen: Arc::clone(&pen),
         reader: Reader {
@@ -139,9 +139,9 @@ struct Reader {
     lines: Option<(Lines<ChildStdout>, DropGuard)>,
     /// Messages of a line that held several.
     read: VecDeque<ServerJsonRpcMessage>,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionShared>,
     ring: Arc<StderrRing>,
-    inbox: Arc<Inbox>,
+    inbox: Arc<PeerInbox>,
 }
 
 impl Reader {
@@ -159,16 +159,16 @@ impl Reader {
         }
     }
 
-    fn messages(&self, line: &Line) -> Vec<ServerJsonRpcMessage> {
+    fn messages(&self, line: &StdioLine) -> Vec<ServerJsonRpcMessage> {
         match line {
-            Line::Whole(line) if line.trim_ascii().is_empty() => Vec::new(),
-            Line::Whole(line) => self.inbox.read(line).unwrap_or_else(|| {
+            StdioLine::Whole(line) if line.trim_ascii().is_empty() => Vec::new(),
+            StdioLine::Whole(line) => self.inbox.read(line).unwrap_or_else(|| {
                 // Many a server prints its troubles to stdout.
                 self.ring.push(&line[..line.len().min(2000)]);
                 self.ring.push(b"\n");
                 Vec::new()
             }),
-            Line::TooLong { head, tail, length } => {
+            StdioLine::TooLong { head, tail, length } => {
                 let failed = self.inbox.too_large(head, tail, *length);
                 failed.into_iter().collect()
             }
@@ -176,17 +176,17 @@ impl Reader {
     }
 }
 
-fn unsent(shared: &Shared, cause: &str) -> Fault {
-    Fault(shared.broke(Break::BeforeSend, cause))
+fn unsent(shared: &ConnectionShared, cause: &str) -> RmcpFault {
+    RmcpFault(shared.broke(Break::BeforeSend, cause))
 }
 
 impl Transport<RoleClient> for StdioTransport {
-    type Error = Fault;
+    type Error = RmcpFault;
 
     fn send(
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
-    ) -> impl Future<Output = Result<(), Fault>> + Send + 'static {
+    ) -> impl Future<Output = Result<(), RmcpFault>> + Send + 'static {
         let line = serde_json::to_vec(&item).map(|mut line| {
             line.push(b'\n');
             line
@@ -236,7 +236,7 @@ impl Transport<RoleClient> for StdioTransport {
     }
 
     /// Does not wait: the link does, where it matters.
-    async fn close(&mut self) -> Result<(), Fault> {
+    async fn close(&mut self) -> Result<(), RmcpFault> {
         self.child.begin_stop();
         Ok(())
     }

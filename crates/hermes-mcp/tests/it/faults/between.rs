@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_core::task;
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::transport::connect::{HttpClients, HttpTarget, Target};
+use hermes_mcp::{HttpClients, HttpTarget, Op, ServerTarget};
 use hermes_testkit::mcp_server::{Fault, FaultyServer};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::HeaderMap;
@@ -41,10 +40,10 @@ impl Resolve for Names {
 fn target(
     url: &str,
     build: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync + 'static,
-) -> Target {
+) -> ServerTarget {
     // For the TLS provider.
     drop(http_target(url, false));
-    Target::Http(HttpTarget {
+    ServerTarget::Http(HttpTarget {
         url: url.parse().unwrap(),
         headers: HeaderMap::new(),
         clients: Arc::new(HttpClients::new(move || {

@@ -1,10 +1,8 @@
 //! The config changes while calls are under way.
 
 use hermes_core::task;
-use hermes_mcp::actor::CallOptions;
-use hermes_mcp::actor::state::LinkState;
-use hermes_mcp::failure::FailureClass;
-use hermes_testkit::mcp_server::{Fault, FaultyServer, Gate, Wire};
+use hermes_mcp::{CallOptions, FailureClass, LinkState};
+use hermes_testkit::mcp_server::{Fault, FaultyServer, ReplyGate, Wire};
 use serde_json::json;
 
 use crate::rig::{Rig, bump, call, http, spec};
@@ -57,7 +55,7 @@ async fn switched_off_the_running_call_finishes_and_others_are_refused() {
 #[tokio::test]
 async fn a_change_while_the_link_is_being_made_starts_over_with_the_new_address() {
     let (old, new) = (FaultyServer::start(), FaultyServer::start());
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     let mut rig = Rig::to(&old).await;
     old.fault("initialize", Fault::Hold(gate.clone()));
     old.expire_sessions();

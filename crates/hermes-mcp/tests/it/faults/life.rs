@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_mcp::actor::CallOptions;
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::actor::state::LinkState;
-use hermes_mcp::failure::FailureClass;
+use hermes_mcp::{CallOptions, FailureClass, LinkState, Op};
 use hermes_testkit::mcp_server::{FaultyServer, Wire};
 use serde_json::json;
 

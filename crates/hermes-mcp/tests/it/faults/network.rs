@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::failure::FailureClass;
+use hermes_mcp::{FailureClass, Op};
 use hermes_testkit::mcp_server::{Fault, FaultyServer, GetStream, Wire};
 use serde_json::json;
 

@@ -1,7 +1,6 @@
 //! Every known way to say that a session is gone, for every operation.
 
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::failure::FailureClass;
+use hermes_mcp::{FailureClass, Op};
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Loss};
 use serde_json::{Map, json};
 

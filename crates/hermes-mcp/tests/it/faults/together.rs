@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use hermes_core::clock::{SystemClock, SystemRng};
-use hermes_mcp::actor::CallOptions;
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::failure::FailureClass;
-use hermes_mcp::manager::McpManager;
-use hermes_testkit::mcp_server::{Fault, FaultyServer, Gate, Loss};
+use hermes_mcp::{CallOptions, FailureClass, McpManager, Op};
+use hermes_testkit::mcp_server::{Fault, FaultyServer, Loss, ReplyGate};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -78,7 +75,7 @@ async fn running_calls_finish_while_another_heals_the_link() {
 async fn a_late_failure_of_an_old_link_starts_no_second_recovery() {
     let server = FaultyServer::start();
     let rig = Rig::to(&server).await;
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     server.fault("tools/call", Fault::Hold(gate.clone()));
     let late = rig.op(bump());
     let heal = async {
@@ -99,7 +96,7 @@ async fn a_late_failure_of_an_old_link_starts_no_second_recovery() {
 async fn cancelled_callers_leave_at_once_and_the_others_are_served() {
     let server = FaultyServer::start();
     let rig = Rig::with(&server, |settings| settings.max_concurrency = 100).await;
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     server.fault("initialize", Fault::Hold(gate.clone()));
     server.expire_sessions();
     let cancel = CancellationToken::new();
@@ -137,7 +134,7 @@ async fn cancelled_callers_leave_at_once_and_the_others_are_served() {
 #[tokio::test]
 async fn twelve_servers_connect_at_once() {
     let server = FaultyServer::start();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     server.fault_times("initialize", 12, Fault::Hold(gate.clone()));
     let specs = (0..12).map(|number| named(&format!("peer-{number}"), &http(&server), |_| {}));
     let (clock, rng) = (Arc::new(SystemClock), Arc::new(SystemRng));

@@ -1,7 +1,7 @@
 //! How many round trips a recovery takes. Counted at the server, not by the clock.
 
-use hermes_mcp::actor::op::Op;
-use hermes_testkit::mcp_server::{Fault, FaultyServer, Gate, Loss, Seen, Wire};
+use hermes_mcp::Op;
+use hermes_testkit::mcp_server::{Fault, FaultyServer, Loss, ReplyGate, Seen, Wire};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -41,7 +41,7 @@ async fn a_recovery_adds_three_round_trips_whatever_the_shape() {
         server.lose_sessions_as(loss);
         let rig = Rig::to(&server).await;
         let before = server.seen().len();
-        let gate = Gate::new();
+        let gate = ReplyGate::new();
         server.fault("notifications/initialized", Fault::Hold(gate.clone()));
         server.expire_sessions();
         let call = rig.op(Op::ReadResource {
@@ -72,7 +72,7 @@ async fn http_and_sse_does_not_wait_for_the_greeting_either() {
     let server = FaultyServer::start_as(Wire::Sse);
     let rig = Rig::to(&server).await;
     let before = server.seen().len();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     server.fault("notifications/initialized", Fault::Hold(gate.clone()));
     server.expire_sessions();
     let script = async {
@@ -118,7 +118,7 @@ async fn a_list_that_overtakes_the_greeting_is_asked_for_again() {
     for refusal in [early, Fault::status(400, "not initialized")] {
         let server = FaultyServer::start();
         let rig = Rig::to(&server).await;
-        let gate = Gate::new();
+        let gate = ReplyGate::new();
         server.fault("notifications/initialized", Fault::Hold(gate.clone()));
         server.fault("tools/list", refusal.clone());
         let before = server.seen().len();

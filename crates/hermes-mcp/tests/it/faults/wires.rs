@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::transport::link::Era;
+use hermes_mcp::{Era, Op};
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Wire};
 use serde_json::json;
 

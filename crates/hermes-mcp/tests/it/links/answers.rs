@@ -5,10 +5,7 @@ use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
-use hermes_mcp::transport::connect::{Protocol, Target};
-use hermes_mcp::transport::link::Era;
+use hermes_mcp::{Certainty, Era, FailureClass, McpFailure, Op, Protocol, ServerTarget};
 use serde_json::{Value, json};
 
 use super::{Bench, ask, http_target, nothing, text, tool};
@@ -52,7 +49,7 @@ fn result(id: &Value, result: &Value) -> Say {
 }
 
 pub(super) fn bench(server: &Mini) -> Bench {
-    let mut bench = Bench::new(Target::Http(http_target(&server.url("/mcp"))));
+    let mut bench = Bench::new(ServerTarget::Http(http_target(&server.url("/mcp"))));
     bench.connector.protocol = Protocol::Legacy;
     bench
 }

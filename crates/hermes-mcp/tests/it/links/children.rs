@@ -4,11 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::failure::{Certainty, FailureClass};
-use hermes_mcp::transport::connect::Target;
-use hermes_mcp::transport::link::{Connector, Era};
-use hermes_mcp::transport::stdio::Children;
+use hermes_mcp::{Certainty, Children, Connector, Era, FailureClass, Op, ServerTarget};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -45,8 +41,8 @@ while read -r line; do
 done
 "#;
 
-pub(super) fn script(home: &Path, lines: &str) -> Target {
-    Target::Stdio(stdio("/bin/sh", &["-c", lines], home))
+pub(super) fn script(home: &Path, lines: &str) -> ServerTarget {
+    ServerTarget::Stdio(stdio("/bin/sh", &["-c", lines], home))
 }
 
 fn alive(pid: &str) -> bool {
@@ -177,10 +173,7 @@ async fn garbage_and_errors_without_an_id_do_not_hang_anybody() {
         (FailureClass::Rpc, Some(-32000))
     );
     ask(&*link, tool("changed", nothing())).await.unwrap();
-    assert_eq!(
-        bench.event().await,
-        hermes_mcp::transport::link::LinkEvent::ToolsChanged
-    );
+    assert_eq!(bench.event().await, hermes_mcp::LinkEvent::ToolsChanged);
     link.close().await;
 }
 
@@ -221,7 +214,7 @@ async fn of_several_requests_none_is_blamed_for_a_broken_line() {
         done = &mut one => panic!("{done:?}"),
         done = &mut two => panic!("{done:?}"),
     };
-    let suspected = matches!(event, hermes_mcp::transport::link::LinkEvent::Suspect(_));
+    let suspected = matches!(event, hermes_mcp::LinkEvent::Suspect(_));
     assert!(suspected, "{event:?}");
     link.close().await;
 }
@@ -354,7 +347,11 @@ async fn a_child_that_ends_during_the_handshake_says_why() {
     let failure = bench.connect().await.err().unwrap();
     assert_eq!(failure.class, FailureClass::NotSent);
     assert!(failure.text.contains("no API key"), "{failure}");
-    let missing = Bench::new(Target::Stdio(stdio("no-such-server", &[], home.path())));
+    let missing = Bench::new(ServerTarget::Stdio(stdio(
+        "no-such-server",
+        &[],
+        home.path(),
+    )));
     let failure = missing.connect().await.err().unwrap();
     assert_eq!(failure.class, FailureClass::Permanent);
     assert!(failure.text.contains("install it"), "{failure}");
@@ -372,7 +369,7 @@ async fn children_see_the_allowed_environment_only() {
     let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
     target.children = Children::new(home.path(), own);
     target.env.insert("MINE".to_owned(), "1".to_owned());
-    let bench = Bench::new(Target::Stdio(target));
+    let bench = Bench::new(ServerTarget::Stdio(target));
     let link = bench.connect().await.unwrap();
     let result = ask(&*link, tool("environment", json!({}))).await.unwrap();
     let names = text(&result);

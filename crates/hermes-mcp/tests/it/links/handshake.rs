@@ -1,14 +1,12 @@
 //! What a server may refuse around the handshake and still be connected to.
 
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::failure::{Certainty, FailureClass};
-use hermes_mcp::transport::connect::Target;
+use hermes_mcp::{Certainty, FailureClass, Op, ServerTarget};
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Wire};
 
 use super::{Bench, ask, http_target, names, nothing, tool};
 
 fn bench(server: &FaultyServer) -> Bench {
-    Bench::new(Target::Http(http_target(&server.url())))
+    Bench::new(ServerTarget::Http(http_target(&server.url())))
 }
 
 fn unknown_session() -> Fault {
@@ -99,7 +97,10 @@ async fn a_401_without_a_token_source_is_a_plain_refusal() {
             let value = header.parse().unwrap();
             target.headers.insert("authorization", value);
         }
-        let link = Bench::new(Target::Http(target)).connect().await.unwrap();
+        let link = Bench::new(ServerTarget::Http(target))
+            .connect()
+            .await
+            .unwrap();
         server.fault("tools/call", Fault::challenge("Bearer"));
         let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();
         assert_eq!(failure.class, FailureClass::Rpc, "{header:?}: {failure}");
@@ -108,7 +109,7 @@ async fn a_401_without_a_token_source_is_a_plain_refusal() {
         ask(&*link, tool("bump", nothing())).await.unwrap();
         // In the handshake somebody must do something about it.
         server.fault_always("*", Fault::challenge("Bearer"));
-        let failure = Bench::new(Target::Http(http_target(&server.url())))
+        let failure = Bench::new(ServerTarget::Http(http_target(&server.url())))
             .connect()
             .await
             .err()
@@ -123,8 +124,8 @@ async fn a_closed_link_sends_nothing() {
         let server = FaultyServer::start_as(wire);
         let target = http_target(&server.url());
         let target = match wire {
-            Wire::Sse => Target::Sse(target),
-            Wire::Legacy | Wire::Modern => Target::Http(target),
+            Wire::Sse => ServerTarget::Sse(target),
+            Wire::Legacy | Wire::Modern => ServerTarget::Http(target),
         };
         let link = Bench::new(target).connect().await.unwrap();
         // Closing has begun and is not over.

@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hermes_core::BoxFuture;
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
-use hermes_mcp::transport::connect::{HttpTarget, Protocol, Target, TokenAnswer, TokenSource};
-use hermes_mcp::transport::era::EraCache;
-use hermes_mcp::transport::link::{Era, LinkEvent};
+use hermes_mcp::{
+    Certainty, Era, EraCache, FailureClass, HttpTarget, LinkEvent, McpFailure, Op, Protocol,
+    ServerTarget, TokenAnswer, TokenSource,
+};
 use hermes_testkit::mcp_server::{Fault, FaultyServer, GetStream, Wire};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
@@ -24,7 +23,7 @@ fn target(server: &FaultyServer) -> HttpTarget {
 }
 
 fn bench(server: &FaultyServer) -> Bench {
-    Bench::new(Target::Http(target(server)))
+    Bench::new(ServerTarget::Http(target(server)))
 }
 
 #[tokio::test]
@@ -137,8 +136,8 @@ async fn a_cancelled_call_returns_at_once_and_the_server_is_told() {
     for wire in [Wire::Legacy, Wire::Modern, Wire::Sse] {
         let server = FaultyServer::start_as(wire);
         let target = match wire {
-            Wire::Sse => Target::Sse(target(&server)),
-            Wire::Legacy | Wire::Modern => Target::Http(target(&server)),
+            Wire::Sse => ServerTarget::Sse(target(&server)),
+            Wire::Legacy | Wire::Modern => ServerTarget::Http(target(&server)),
         };
         let link = Bench::new(target).connect().await.unwrap();
         let cancel = CancellationToken::new();
@@ -202,7 +201,7 @@ impl TokenSource for Tokens {
 fn with_tokens(server: &FaultyServer, tokens: &Arc<Tokens>) -> Bench {
     let mut target = target(server);
     target.tokens = Some(Arc::clone(tokens) as _);
-    let mut bench = Bench::new(Target::Http(target));
+    let mut bench = Bench::new(ServerTarget::Http(target));
     bench.connector.protocol = Protocol::Legacy;
     bench
 }
@@ -270,7 +269,7 @@ async fn without_another_token_a_person_is_needed() {
     let mut fixed = target(&server);
     let key = "Bearer fixed".parse().unwrap();
     fixed.headers.insert("authorization", key);
-    let failure = Bench::new(Target::Http(fixed))
+    let failure = Bench::new(ServerTarget::Http(fixed))
         .connect()
         .await
         .err()
@@ -286,7 +285,10 @@ async fn redirects_are_followed_within_the_origin_only() {
     with_key
         .headers
         .insert("x-api-key", "secret".parse().unwrap());
-    let link = Bench::new(Target::Http(with_key)).connect().await.unwrap();
+    let link = Bench::new(ServerTarget::Http(with_key))
+        .connect()
+        .await
+        .unwrap();
     server.fault("tools/call", Fault::redirect(307, "/mcp"));
     ask(&*link, tool("bump", nothing())).await.unwrap();
     // Something behind the server may redirect after the tool ran.

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use hermes_core::BoxFuture;
-use hermes_mcp::actor::behalf::Person;
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::transport::connect::{Declined, ServerRequests};
-use hermes_mcp::transport::link::Era;
+use hermes_mcp::{Declined, Era, Op, Person, ServerRequests};
 use serde_json::{Value, json};
 
 use super::children::script;

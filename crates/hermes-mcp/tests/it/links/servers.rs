@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::failure::FailureClass;
-use hermes_mcp::transport::connect::Target;
-use hermes_mcp::transport::link::{Era, Link};
+use hermes_mcp::{Era, FailureClass, Link, Op, ServerTarget};
 use hermes_testkit::mcp_server::peers::{self, Peer};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -56,7 +53,7 @@ async fn everything_over_stdio() {
     let (program, args) = peers.everything_stdio();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let target = stdio(program.to_str().unwrap(), &args, home.path());
-    let bench = Bench::new(Target::Stdio(target));
+    let bench = Bench::new(ServerTarget::Stdio(target));
     for _ in 0..2 {
         let link = bench.connect().await.unwrap();
         exercise_everything(&link).await;
@@ -78,7 +75,7 @@ async fn everything_over_streamable_http() {
         return;
     };
     let mut server = peers.start(Peer::Everything);
-    let bench = Bench::new(Target::Http(http_target(&server.url())));
+    let bench = Bench::new(ServerTarget::Http(http_target(&server.url())));
     let link = bench.connect().await.unwrap();
     assert!(link.facts().session);
     exercise_everything(&link).await;
@@ -101,7 +98,7 @@ async fn everything_over_http_and_sse() {
         return;
     };
     let mut server = peers.start(Peer::EverythingSse);
-    let bench = Bench::new(Target::Sse(http_target(&server.url())));
+    let bench = Bench::new(ServerTarget::Sse(http_target(&server.url())));
     let link = bench.connect().await.unwrap();
     exercise_everything(&link).await;
     server.kill();
@@ -122,7 +119,7 @@ async fn python_servers_of_both_eras() {
         (Peer::PythonModern, Era::Modern),
     ] {
         let server = peers.start(peer);
-        let bench = Bench::new(Target::Http(http_target(&server.url())));
+        let bench = Bench::new(ServerTarget::Http(http_target(&server.url())));
         let link = bench.connect().await.unwrap();
         assert_eq!(link.facts().era, era);
         assert_eq!(link.facts().session, era == Era::Legacy);

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::failure::{Certainty, FailureClass};
-use hermes_mcp::transport::connect::Target;
-use hermes_mcp::transport::link::LinkEvent;
+use hermes_mcp::{Certainty, FailureClass, LinkEvent, Op, ServerTarget};
 use hermes_testkit::mcp_server::{Fault, FaultyServer, GetStream, Wire};
 use serde_json::json;
 
@@ -14,11 +11,11 @@ use super::{Bench, ask, http_target, nothing, text, tool, within};
 const SHORT: Duration = Duration::from_millis(200);
 
 fn http(server: &FaultyServer) -> Bench {
-    Bench::new(Target::Http(http_target(&server.url())))
+    Bench::new(ServerTarget::Http(http_target(&server.url())))
 }
 
 fn sse(server: &FaultyServer) -> Bench {
-    Bench::new(Target::Sse(http_target(&server.url())))
+    Bench::new(ServerTarget::Sse(http_target(&server.url())))
 }
 
 fn accepted() -> Fault {

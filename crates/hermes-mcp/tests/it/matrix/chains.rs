@@ -8,9 +8,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use hermes_core::tool::ToolOutcome;
-use hermes_mcp::failure::FailureClass;
-use hermes_mcp::failure::retry::RetryMode;
-use hermes_mcp::tools::result::refusal;
+use hermes_mcp::{FailureClass, RetryMode, refusal_outcome};
 use hermes_testkit::mcp_server::combination::{Combination, Scenario, Scope, Transport};
 use hermes_testkit::mcp_server::shape::{Body, ErrorId, Extra, Framing, Shape, ShapeRng, Words};
 use serde_json::json;
@@ -258,7 +256,7 @@ fn truth(stage: &Stage, calls: &[Outcome]) -> Vec<Broken> {
         let Some(Err(error)) = &outcome.result else {
             continue;
         };
-        let told = refusal(&error.server, &error.failure, error.outcome_unknown);
+        let told = refusal_outcome(&error.server, &error.failure, error.outcome_unknown);
         let ToolOutcome::Error { text, .. } = told else {
             continue;
         };

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use hermes_core::task;
-use hermes_mcp::actor::CallOptions;
-use hermes_mcp::actor::op::OpOutput;
+use hermes_mcp::{CallOptions, OpOutput};
 use hermes_testkit::mcp_server::Fault;
 use hermes_testkit::mcp_server::combination::Transport;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! The opposite direction: nothing is forgotten, and tools fail in every way. What a tool says is
 //! its own affair; the session and the other tools do not suffer.
 
-use hermes_mcp::failure::FailureClass;
+use hermes_mcp::FailureClass;
 use hermes_testkit::mcp_server::combination::Transport;
 use hermes_testkit::mcp_server::shape::{Body, ErrorId, Extra, Framing, Shape, ShapeRng};
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use hermes_mcp::failure::FailureClass;
+use hermes_mcp::FailureClass;
 use hermes_testkit::mcp_server::combination::{Combination, Expected, Scope};
 
 use super::stage::{KEEPALIVE, Outcome, Stage};

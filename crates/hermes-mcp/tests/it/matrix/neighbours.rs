@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_mcp::actor::CallOptions;
+use hermes_mcp::CallOptions;
 use hermes_testkit::mcp_server::combination::{Combination, Transport};
 use hermes_testkit::mcp_server::{FaultyServer, Wire};
 use tokio::time::Instant;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use hermes_core::task;
-use hermes_mcp::actor::CallOptions;
+use hermes_mcp::CallOptions;
 use hermes_testkit::mcp_server::combination::Transport;
 use serde_json::json;
 use tokio::time::Instant;

@@ -7,11 +7,10 @@ use chrono::{DateTime, Utc};
 use futures_util::future::join_all;
 use hermes_core::clock::Clock;
 use hermes_core::task;
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::actor::state::LinkState;
-use hermes_mcp::actor::state::status::ServerStatus;
-use hermes_mcp::actor::{CallError, CallOptions, ServerHandle, ServerSettings, ServerSpec};
-use hermes_mcp::manager::McpManager;
+use hermes_mcp::{
+    CallError, CallOptions, LinkState, McpManager, Op, ServerHandle, ServerSettings, ServerSpec,
+    ServerStatus,
+};
 use hermes_testkit::clock::SeqRng;
 use hermes_testkit::mcp_server::combination::Transport;
 use hermes_testkit::mcp_server::{FaultyServer, Wire};

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use hermes_core::clock::Clock;
 use hermes_core::task;
-use hermes_mcp::actor::{CallError, CallOptions, ServerHandle};
-use hermes_mcp::manager::McpManager;
+use hermes_mcp::{CallError, CallOptions, McpManager, ServerHandle};
 use hermes_testkit::clock::SeqRng;
 use hermes_testkit::mcp_server::combination::{Combination, Expected, Scenario, Transport};
 use hermes_testkit::mcp_server::shape::ShapeRng;

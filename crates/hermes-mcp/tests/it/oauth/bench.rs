@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use hermes_core::BoxFuture;
 use hermes_mcp::config::OAuth as Settings;
-use hermes_mcp::oauth::{AuthPrompt, LoginPage, OAuthClient, OAuthParts};
-use hermes_mcp::transport::connect::HttpClients;
+use hermes_mcp::{AuthPrompt, HttpClients, LoginPage, OAuthClient, OAuthParts};
 use hermes_testkit::clock::ManualClock;
 use reqwest::header::LOCATION;
 use secrecy::ExposeSecret as _;

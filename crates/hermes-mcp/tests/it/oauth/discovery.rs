@@ -1,8 +1,6 @@
 //! Which authorization server, and what to ask it for: the scenarios of the conformance suite.
 
-use hermes_mcp::failure::FailureClass;
-use hermes_mcp::oauth::OAuthErrorKind;
-use hermes_mcp::transport::connect::TokenSource as _;
+use hermes_mcp::{FailureClass, OAuthErrorKind, TokenSource as _};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +10,7 @@ use super::server::Reply;
 const PRM: &str = "/.well-known/oauth-protected-resource/mcp";
 const ASM: &str = "/.well-known/oauth-authorization-server";
 
-async fn login(bench: &Bench) -> Result<(), hermes_mcp::oauth::OAuthError> {
+async fn login(bench: &Bench) -> Result<(), hermes_mcp::OAuthError> {
     let client = bench.with(&Person::new(Way::Callback));
     client.login(&CancellationToken::new()).await?;
     assert!(token(&client).await.is_some());
@@ -174,7 +172,7 @@ async fn an_authorization_server_that_is_down_is_not_taken_for_a_missing_one() {
     let error = login(&bench).await.unwrap_err();
     assert_eq!(error.kind, OAuthErrorKind::Transient);
     assert_eq!(error.retry_after.unwrap().as_secs(), 7);
-    let failure = error.into_failure(hermes_mcp::failure::Certainty::NotSent);
+    let failure = error.into_failure(hermes_mcp::Certainty::NotSent);
     assert_eq!(failure.class, FailureClass::Throttled);
 }
 

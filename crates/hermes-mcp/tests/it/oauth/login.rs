@@ -3,9 +3,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
-use hermes_mcp::failure::FailureClass;
-use hermes_mcp::oauth::OAuthErrorKind;
-use hermes_mcp::transport::connect::TokenSource as _;
+use hermes_mcp::{FailureClass, OAuthErrorKind, TokenSource as _};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

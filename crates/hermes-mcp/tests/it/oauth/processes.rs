@@ -4,8 +4,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use hermes_core::clock::SystemClock;
-use hermes_mcp::oauth::{OAuthClient, OAuthParts};
-use hermes_mcp::transport::connect::{HttpClients, TokenSource as _};
+use hermes_mcp::{HttpClients, OAuthClient, OAuthParts, TokenSource as _};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;

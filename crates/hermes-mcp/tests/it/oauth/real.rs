@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use hermes_core::BoxFuture;
 use hermes_core::clock::SystemClock;
-use hermes_mcp::oauth::{AuthPrompt, LoginPage, OAuthClient, OAuthParts};
-use hermes_mcp::transport::connect::{HttpClients, TokenSource as _};
+use hermes_mcp::{AuthPrompt, HttpClients, LoginPage, OAuthClient, OAuthParts, TokenSource as _};
 use hermes_testkit::oracle;
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE, WWW_AUTHENTICATE};
 use secrecy::ExposeSecret as _;

@@ -4,13 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hermes_mcp::failure::{FailureClass, McpFailure};
-use hermes_mcp::oauth::OAuthClient;
-use hermes_mcp::transport::connect::{
-    HttpClients, HttpTarget, McpConnector, Protocol, Target, TokenAnswer, TokenSource as _,
+use hermes_mcp::{
+    ConnectRequest, Connector as _, FailureClass, HttpClients, HttpTarget, McpConnector,
+    McpFailure, MemoryEraCache, OAuthClient, Protocol, ServerTarget, TokenAnswer, TokenSource as _,
 };
-use hermes_mcp::transport::era::MemoryEraCache;
-use hermes_mcp::transport::link::{ConnectRequest, Connector as _};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -457,7 +454,7 @@ async fn a_401_during_initialize_heals_the_connection() {
     let bench = Bench::new().await;
     let (access, _) = bench.logged_in(3600);
     let client = bench.alone();
-    let target = Target::Http(HttpTarget {
+    let target = ServerTarget::Http(HttpTarget {
         url: bench.url.parse().unwrap(),
         headers: reqwest::header::HeaderMap::new(),
         clients: Arc::new(HttpClients::new(http)),

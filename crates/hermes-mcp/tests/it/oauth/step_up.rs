@@ -1,8 +1,6 @@
 //! A token that grants too little.
 
-use hermes_mcp::failure::{FailureClass, McpFailure};
-use hermes_mcp::oauth::OAuthClient;
-use hermes_mcp::transport::connect::TokenSource as _;
+use hermes_mcp::{FailureClass, McpFailure, OAuthClient, TokenSource as _};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

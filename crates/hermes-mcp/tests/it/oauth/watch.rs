@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_mcp::failure::FailureClass;
-use hermes_mcp::transport::connect::TokenSource as _;
+use hermes_mcp::{FailureClass, TokenSource as _};
 use tokio_util::sync::CancellationToken;
 
 use super::bench::{Bench, Person, Way, token};

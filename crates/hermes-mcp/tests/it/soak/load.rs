@@ -5,10 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_core::task;
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::actor::{CallError, CallOptions};
-use hermes_mcp::failure::{Certainty, FailureClass};
-use hermes_mcp::manager::McpManager;
+use hermes_mcp::{CallError, CallOptions, Certainty, FailureClass, McpManager, Op};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};

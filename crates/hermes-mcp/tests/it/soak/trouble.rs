@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::task::{self, Panicked};
-use hermes_mcp::manager::McpManager;
+use hermes_mcp::McpManager;
 use hermes_testkit::mcp_server::combination::{Combination, Expected, Scenario, Scope};
 use hermes_testkit::mcp_server::peers::RealServer;
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Loss};

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use hermes_core::clock::{Clock as _, SystemClock};
-use hermes_mcp::actor::state::status::ServerStatus;
-use hermes_mcp::manager::McpManager;
+use hermes_mcp::{McpManager, ServerStatus};
 
 use super::load::Book;
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::StartError;
 use crate::local::LocalModelSettings;
-use crate::local::weights::{ModelWeights, stem};
+use crate::local::weights::{NamedWeights, stem};
 
 /// Time limit of loading. A large model is converted once.
 pub(super) const READY_TIMEOUT: Duration = Duration::from_mins(10);
@@ -45,7 +45,7 @@ pub(super) enum StartOutcome {
 pub(super) struct ServerStart<'a> {
     pub program: &'a Path,
     pub settings: &'a LocalModelSettings,
-    pub weights: &'a ModelWeights,
+    pub weights: &'a NamedWeights,
     pub run: &'a Path,
     /// Of all attempts together.
     pub deadline: Instant,

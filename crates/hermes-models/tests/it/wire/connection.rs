@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hermes_core::model::{ErrorClass, WireFormat};
 use hermes_http::{HttpSettings, ProxySettings};
-use hermes_models::client::HttpModelClient;
+use hermes_models::HttpModelClient;
 use hermes_testkit::model_server::{ModelServer, Reply};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -2,7 +2,7 @@
 
 use hermes_core::message::FinishReason;
 use hermes_core::model::{ErrorClass, ModelClient, ModelEvent, WireFormat};
-use hermes_testkit::model_server::{Call, Gate, ModelServer, Reply};
+use hermes_testkit::model_server::{ModelServer, Reply, ReplyGate, ScriptedCall};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -100,8 +100,8 @@ async fn malformed_events_are_reported() {
 async fn quirks_of_chat_servers() {
     let calls = || {
         Reply::tool_calls([
-            Call::new("c1", "read_file", &json!({"path": "a"})).chunks(4),
-            Call::new("c2", "todo", &json!({"x": 1})).chunks(2),
+            ScriptedCall::new("c1", "read_file", &json!({"path": "a"})).chunks(4),
+            ScriptedCall::new("c2", "todo", &json!({"x": 1})).chunks(2),
         ])
     };
     let replies = [
@@ -138,9 +138,12 @@ async fn quirks_of_chat_servers() {
     }
     for id in [json!(42), Value::Null] {
         let server = ModelServer::start();
-        server.push(Reply::tool_calls(
-            [Call::new("", "todo", &json!({})).id(id)],
-        ));
+        server.push(Reply::tool_calls([ScriptedCall::new(
+            "",
+            "todo",
+            &json!({}),
+        )
+        .id(id)]));
         let (message, _) = answer(&client(&server, CHAT)).await;
         assert!(!message.tool_calls[0].id.is_empty());
         assert_eq!(message.tool_calls[0].name, "todo");
@@ -150,7 +153,7 @@ async fn quirks_of_chat_servers() {
 #[tokio::test]
 async fn cancelling_and_dropping_close_the_connection() {
     let server = ModelServer::start();
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     server.push(Reply::text("a b c").deltas(3).hold_at(2, &gate));
     let cancel = CancellationToken::new();
     let client = client(&server, CHAT);
@@ -165,7 +168,7 @@ async fn cancelling_and_dropping_close_the_connection() {
     );
     server.wait_for(|progress| progress.disconnects == 1).await;
 
-    let gate = Gate::new();
+    let gate = ReplyGate::new();
     server.push(Reply::text("never").hold(&gate));
     let mut stream = client.stream(request([Message::user("hi")]), CancellationToken::new());
     tokio::select! {

@@ -12,11 +12,10 @@ use hermes_core::model::{
     Collector, ErrorClass, ModelClient, ModelError, ModelRequest, ReasoningEffort, WireFormat,
 };
 use hermes_core::tool::{Effects, ToolSpec};
-use hermes_models::client::HttpModelClient;
-use hermes_models::optional::FieldRuleCache;
 use hermes_models::quirks::{
     CacheLayout, CacheTtl, MINIMAL_TO_XHIGH, Quirks, ReasoningEcho, ReasoningShape, ThinkingToggle,
 };
+use hermes_models::{FieldRuleCache, HttpModelClient};
 use hermes_testkit::model_server::{ModelServer, RecordedRequest, Reply};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

@@ -3,7 +3,7 @@
 use hermes_core::message::{FinishReason, Message};
 use hermes_core::model::{ModelClient, WireFormat};
 use hermes_models::quirks::{AuthStyle, Quirks, ThinkingReplay};
-use hermes_testkit::model_server::{Call, ModelServer, Reply, ReplyUsage};
+use hermes_testkit::model_server::{ModelServer, Reply, ReplyUsage, ScriptedCall};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +13,7 @@ use futures_util::StreamExt;
 fn rich() -> Reply {
     Reply::text("Grüße")
         .signed_reasoning("hm", Some("sealed"))
-        .and_call(Call::new("call_a", "read_file", &json!({"path": "a"})).chunks(3))
+        .and_call(ScriptedCall::new("call_a", "read_file", &json!({"path": "a"})).chunks(3))
         .and_tool_call("call_b", "todo", &json!({}))
         .usage(ReplyUsage {
             prompt: 100,
@@ -107,7 +107,7 @@ async fn signed_thinking_returns_to_its_issuer() {
     quirks.auth = AuthStyle::Bearer;
     let mut parts = parts(&server.base_url(), WireFormat::AnthropicMessages);
     parts.quirks = quirks;
-    let client = hermes_models::client::HttpModelClient::new(parts);
+    let client = hermes_models::HttpModelClient::new(parts);
     let (message, _) = answer(&client).await;
     let results: Vec<Message> = message
         .tool_calls

@@ -21,7 +21,7 @@ use hermes_platforms::{
     OutboundAdapter, OutgoingMessage, Platform, PlatformCondition, PlatformDeps, PlatformSettings,
     PlatformState,
 };
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use hermes_testkit::discord::{BOT, FakeDiscord, TOKEN};
 use serde_json::{Value, json};
 use tempfile::TempDir;

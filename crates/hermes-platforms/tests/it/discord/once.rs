@@ -10,7 +10,7 @@ use hermes_gateway::SessionSharing;
 use hermes_gateway::process::this_process;
 use hermes_gateway::{MessageInbox, Outbox, OutboxPolicy};
 use hermes_store::Store;
-use hermes_store::db::delivery::{Delivery, Final, NewChunk, Processes, Reply};
+use hermes_store::delivery::{Delivery, Final, NewChunk, NewReply, Processes};
 use hermes_testkit::discord::{DiscordFault, DiscordFaultKind};
 use pretty_assertions::assert_eq;
 use tokio::sync::Notify;
@@ -91,7 +91,7 @@ async fn answer(delivery: &Delivery, channel: u64, arrived: &Notify, wake: &Noti
             let turn = format!("turn-{}-{}", waiting.id, waiting.claims + 1);
             delivery.claim(&[waiting.id], &turn).await.unwrap();
             let text = waiting.message.payload["text"].as_str().unwrap().to_owned();
-            let reply = Reply {
+            let reply = NewReply {
                 session_key: waiting.message.session_key.clone(),
                 target: target(channel),
                 chunks: vec![NewChunk {

@@ -14,7 +14,7 @@ use hermes_platforms::{
     OutboundAdapter, OutgoingMessage, PlatformCondition, PlatformSettings, PlatformState,
 };
 use hermes_store::Store;
-use hermes_store::db::delivery::{Accepted, Delivery, Owner, Processes, Target};
+use hermes_store::delivery::{Accepted, Delivery, Owner, Processes, Target};
 use hermes_testkit::slack::{APP_TOKEN, FakeSlack};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};

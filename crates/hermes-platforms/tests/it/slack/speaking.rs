@@ -6,7 +6,7 @@ use std::time::Duration;
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_gateway::{Outbox, OutboxPolicy};
 use hermes_platforms::{DeliveryLookup, Markup, MediaKind, OutMedia, SendError};
-use hermes_store::db::delivery::{Final, NewChunk, Reply};
+use hermes_store::delivery::{Final, NewChunk, NewReply};
 use hermes_testkit::slack::SlackFault;
 use serde_json::Value;
 
@@ -281,7 +281,7 @@ async fn replies_arrive_exactly_once_whatever_breaks() {
     let texts: Vec<String> = (0..8).map(|number| format!("part {number}")).collect();
     let end = Final {
         turn: "turn-1".to_owned(),
-        replies: vec![Reply {
+        replies: vec![NewReply {
             session_key: "agent:main:slack:dm:D1".to_owned(),
             target: outgoing("D1", None, "").target,
             chunks: texts

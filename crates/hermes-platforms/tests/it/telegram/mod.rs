@@ -16,7 +16,7 @@ use hermes_platforms::{
     OutboundAdapter, OutgoingMessage, Platform, PlatformCondition, PlatformSettings, PlatformState,
     telegram,
 };
-use hermes_store::db::delivery::Target;
+use hermes_store::delivery::Target;
 use hermes_testkit::telegram::{FakeTelegram, TOKEN};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};

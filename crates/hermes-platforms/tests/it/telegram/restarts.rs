@@ -1,7 +1,7 @@
 use hermes_gateway::MessageInbox;
 use hermes_gateway::SessionSharing;
 use hermes_store::Store;
-use hermes_store::db::delivery::{Owner, Processes};
+use hermes_store::delivery::{Owner, Processes};
 use hermes_testkit::clock::ManualClock;
 use hermes_testkit::telegram::PersonMessage;
 use pretty_assertions::assert_eq;

@@ -104,7 +104,7 @@ pub struct NewChunk {
 
 /// A reply to one chat, split into the chunks in which it is sent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
+pub struct NewReply {
     pub session_key: String,
     pub target: Target,
     pub chunks: Vec<NewChunk>,
@@ -119,7 +119,7 @@ pub struct Final {
     pub answers: Vec<i64>,
     /// Transcript rows committed together with the end of the turn.
     pub transcript: Option<(SessionId, Vec<NewItem>)>,
-    pub replies: Vec<Reply>,
+    pub replies: Vec<NewReply>,
     /// A question to a person that is asked in the replies.
     pub asks: Option<NewQuestion>,
     /// Questions closed by the end of this turn.

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{Chunk, ChunkPhase, Delivery, Due, Final, Foreign, Owner, Reply, Settled, Target};
+use super::{Chunk, ChunkPhase, Delivery, Due, Final, Foreign, NewReply, Owner, Settled, Target};
 use crate::db::connection::DbError;
 
 /// The original's limits for its own rows.
@@ -139,7 +139,7 @@ impl Delivery {
             }
             let end = Final {
                 turn: foreign.obligation_id.clone(),
-                replies: vec![Reply {
+                replies: vec![NewReply {
                     session_key: foreign.session_key.clone(),
                     target: foreign.target.clone(),
                     chunks: chunks.clone(),

@@ -26,7 +26,7 @@ pub(super) const TABLES: &str = "
 
 /// The state of a request when it arrives.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Begun {
+pub enum RequestStatus {
     /// Unknown: it is recorded now.
     New,
     Answered(Value),
@@ -58,7 +58,7 @@ pub struct StoredRun {
 
 impl ResponseStore {
     /// Records a request before it is processed.
-    pub async fn begin_request(&self, request: NewRequest) -> Result<Begun, StoreError> {
+    pub async fn begin_request(&self, request: NewRequest) -> Result<RequestStatus, StoreError> {
         let now = self.clock.epoch_seconds();
         let begin = move |conn: &Connection| {
             prune(conn, "hermes_requests", now)?;
@@ -71,15 +71,15 @@ impl ResponseStore {
                 })
                 .optional()?;
             match found {
-                Some((print, ..)) if print != request.print => return Ok(Begun::Other),
+                Some((print, ..)) if print != request.print => return Ok(RequestStatus::Other),
                 Some((_, _, session, Some(answer))) => {
                     return Ok(match serde_json::from_str(&answer) {
-                        Ok(answer) => Begun::Answered(answer),
-                        Err(_) => Begun::Cut { session },
+                        Ok(answer) => RequestStatus::Answered(answer),
+                        Err(_) => RequestStatus::Cut { session },
                     });
                 }
                 Some((_, life, session, None)) if life != request.life => {
-                    return Ok(Begun::Cut { session });
+                    return Ok(RequestStatus::Cut { session });
                 }
                 _ => {}
             }
@@ -94,7 +94,7 @@ impl ResponseStore {
                 request.session,
                 now
             ])?;
-            Ok(Begun::New)
+            Ok(RequestStatus::New)
         };
         self.writer.transaction("noting a request", begin).await
     }
@@ -238,19 +238,19 @@ mod tests {
         let begin = async |life: &str, print: &str| {
             store.begin_request(request(life, print)).await.unwrap()
         };
-        assert_eq!(begin("one", "p").await, Begun::New);
-        assert_eq!(begin("one", "q").await, Begun::Other);
+        assert_eq!(begin("one", "p").await, RequestStatus::New);
+        assert_eq!(begin("one", "q").await, RequestStatus::Other);
         // Of this life and without an answer: it broke, and may be tried again.
-        assert_eq!(begin("one", "p").await, Begun::New);
-        let cut = Begun::Cut {
+        assert_eq!(begin("one", "p").await, RequestStatus::New);
+        let cut = RequestStatus::Cut {
             session: "s1".to_owned(),
         };
         assert_eq!(begin("two", "p").await, cut);
         let answer = json!({"text": "hi"});
         store.end_request("k", Some(&answer)).await.unwrap();
-        assert_eq!(begin("two", "p").await, Begun::Answered(answer));
+        assert_eq!(begin("two", "p").await, RequestStatus::Answered(answer));
         store.end_request("k", None).await.unwrap();
-        assert_eq!(begin("three", "q").await, Begun::New);
+        assert_eq!(begin("three", "q").await, RequestStatus::New);
         assert_eq!(store.run("r").await.unwrap(), None);
         store
             .put_run("r", "one", &json!({"status": "running"}), false)

@@ -12,18 +12,13 @@ use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde::Serialize;
 
-pub use query::clean_query;
-pub use recall::{
-    BrowseResult, BrowsedSession, DiscoverRequest, DiscoverResult, DiscoveredSession,
-    ReadSessionResult, ScrollRequest, ScrollResult, SessionMeta,
-};
-pub use window::ShapedMessage;
+pub use recall::{DiscoverRequest, ScrollRequest};
 
 use super::Store;
 use super::connection::DbError;
 use super::layout::SchemaLayout;
 use super::resolve::like_escape;
-use query::{SearchPlan, alternatives, plan, quote_words};
+use query::{SearchPlan, alternatives, clean_query, plan, quote_words};
 
 /// Ranking evaluates every match. For a word with more matches than this, only the newest are
 /// ranked: such a word is not distinctive, and the search stays fast on a large history.

@@ -15,7 +15,7 @@ static COMPOUND: LazyLock<Option<Regex>> =
 
 /// Keeps phrases, words, `AND`/`OR`/`NOT` between them and a trailing `*`; replaces all other query
 /// syntax with spaces. May return an empty string.
-pub fn clean_query(query: &str) -> String {
+pub(super) fn clean_query(query: &str) -> String {
     let query: String = query
         .chars()
         .take(MAX_QUERY_CHARS)

@@ -6,9 +6,9 @@ use std::time::Duration;
 use hermes_core::message::{AssistantMessage, Message, ToolCall};
 use hermes_core::store::{NewItem, SessionStore as _, StoreError};
 use hermes_store::Store;
-use hermes_store::db::delivery::{
-    Accepted, Chunk, ChunkPhase, Delivery, Due, Final, Inbound, Left, NewChunk, Owner, Processes,
-    Progress, Reply, Settled, Target,
+use hermes_store::delivery::{
+    Accepted, Chunk, ChunkPhase, Delivery, Due, Final, Inbound, Left, NewChunk, NewReply, Owner,
+    Processes, Progress, Settled, Target,
 };
 use hermes_testkit::clock::ManualClock;
 use hermes_testkit::home::TempHome;
@@ -71,8 +71,8 @@ fn message(id: &str) -> Inbound {
     }
 }
 
-fn reply(chat: &str, texts: &[&str]) -> Reply {
-    Reply {
+fn reply(chat: &str, texts: &[&str]) -> NewReply {
+    NewReply {
         session_key: format!("agent:main:telegram:dm:{chat}"),
         target: Target {
             platform: "telegram".to_owned(),
@@ -90,7 +90,7 @@ fn reply(chat: &str, texts: &[&str]) -> Reply {
     }
 }
 
-fn end(turn: &str, answers: &[i64], replies: Vec<Reply>) -> Final {
+fn end(turn: &str, answers: &[i64], replies: Vec<NewReply>) -> Final {
     Final {
         turn: turn.to_owned(),
         answers: answers.to_vec(),

@@ -1,8 +1,7 @@
 //! What a large history costs, measured by what is read of it.
 
-use hermes_store::db::insights::UsageWindow;
-use hermes_store::db::search::SearchOptions;
-use hermes_store::db::{ListFilter, SessionOrder};
+use hermes_store::insights::UsageWindow;
+use hermes_store::{ListFilter, SearchOptions, SessionOrder};
 use pretty_assertions::assert_eq;
 use rusqlite::Connection;
 

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use hermes_core::message::Message;
 use hermes_core::store::{SessionStore as _, StoreError};
-use hermes_store::Store;
-use hermes_store::db::OpenOptions;
+use hermes_store::{OpenOptions, Store};
 use hermes_testkit::clock::{FixedRng, ManualClock};
 
 use super::{Bench, begin, item, open, say};

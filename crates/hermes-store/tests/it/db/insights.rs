@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hermes_core::clock::SystemClock;
 use hermes_store::Store;
-use hermes_store::db::insights::{Insights, UsageWindow};
+use hermes_store::insights::{Insights, UsageWindow};
 use pretty_assertions::assert_eq;
 use rusqlite::Connection;
 use serde_json::{Value, json};

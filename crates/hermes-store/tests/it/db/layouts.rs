@@ -4,8 +4,7 @@ use std::path::Path;
 
 use hermes_core::ids::SessionId;
 use hermes_core::store::{SessionStore as _, SessionUpdate, StoreError};
-use hermes_store::Store;
-use hermes_store::db::ListFilter;
+use hermes_store::{ListFilter, Store};
 use hermes_testkit::clock::ManualClock;
 use pretty_assertions::assert_eq;
 use rusqlite::Connection;

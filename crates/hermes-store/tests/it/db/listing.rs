@@ -3,8 +3,7 @@
 use hermes_core::ids::SessionId;
 use hermes_core::message::{Content, Message, Part, UserMessage};
 use hermes_core::store::{NewSession, SessionStore as _, SessionUpdate, StoreError};
-use hermes_store::Store;
-use hermes_store::db::{ListFilter, SessionFilter, SessionOrder};
+use hermes_store::{ListFilter, SessionFilter, SessionOrder, Store};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 

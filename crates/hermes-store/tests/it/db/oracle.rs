@@ -5,9 +5,10 @@ use hermes_core::message::{
     AssistantMessage, Content, FinishReason, Message, Part, ToolCall, UserMessage,
 };
 use hermes_core::store::{NewSession, SessionStore as _};
-use hermes_store::Store;
-use hermes_store::db::search::{DiscoverRequest, ScrollRequest, SearchOptions};
-use hermes_store::db::{ListFilter, RepairOptions, repair};
+use hermes_store::{
+    DiscoverRequest, ListFilter, RepairOptions, ScrollRequest, SearchOptions, Store,
+    repair_database,
+};
 use hermes_testkit::clock::ManualClock;
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
@@ -173,7 +174,7 @@ async fn we_read_what_the_original_wrote() {
         check_only: true,
         backup: false,
     };
-    let report = repair(&home.join("state.db"), look, &ManualClock::default()).unwrap();
+    let report = repair_database(&home.join("state.db"), look, &ManualClock::default()).unwrap();
     assert_eq!(report.problem, None);
 }
 

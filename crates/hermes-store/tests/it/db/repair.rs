@@ -1,6 +1,6 @@
 //! Mending damaged databases.
 
-use hermes_store::db::{RepairOptions, RepairStrategy, repair};
+use hermes_store::{RepairOptions, RepairStrategy, repair_database};
 use hermes_testkit::clock::ManualClock;
 use pretty_assertions::assert_eq;
 
@@ -28,9 +28,9 @@ async fn mends(sql: &str, expected: RepairStrategy) {
         check_only: true,
         backup: true,
     };
-    let seen = repair(&path, look, &clock).unwrap();
+    let seen = repair_database(&path, look, &clock).unwrap();
     assert!(!seen.healthy && seen.backup.is_none());
-    let report = repair(&path, RepairOptions::default(), &clock).unwrap();
+    let report = repair_database(&path, RepairOptions::default(), &clock).unwrap();
     assert_eq!(
         (report.healthy, report.strategy),
         (true, Some(expected)),
@@ -81,10 +81,10 @@ async fn a_doubled_definition_is_removed() {
 async fn a_sound_database_is_left_alone() {
     let (dir, path) = damaged("").await;
     let clock = ManualClock::default();
-    let report = repair(&path, RepairOptions::default(), &clock).unwrap();
+    let report = repair_database(&path, RepairOptions::default(), &clock).unwrap();
     assert!(report.healthy && report.problem.is_none() && report.backup.is_none());
     let missing = dir.path().join("none.db");
-    let result = repair(&missing, RepairOptions::default(), &clock);
+    let result = repair_database(&missing, RepairOptions::default(), &clock);
     assert!(matches!(result, Err(StoreError::NotFound(_))));
 }
 
@@ -96,7 +96,7 @@ async fn what_two_versions_of_sqlite_disagree_about_is_no_damage() {
          UPDATE messages_fts_trigram_content SET c0 = '' WHERE id = 3;",
     )
     .await;
-    let report = repair(&path, RepairOptions::default(), &ManualClock::default()).unwrap();
+    let report = repair_database(&path, RepairOptions::default(), &ManualClock::default()).unwrap();
     assert_eq!(report.problem, None);
 }
 
@@ -106,7 +106,7 @@ async fn what_cannot_be_mended_is_kept_and_said() {
     let path = dir.path().join("state.db");
     let rubbish = "not a database at all. ".repeat(400);
     std::fs::write(&path, &rubbish).unwrap();
-    let report = repair(&path, RepairOptions::default(), &ManualClock::default()).unwrap();
+    let report = repair_database(&path, RepairOptions::default(), &ManualClock::default()).unwrap();
     assert!(!report.healthy && report.error.is_some());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), rubbish);
     assert_eq!(

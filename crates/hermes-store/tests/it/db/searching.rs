@@ -3,7 +3,7 @@
 use hermes_core::ids::SessionId;
 use hermes_core::message::{AssistantMessage, Message, ToolCall};
 use hermes_core::store::{SessionStore as _, StoreError};
-use hermes_store::db::search::{DiscoverRequest, ScrollRequest, SearchOptions, SearchOrder};
+use hermes_store::{DiscoverRequest, ScrollRequest, SearchOptions, SearchOrder};
 use pretty_assertions::assert_eq;
 
 use super::{Bench, begin, item, say};

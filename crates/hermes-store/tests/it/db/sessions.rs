@@ -618,7 +618,7 @@ proptest! {
 /// `sessions.auto_prune`: what ended long ago goes, once in a while, and never what is open.
 #[tokio::test]
 async fn old_sessions_are_pruned_once_in_a_while() {
-    use hermes_store::db::AutoPrune;
+    use hermes_store::AutoPrune;
     use std::sync::Arc;
 
     let dir = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 
 use hermes_core::message::Message;
 use hermes_core::store::{SessionStore as _, StoreError};
-use hermes_store::db::{ImportReport, Imported, markdown};
+use hermes_store::{ImportReport, Imported, session_markdown};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -121,7 +121,7 @@ async fn markdown_reads_like_a_conversation() {
         json!({"role": "tool", "tool_name": "terminal", "content": "has ``` inside"}),
         json!({"role": "session_meta", "content": null}),
     ]);
-    let text = markdown(&line);
+    let text = session_markdown(&line);
     assert!(text.starts_with("# Tea\n"));
     assert!(text.contains("\n## User\n\nquestion ü\n"));
     assert!(text.contains("## Tool: terminal\n\n````\nhas ``` inside\n````"));

@@ -2,8 +2,7 @@
 
 use chrono::{DateTime, LocalResult, NaiveDateTime, TimeDelta, TimeZone as _, Utc};
 use hermes_config::Zone;
-use hermes_store::jobs::JobSchedule;
-use hermes_store::jobs::schedule::parse;
+use hermes_store::jobs::{JobSchedule, parse_schedule};
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
 use serde_json::{Value, json};
@@ -133,7 +132,7 @@ fn generated_expressions_run_when_the_original_runs_them() {
             assert_eq!(next, None, "{at}");
             continue;
         };
-        assert!(parse(expr, now).is_ok(), "{at}");
+        assert!(parse_schedule(expr, now).is_ok(), "{at}");
         let next = next.unwrap_or_else(|| panic!("never: {at}, theirs {expected}"));
         let next = DateTime::parse_from_rfc3339(&next).unwrap();
         assert!(next > *now, "{at}");
@@ -162,7 +161,7 @@ fn an_expression_that_is_taken_has_a_next_run() {
         "0 0 * * * 0 2030",
         "0 9 4-4 * *",
     ] {
-        let parsed = parse(expr, &now).unwrap_or_else(|error| panic!("{error}"));
+        let parsed = parse_schedule(expr, &now).unwrap_or_else(|error| panic!("{error}"));
         assert!(parsed.schedule.next_after(&now).is_some(), "{expr}");
     }
     for expr in [
@@ -174,6 +173,6 @@ fn an_expression_that_is_taken_has_a_next_run() {
         "0 9 * * * 0 1960",
         "0 9 * * * 0 2030 1",
     ] {
-        assert!(parse(expr, &now).is_err(), "{expr}");
+        assert!(parse_schedule(expr, &now).is_err(), "{expr}");
     }
 }

@@ -1,6 +1,5 @@
 use chrono::{DateTime, Utc};
-use hermes_store::jobs::schedule::parse;
-use hermes_store::jobs::{Job, JobTable};
+use hermes_store::jobs::{Job, JobTable, parse_schedule};
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
 use pretty_assertions::assert_eq;
@@ -76,7 +75,7 @@ fn the_original_reads_and_changes_ours() {
     };
     let home = TempHome::new();
     let table = JobTable::new(home.join("cron"));
-    let schedule = parse("every 30m", &Utc::now()).unwrap();
+    let schedule = parse_schedule("every 30m", &Utc::now()).unwrap();
     let mut job = Job::new("ours", "Grüße 🚀", &schedule, "2027-01-01T00:00:00+00:00");
     job.set("next_run_at", json!("2099-01-01T00:00:00+00:00"));
     job.set("from_the_future", json!({"x": [1, 2]}));
@@ -128,11 +127,11 @@ fn schedules_mean_the_same() {
     let theirs = oracle.json(&home, PARSE, [json!(texts).to_string().as_str()]);
     let now: DateTime<Utc> = Utc::now();
     for (text, expected) in texts.iter().zip(theirs.as_array().unwrap()) {
-        let got = parse(text, &now).map_or(Value::Null, |parsed| parsed.to_json());
+        let got = parse_schedule(text, &now).map_or(Value::Null, |parsed| parsed.to_json());
         assert_eq!(got, *expected, "{text}");
     }
     let relative = oracle.json(&home, PARSE, [json!(["30m"]).to_string().as_str()]);
-    let got = parse("30m", &Utc::now()).unwrap().to_json();
+    let got = parse_schedule("30m", &Utc::now()).unwrap().to_json();
     assert_eq!(got["display"], relative[0]["display"]);
     assert_eq!(got["kind"], relative[0]["kind"]);
 }

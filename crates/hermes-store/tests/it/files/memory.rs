@@ -1,8 +1,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use hermes_store::memory::{MemoryFiles, MemoryLimits, MemoryTarget};
-use hermes_store::pending::{PendingWrites, Subsystem};
+use hermes_store::{MemoryFiles, MemoryLimits, MemoryTarget, PendingWrites, Subsystem};
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
 use pretty_assertions::assert_eq;

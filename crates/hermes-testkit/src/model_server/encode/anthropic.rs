@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::reply::{AnswerBlock, Call, ModelAnswer, ReplyFinish, ReplyUsage};
+use super::super::reply::{AnswerBlock, ModelAnswer, ReplyFinish, ReplyUsage, ScriptedCall};
 use super::{EncodeContext, argument_chunks, finish, named};
 
 fn stop_reason(answer: &ModelAnswer) -> Option<Value> {
@@ -29,7 +29,7 @@ fn input_usage(usage: &ReplyUsage) -> Value {
     })
 }
 
-fn parsed(call: &Call) -> Value {
+fn parsed(call: &ScriptedCall) -> Value {
     serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}))
 }
 

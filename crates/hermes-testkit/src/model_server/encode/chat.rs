@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::reply::{AnswerBlock, Call, ModelAnswer, ReasoningField, ReplyUsage, UsagePlace};
+use super::super::reply::{
+    AnswerBlock, ModelAnswer, ReasoningField, ReplyUsage, ScriptedCall, UsagePlace,
+};
 use super::{EncodeContext, argument_chunks, calls, data, finish, reasoning, text};
 
 fn usage_json(usage: &ReplyUsage) -> Value {
@@ -22,7 +24,7 @@ fn usage_json(usage: &ReplyUsage) -> Value {
     value
 }
 
-fn call_json(call: &Call) -> Value {
+fn call_json(call: &ScriptedCall) -> Value {
     let mut value = json!({
         "id": call.id,
         "type": "function",
@@ -110,7 +112,7 @@ impl Chunks<'_> {
         self.events.push(data(&chunk));
     }
 
-    fn call(&mut self, answer: &ModelAnswer, index: usize, call: &Call) {
+    fn call(&mut self, answer: &ModelAnswer, index: usize, call: &ScriptedCall) {
         let mut start = call_json(call);
         start["index"] = json!(index);
         let pieces = argument_chunks(call);

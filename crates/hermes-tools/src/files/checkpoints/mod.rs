@@ -20,10 +20,9 @@ use hermes_core::clock::Clock;
 use hermes_core::ids::{SessionId, TurnId};
 use serde::Serialize;
 
-pub use restore::{RestoreReport, SnapshotChanges};
-pub use upkeep::{
-    CheckpointUsage, ClearReport, LegacyArchive, ProjectUsage, PruneBounds, PruneReport,
-};
+pub use restore::RestoreReport;
+pub(crate) use upkeep::PruneReport;
+pub use upkeep::{CheckpointUsage, PruneBounds};
 
 /// Maximum number of sessions whose turns are remembered.
 const MAX_SESSIONS: usize = 256;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::tool::ToolContext;
-use hermes_exec::{Environment, Exec, Exit, OutputSink, OutputStream};
+use hermes_exec::{Environment, Exec, OutputSink, OutputStream, ProcessExit};
 
 use super::query::{SearchOutput, SearchQuery};
 use super::{LineHit, SearchError, SearchResults};
@@ -58,15 +58,15 @@ pub(super) async fn search(
         .cut
         .then_some("there was too much to look at; narrow the search");
     match finished.exit {
-        Exit::Interrupted => return Err(SearchError::Cancelled),
-        Exit::TimedOut => stopped = Some("the search took longer than 60 s; narrow it"),
-        Exit::Code(3) => return Err(SearchError::Failed(format!("there is no {given}"))),
-        Exit::Code(4) => {
+        ProcessExit::Interrupted => return Err(SearchError::Cancelled),
+        ProcessExit::TimedOut => stopped = Some("the search took longer than 60 s; narrow it"),
+        ProcessExit::Code(3) => return Err(SearchError::Failed(format!("there is no {given}"))),
+        ProcessExit::Code(4) => {
             return Err(SearchError::Failed(
                 "neither ripgrep nor grep is installed there".to_owned(),
             ));
         }
-        Exit::Code(2) if head.bytes.is_empty() => {
+        ProcessExit::Code(2) if head.bytes.is_empty() => {
             return Err(SearchError::Pattern(
                 "the search program there refused it".to_owned(),
             ));

@@ -16,8 +16,9 @@ use hermes_core::model::{Route, WireFormat};
 use hermes_core::usage::{Cost, PriceSource, Usage};
 use ratatui_core::text::Line;
 
-use super::state::UiRequest;
-use super::{App, AppOptions, Appearance, Drawing};
+use super::AppOptions;
+use super::frame::Drawing;
+use super::state::{App, Appearance, UiRequest};
 use crate::composer::{CompletionCommand, Composer, ComposerSetup};
 use crate::input::TerminalInput;
 use crate::keys::KeyPress;

@@ -149,7 +149,7 @@ async fn with_approval_nothing_is_written_until_the_person_agrees() {
     let pending = bench
         .deps
         .pending()
-        .list(hermes_store::pending::Subsystem::Memory)
+        .list(hermes_store::Subsystem::Memory)
         .unwrap();
     let [write] = &pending[..] else {
         panic!("{pending:?}")

@@ -11,7 +11,7 @@ use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::event::ProgressSink;
 use hermes_core::ids::TurnId;
 use hermes_core::tool::{Registry, ToolContext};
-use hermes_store::memory::MemoryLimits;
+use hermes_store::MemoryLimits;
 use hermes_store::skills::Settings;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;

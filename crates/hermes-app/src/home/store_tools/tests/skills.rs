@@ -130,7 +130,7 @@ async fn changes_wait_for_approval_when_asked_to() {
     let pending = bench
         .deps
         .pending()
-        .list(hermes_store::pending::Subsystem::Skills)
+        .list(hermes_store::Subsystem::Skills)
         .unwrap();
     assert_eq!(
         pending[0].payload,

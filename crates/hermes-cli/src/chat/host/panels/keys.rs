@@ -1,6 +1,6 @@
 //! `/keys`: what the keys of the interface do.
 
-use hermes_app::conversation::CommandResult;
+use hermes_app::CommandResult;
 use hermes_core::front_end::{Effect, TextKind};
 use hermes_tui::keys::Keymap;
 

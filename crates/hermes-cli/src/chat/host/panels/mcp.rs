@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use hermes_core::BoxFuture;
 use hermes_core::front_end::TextKind;
-use hermes_mcp::actor::CallOptions;
-use hermes_mcp::actor::op::Op;
-use hermes_mcp::oauth::{AuthPrompt, LoginPage};
-use hermes_mcp::status::report::{self, ServerReport};
-use hermes_mcp::tools::toolbox::Toolbox;
+use hermes_mcp::report::ServerReport;
+use hermes_mcp::{AuthPrompt, CallOptions, LoginPage, Op, Toolbox, report};
 use hermes_tui::port::{Panel, PanelGroup, PanelKey, PanelRequest, PanelRow, RowMark};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};

@@ -23,7 +23,7 @@ use hermes_tui::port::{CLOSED, MOVED, Panel, PanelKey, PanelRequest, REFRESH};
 pub(crate) use self::open_panel::OpenPanel;
 use crate::chat::host::ScreenConversation;
 use crate::exit::Failure;
-use hermes_app::conversation::{CommandResult, show_text};
+use hermes_app::{CommandResult, show_text};
 
 /// The result of a panel command or key.
 #[derive(Default)]

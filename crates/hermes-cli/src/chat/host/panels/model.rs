@@ -9,11 +9,9 @@ use hermes_config::edit::ConfigDoc;
 use hermes_config::env::ProcessEnv;
 use hermes_core::figures::size;
 use hermes_core::model::{ModelRouter as _, Route};
-use hermes_models::catalogue;
 use hermes_models::live::{LIST_TIMEOUT, ListError, LocalServerInfo};
 use hermes_models::local::{LocalModelSettings, PROVIDER as BUILT_IN};
-use hermes_models::providers;
-use hermes_models::router::{LiveError, Overrides, ProviderStatus, Router};
+use hermes_models::{LiveError, Overrides, ProviderStatus, Router, catalogue, providers};
 use hermes_tui::port::{Panel, PanelGroup, PanelKey, PanelRequest, PanelRow, RowMark};
 use secrecy::SecretString;
 

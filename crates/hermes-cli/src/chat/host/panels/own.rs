@@ -1,7 +1,6 @@
 //! The part of `/model` about a server by its address.
 
-use hermes_app::conversation::show_text;
-use hermes_app::slash_commands;
+use hermes_app::{show_text, slash_commands};
 use hermes_core::front_end::TextKind;
 use hermes_core::model::Route;
 use hermes_tui::port::{PanelGroup, PanelRequest, PanelRow, RowMark};

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use hermes_app::slash_commands;
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::ids::SessionId;
-use hermes_store::db::search::{SearchHit, SearchOptions};
-use hermes_store::db::{self, ListFilter, SessionOrder, SessionSummary};
+use hermes_store::{ListFilter, SearchHit, SearchOptions, SessionOrder, SessionSummary};
 use hermes_tui::port::{FILTER, Panel, PanelGroup, PanelKey, PanelRequest, PanelRow, RowMark};
 
 use super::{PanelKeyResult, key, row, short, text, unknown};
@@ -225,7 +224,7 @@ async fn export(
         conversation.cx.home.expand_user(path)
     };
     let content = match path.extension().and_then(|end| end.to_str()) {
-        Some("md" | "markdown") => db::markdown(&session),
+        Some("md" | "markdown") => hermes_store::session_markdown(&session),
         Some("json") => format!("{session:#}\n"),
         _ => format!("{session}\n"),
     };

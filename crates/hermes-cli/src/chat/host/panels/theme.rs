@@ -1,10 +1,10 @@
 //! `/theme`: every theme, seen while choosing.
 
-use hermes_app::conversation::CommandResult;
+use hermes_app::CommandResult;
 use hermes_config::settings::{self, SetOptions};
 use hermes_core::front_end::{DisplaySetting, Effect};
+use hermes_tui::Theme;
 use hermes_tui::port::{MOVED, Panel, PanelGroup, PanelRequest, PanelRow, RowMark};
-use hermes_tui::theme::Theme;
 
 use super::{PanelKeyResult, PanelReply, key, row, unknown};
 use crate::chat::host::ScreenConversation;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use hermes_agent::session::ToolSource as _;
-use hermes_app::home::toolsets::{self, Toolset};
+use hermes_agent::ToolSource as _;
+use hermes_app::toolsets;
+use hermes_app::toolsets::Toolset;
 use hermes_core::front_end::TextKind;
 use hermes_tui::port::{Panel, PanelGroup, PanelRequest, PanelRow, RowMark};
 

@@ -1,6 +1,6 @@
 //! `/usage` and `/insights`: what was used, with charts.
 
-use hermes_app::conversation::CommandResult;
+use hermes_app::CommandResult;
 use hermes_core::figures;
 use hermes_core::front_end::{Effect, PagedText, TextKind};
 

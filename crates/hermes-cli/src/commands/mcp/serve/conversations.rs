@@ -6,8 +6,7 @@ use chrono::{DateTime, SecondsFormat};
 use hermes_config::Home;
 use hermes_core::clock::SystemClock;
 use hermes_core::ids::SessionId;
-use hermes_store::Store;
-use hermes_store::db::{ListFilter, MessageRecord, SessionOrder, SessionRecord, SessionSummary};
+use hermes_store::{ListFilter, MessageRecord, SessionOrder, SessionRecord, SessionSummary, Store};
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hermes_store::db::MessageRecord;
+use hermes_store::MessageRecord;
 use serde::Serialize;
 use tokio::time::Instant;
 

@@ -2,7 +2,7 @@
 
 use hermes_config::edit::{ConfigDoc, KeyPath};
 use hermes_core::figures::size;
-use hermes_models::local::weights::ModelWeights;
+use hermes_models::local::weights::NamedWeights;
 use hermes_models::local::{PROVIDER, pull, server};
 
 use super::{LocalModelContext, fetch};
@@ -22,7 +22,7 @@ pub(super) fn run(name: &str, force: bool, cx: &Context) -> Outcome {
 }
 
 /// Writes down that this model is used from now on.
-pub(crate) fn take(weights: &ModelWeights, cx: &Context) -> Outcome {
+pub(crate) fn take(weights: &NamedWeights, cx: &Context) -> Outcome {
     let here = LocalModelContext::load(cx)?;
     let choice = SetArgs {
         model: weights.name.clone(),

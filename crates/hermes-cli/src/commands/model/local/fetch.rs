@@ -10,7 +10,7 @@ use hermes_models::local::probe::PROMPTS;
 use hermes_models::local::program::{self, LocalProgram};
 use hermes_models::local::pull::{Pull, PullError, PullProgress};
 use hermes_models::local::table;
-use hermes_models::local::weights::ModelWeights;
+use hermes_models::local::weights::NamedWeights;
 
 use super::LocalModelContext;
 use crate::commands::Context;
@@ -24,7 +24,7 @@ pub(crate) fn program_there() -> bool {
 }
 
 /// The model of that name, ready to be used: what is missing is fetched. Asks nothing.
-pub(crate) fn ready(cx: &Context, name: Option<&str>) -> Result<ModelWeights, Failure> {
+pub(crate) fn ready(cx: &Context, name: Option<&str>) -> Result<NamedWeights, Failure> {
     let here = LocalModelContext::load(cx)?;
     let name = name.map_or_else(|| here.settings.default_name(), str::to_owned);
     let weights = here.weights(&name)?;
@@ -58,7 +58,7 @@ pub(crate) fn ready(cx: &Context, name: Option<&str>) -> Result<ModelWeights, Fa
 }
 
 /// An own file must be one.
-pub(super) fn checked(weights: &ModelWeights) -> Outcome {
+pub(super) fn checked(weights: &NamedWeights) -> Outcome {
     weights.facts().map(drop).map_err(|error| {
         Failure::failed(format!(
             "{} cannot be used: {error}",
@@ -96,7 +96,7 @@ fn program(cx: &Context) -> Result<std::path::PathBuf, Failure> {
 /// Fetches the weights, with progress on stderr.
 pub(super) fn pull(
     here: &LocalModelContext,
-    weights: &ModelWeights,
+    weights: &NamedWeights,
     force: bool,
     cx: &Context,
 ) -> Outcome {

@@ -3,7 +3,7 @@
 use hermes_core::figures::size;
 use hermes_models::local::machine;
 use hermes_models::local::table::{self, MODELS};
-use hermes_models::local::weights::ModelWeights;
+use hermes_models::local::weights::NamedWeights;
 use hermes_models::local::{LocalModelSettings, PROVIDER};
 use serde_json::json;
 
@@ -21,7 +21,7 @@ pub(super) struct LocalModelListArgs {
 
 /// A model and how it stands on this machine.
 pub(crate) struct LocalModelRow {
-    pub(crate) weights: ModelWeights,
+    pub(crate) weights: NamedWeights,
     pub(crate) bytes: u64,
     pub(crate) memory: u64,
     pub(crate) parameters: u64,

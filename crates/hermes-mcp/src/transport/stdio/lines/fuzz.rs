@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::{Line, Lines};
+use super::{Lines, StdioLine};
 
 /// Small, so that short inputs have long lines.
 const MAX: usize = 24;
@@ -18,7 +18,7 @@ pub fn stdio(data: &[u8]) {
     }
 }
 
-fn read(data: &[u8], size: usize) -> Vec<Line> {
+fn read(data: &[u8], size: usize) -> Vec<StdioLine> {
     let mut lines = Lines::with_limits(Pieces { rest: data, size }, MAX, KEPT);
     let mut context = Context::from_waker(Waker::noop());
     let mut found = Vec::new();
@@ -29,8 +29,8 @@ fn read(data: &[u8], size: usize) -> Vec<Line> {
             break;
         };
         let held = match &line {
-            Line::Whole(line) => line.len(),
-            Line::TooLong { head, tail, .. } => head.len().max(tail.len()) + MAX - KEPT,
+            StdioLine::Whole(line) => line.len(),
+            StdioLine::TooLong { head, tail, .. } => head.len().max(tail.len()) + MAX - KEPT,
         };
         assert!(held <= MAX, "{line:?}");
         found.push(line);
@@ -40,15 +40,15 @@ fn read(data: &[u8], size: usize) -> Vec<Line> {
     found
 }
 
-fn lines(data: &[u8]) -> Vec<Line> {
+fn lines(data: &[u8]) -> Vec<StdioLine> {
     let mut lines: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
     // What follows the last newline is a line only if there is something.
     lines.pop_if(|line| line.is_empty());
     let line = |line: &[u8]| {
         if line.len() <= MAX {
-            return Line::Whole(line.to_vec());
+            return StdioLine::Whole(line.to_vec());
         }
-        Line::TooLong {
+        StdioLine::TooLong {
             head: line[..KEPT].to_vec(),
             tail: line[line.len() - KEPT..].to_vec(),
             length: line.len(),
