@@ -16,13 +16,13 @@ use crate::output::Output;
     name = "hermes",
     version,
     about = "A personal AI agent for your terminal and your chats",
-    after_help = "Without a command: an interactive chat. `hermes -z \"…\"` answers once and exits.",
+    after_help = "Without a command, hermes starts an interactive chat. `hermes -z \"…\"` answers once and exits.",
     disable_help_subcommand = true
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: GlobalArgs,
-    /// Answer this once and print only the answer; `-` reads the prompt from stdin
+    /// Answer PROMPT, print only the answer and exit; `-` reads the prompt from stdin
     #[arg(
         short = 'z',
         long = "oneshot",
@@ -50,7 +50,7 @@ pub(crate) struct GlobalArgs {
     /// Approve every hook in config.yaml for this run
     #[arg(long, global = true)]
     pub(crate) accept_hooks: bool,
-    /// Plain lines: no colour, no cursor movement
+    /// Print plain lines: no colour, no cursor movement
     #[arg(long, global = true, alias = "cli")]
     pub(crate) plain: bool,
 }
@@ -66,16 +66,16 @@ pub(crate) enum ColorChoice {
 /// How a turn is to be run: shared by `hermes`, `hermes -z` and `hermes chat`.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub(crate) struct TurnArgs {
-    /// Model, e.g. `anthropic/claude-sonnet-4.5`
+    /// Model, e.g. `anthropic/claude-sonnet-5`
     #[arg(short, long)]
     pub(crate) model: Option<String>,
     /// Provider of the model
     #[arg(long)]
     pub(crate) provider: Option<String>,
-    /// Use the small model that runs on this machine; it is fetched the first time
+    /// Use the small model that runs on this machine (downloaded on first use)
     #[arg(long, conflicts_with = "provider")]
     pub(crate) local: bool,
-    /// Only these toolsets (comma separated); `none` for no tools
+    /// Use only these toolsets (comma separated); `none` for no tools
     #[arg(short, long, value_delimiter = ',')]
     pub(crate) toolsets: Option<Vec<String>>,
     /// Load these skills first (comma separated)
@@ -87,28 +87,28 @@ pub(crate) struct TurnArgs {
     /// Resume the latest session, or the latest with this title
     #[arg(short, long = "continue", value_name = "TITLE", num_args = 0..=1, default_missing_value = "", conflicts_with = "resume")]
     pub(crate) continue_: Option<String>,
-    /// Stay in this directory when resuming
+    /// When resuming, stay in the current directory
     #[arg(long)]
     pub(crate) no_restore_cwd: bool,
     /// Approve dangerous actions without asking
     #[arg(long)]
     pub(crate) yolo: bool,
-    /// Keep snapshots of projects before they are changed (checkpoints.enabled)
+    /// Take a snapshot of a project before changing it (checkpoints.enabled)
     #[arg(long)]
     pub(crate) checkpoints: bool,
-    /// Tell the model the session id
+    /// Include the session id in the prompt
     #[arg(long)]
     pub(crate) pass_session_id: bool,
-    /// Ignore config.yaml, use defaults
+    /// Ignore config.yaml and use the defaults
     #[arg(long)]
     pub(crate) ignore_user_config: bool,
     /// Ignore project files such as AGENTS.md
     #[arg(long)]
     pub(crate) ignore_rules: bool,
-    /// Both of the above, and no memory or skills in the prompt
+    /// Apply --ignore-user-config and --ignore-rules, and omit memory and skills from the prompt
     #[arg(long)]
     pub(crate) safe_mode: bool,
-    /// What to print
+    /// Output format
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) output_format: Option<OutputFormat>,
     /// Short for `--output-format json`
@@ -120,19 +120,19 @@ pub(crate) struct TurnArgs {
     /// Maximum model calls per turn
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_turns: Option<u32>,
-    /// Source recorded for the session (`cli`)
+    /// Source recorded for the session (default: cli)
     #[arg(long)]
     pub(crate) source: Option<String>,
     /// Attach an image file
     #[arg(long, value_name = "FILE")]
     pub(crate) image: Vec<PathBuf>,
-    /// No progress on stderr
+    /// Do not print progress to stderr
     #[arg(short = 'Q', long)]
     pub(crate) quiet: bool,
     /// Show reasoning and tool results
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// The full interface (which a terminal gets anyway)
+    /// Use the full interface (the default at a terminal)
     #[arg(long, hide = true)]
     pub(crate) tui: bool,
 }
@@ -213,9 +213,9 @@ impl TurnArgs {
 pub(crate) enum OutputFormat {
     #[default]
     Text,
-    /// One JSON object at the end
+    /// A single JSON object at the end
     Json,
-    /// One JSON object per event, one per line
+    /// One JSON object per event, each on its own line
     StreamJson,
 }
 
@@ -233,7 +233,7 @@ pub(crate) enum Command {
     Model(commands::model::ModelArgs),
     /// Manage provider API keys
     Auth(commands::auth::AuthArgs),
-    /// Models to try when the current one fails
+    /// Manage fallback models
     Fallback(commands::fallback::FallbackArgs),
     /// Manage separate profiles
     Profile(commands::profile::ProfileArgs),
@@ -261,11 +261,11 @@ pub(crate) enum Command {
     Cron(commands::cron::CronArgs),
     /// Run the messaging gateway
     Gateway(commands::gateway::GatewayArgs),
-    /// Approve or revoke people who may message the agent
+    /// Manage who may message the agent
     Pairing(commands::pairing::PairingArgs),
     /// Manage webhook routes
     Webhook(commands::webhook::WebhookArgs),
-    /// Serve an editor (Zed, JetBrains, Neovim, …) over stdin and stdout
+    /// Run as an ACP agent for an editor (Zed, JetBrains, Neovim, …)
     Acp(commands::acp::AcpArgs),
     /// Show what is configured
     Status(commands::status::StatusArgs),
@@ -285,7 +285,7 @@ pub(crate) enum Command {
     Completion(commands::completion::CompletionArgs),
     /// Print or write manual pages
     Man(commands::man::ManArgs),
-    /// Getting started; --all lists every command
+    /// Show how to get started; --all lists every command
     Help(commands::help::HelpArgs),
     /// The client that the MCP conformance suite starts
     #[command(name = "__conformance", hide = true)]
@@ -294,7 +294,7 @@ pub(crate) enum Command {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ChatArgs {
-    /// Ask this and exit; `-` reads it from stdin
+    /// Answer PROMPT and exit; `-` reads the prompt from stdin
     #[arg(short, long, value_name = "PROMPT", allow_hyphen_values = true)]
     pub(crate) query: Option<String>,
     #[command(flatten)]
@@ -330,7 +330,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Fai
         _ => cli.turn.tui,
     };
     if tui && cli.global.plain {
-        return Err(Failure::usage("--plain and --tui exclude each other"));
+        return Err(Failure::usage("--plain cannot be used with --tui"));
     }
     Ok(cli)
 }

@@ -23,7 +23,7 @@ const LAST: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AcpArgs {
-    /// Only check whether an editor could be served
+    /// Check whether an editor could connect, then exit
     #[arg(long, conflicts_with = "setup")]
     check: bool,
     /// Set up a model at this terminal, as `hermes setup` does

@@ -28,7 +28,7 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Let a command run without asking from now on
+    /// Allow a command to run without asking
     Add {
         /// The command; quote it if it contains spaces
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]

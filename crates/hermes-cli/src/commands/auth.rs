@@ -82,7 +82,7 @@ struct AddArgs {
 enum CredentialKind {
     #[value(alias = "api_key")]
     ApiKey,
-    /// A login in the browser
+    /// Browser login
     #[value(name = "oauth")]
     OAuth,
 }

@@ -25,13 +25,13 @@ use choose::BackupFiles;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BackupArgs {
-    /// The zip file, or a directory for it (default: your home directory)
+    /// Zip file to write, or a directory for it (default: your home directory)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only what changes daily (sessions, config, keys, jobs), as a copy inside the home
+    /// Copy only what changes daily (sessions, config, keys, jobs), to a directory in the home
     #[arg(short, long, conflicts_with = "output")]
     quick: bool,
-    /// Label to include in the file name
+    /// Label for the file name
     #[arg(short, long)]
     label: Option<String>,
     /// Report as JSON

@@ -33,7 +33,7 @@ enum Action {
     Create(CreateArgs),
     /// Delete a bundle; its skills stay
     Delete { name: String },
-    /// Look for bundles again (they are read whenever one is used)
+    /// Read the bundles again (this also happens whenever one is used)
     Reload,
 }
 

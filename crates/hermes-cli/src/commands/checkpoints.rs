@@ -38,7 +38,7 @@ enum Action {
     Restore {
         /// Its number in the list, or its hash
         which: String,
-        /// Only this file
+        /// Restore only this file
         file: Option<String>,
         #[command(flatten)]
         place: ProjectArgs,

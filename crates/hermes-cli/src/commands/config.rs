@@ -39,22 +39,22 @@ enum ConfigCommand {
         /// The value; `-` reads it from stdin
         #[arg(allow_hyphen_values = true)]
         value: String,
-        /// The value is JSON
+        /// Parse the value as JSON
         #[arg(long)]
         json: bool,
-        /// Write it even if the key takes another type
+        /// Write the value even if the key requires another type
         #[arg(long)]
         force: bool,
     },
     /// Remove a key, restoring its default
     Unset { key: String },
-    /// Print where config.yaml is
+    /// Print the path of config.yaml
     Path {
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Print where .env is
+    /// Print the path of .env
     EnvPath {
         /// Print as JSON
         #[arg(long)]

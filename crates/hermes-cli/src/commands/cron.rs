@@ -71,7 +71,7 @@ struct JobArgs {
 struct PauseArgs {
     #[command(flatten)]
     job: JobArgs,
-    /// Why it is paused
+    /// Reason for the pause
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -80,7 +80,7 @@ struct PauseArgs {
 struct RunArgs {
     #[command(flatten)]
     job: JobArgs,
-    /// Accepted for compatibility: hooks are approved in the configuration
+    /// Accepted for compatibility; hooks are approved in the configuration
     #[arg(long, hide = true)]
     accept_hooks: bool,
 }
@@ -90,7 +90,7 @@ struct TickArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
-    /// Accepted for compatibility: hooks are approved in the configuration
+    /// Accepted for compatibility; hooks are approved in the configuration
     #[arg(long, hide = true)]
     accept_hooks: bool,
 }
@@ -104,7 +104,7 @@ struct StatusArgs {
 
 #[derive(Debug, Args)]
 struct HistoryArgs {
-    /// Only this job, by id or name
+    /// Show only this job (id or name)
     job: Option<String>,
     /// Maximum number of runs to show
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
@@ -118,11 +118,11 @@ struct HistoryArgs {
 struct CreateArgs {
     /// `30m`, `2h`: once, after that time; `every 30m`: repeatedly; `0 9 * * 1-5`: cron; `2027-01-31T09:00`: once
     schedule: String,
-    /// The task. It must be self-contained: the job sees no other context
+    /// The task; it must be self-contained, because the job sees no other context
     prompt: Option<String>,
     #[command(flatten)]
     fields: FieldArgs,
-    /// Run only the script; what it prints is the result
+    /// Run only the script; its output is the result
     #[arg(long, requires = "script")]
     no_agent: bool,
     /// Print as JSON
@@ -154,7 +154,7 @@ struct EditArgs {
     /// Run only the script
     #[arg(long, conflicts_with = "agent")]
     no_agent: bool,
-    /// Let the agent do the job
+    /// Run the agent, not only the script
     #[arg(long)]
     agent: bool,
     /// Print as JSON
@@ -168,7 +168,7 @@ struct FieldArgs {
     /// Display name
     #[arg(long)]
     name: Option<String>,
-    /// Where the result goes: local, origin, all, telegram, telegram:CHAT[:TOPIC], slack:#name, … (comma separated)
+    /// Destination of the result: local, origin, all, telegram, telegram:CHAT[:TOPIC], slack:#name, … (comma separated)
     #[arg(long, value_name = "PLACES")]
     deliver: Option<String>,
     /// Maximum number of runs; 0 for no limit
@@ -189,10 +189,10 @@ struct FieldArgs {
     /// Provider for this job (default: the configured one)
     #[arg(long)]
     provider: Option<String>,
-    /// Only these toolsets (comma separated)
+    /// Use only these toolsets (comma separated)
     #[arg(long, value_delimiter = ',', value_name = "SETS")]
     toolsets: Option<Vec<String>>,
-    /// Pass it the last result of another job (repeatable)
+    /// Pass the last result of another job to this one (repeatable)
     #[arg(long, value_name = "JOB")]
     context_from: Vec<String>,
     /// Whether to add the result to the conversation that created the job

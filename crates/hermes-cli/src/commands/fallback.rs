@@ -49,7 +49,7 @@ enum FallbackCommand {
 struct AddArgs {
     /// Model, or provider/model; if omitted, choose from a list
     model: Option<String>,
-    /// Its provider
+    /// Provider of the model
     #[arg(long)]
     provider: Option<String>,
     /// URL of your own server

@@ -48,7 +48,7 @@ enum GatewayCommand {
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct RunArgs {
-    /// Log to stderr; twice: log everything
+    /// Log to stderr (-vv for debug messages)
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
     /// Print nothing to stderr
@@ -60,7 +60,7 @@ pub(crate) struct RunArgs {
     /// Start even after many restarts in a short time
     #[arg(long)]
     force: bool,
-    /// Another supervisor restarts it
+    /// Declare that another supervisor restarts the gateway
     #[arg(long, hide = true)]
     external_supervisor: bool,
     /// Accepted for compatibility; has no effect
@@ -73,7 +73,7 @@ struct WhichArgs {
     /// Use the system service instead of the user service
     #[arg(long, conflicts_with = "all")]
     system: bool,
-    /// All profiles
+    /// Apply to the gateways of all profiles
     #[arg(long)]
     all: bool,
 }

@@ -20,10 +20,10 @@ pub(crate) use text::text;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct InsightsArgs {
-    /// Sessions started in the last N days
+    /// Include sessions started in the last N days
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     days: u32,
-    /// Only this source (cli, telegram, cron, …)
+    /// Include only this source (cli, telegram, cron, …)
     #[arg(long)]
     source: Option<String>,
     /// Print as JSON

@@ -25,7 +25,7 @@ const READ_AT_MOST: u64 = 16 * 1024 * 1024;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogsArgs {
-    /// agent, errors, gateway, mcp, …; `list` shows all of them
+    /// Log to read: agent, errors, gateway, mcp, …; `list` shows all logs
     #[arg(default_value = "agent")]
     log: String,
     /// Show the last N lines (default: 50; with --since: all)
@@ -34,19 +34,19 @@ pub(crate) struct LogsArgs {
     /// Print new lines until Ctrl+C
     #[arg(short, long)]
     follow: bool,
-    /// Only this level and above: debug, info, warning, error, critical
+    /// Show only this level and above: debug, info, warning, error, critical
     #[arg(long)]
     level: Option<LogLevel>,
-    /// Only lines that mention this session
+    /// Show only lines that mention this session
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// Only lines since: 30m, 2h, 1d, or a date such as 2026-01-31 or "2026-01-31 18:00"
+    /// Show only lines since this time: 30m, 2h, 1d, or a date such as 2026-01-31 or "2026-01-31 18:00"
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// Only this component: agent, tools, mcp, gateway, cron, cli, or a name prefix
+    /// Show only this component: agent, tools, mcp, gateway, cron, cli, or a name prefix
     #[arg(long, value_name = "NAME")]
     component: Option<String>,
-    /// One JSON object per entry
+    /// Print one JSON object per entry
     #[arg(long)]
     json: bool,
 }

@@ -30,7 +30,7 @@ enum Action {
     },
     /// Print the entries
     Show {
-        /// The agent's own notes, what it knows about you, or both
+        /// Which memory: the agent's own notes, what it knows about you, or both
         #[arg(long, value_enum, default_value_t = MemoryFileFilter::All)]
         target: MemoryFileFilter,
         /// Print as JSON
@@ -40,20 +40,20 @@ enum Action {
     /// Add an entry
     Add {
         text: String,
-        /// The agent's own notes, or what it knows about you
+        /// Which memory: the agent's own notes, or what it knows about you
         #[arg(long, value_enum, default_value_t = MemoryFileArg::Memory)]
         target: MemoryFileArg,
     },
     /// Remove the entry that contains this text
     Remove {
         text: String,
-        /// The agent's own notes, or what it knows about you
+        /// Which memory: the agent's own notes, or what it knows about you
         #[arg(long, value_enum, default_value_t = MemoryFileArg::Memory)]
         target: MemoryFileArg,
     },
     /// Delete every entry
     Reset {
-        /// The agent's own notes, what it knows about you, or both
+        /// Which memory: the agent's own notes, what it knows about you, or both
         #[arg(long, value_enum, default_value_t = MemoryFileFilter::All)]
         target: MemoryFileFilter,
         /// Do not ask for confirmation

@@ -24,7 +24,7 @@ enum PairingCommand {
     List(ListArgs),
     /// Approve a user
     Approve(ApproveArgs),
-    /// Revoke someone's access
+    /// Revoke the access of a user
     Revoke(RevokeArgs),
     /// Delete pending requests
     ClearPending(ClearArgs),
@@ -32,7 +32,7 @@ enum PairingCommand {
 
 #[derive(Debug, Args)]
 struct ListArgs {
-    /// Only this platform
+    /// Show only this platform
     platform: Option<String>,
     /// Print as JSON
     #[arg(long)]
@@ -41,7 +41,7 @@ struct ListArgs {
 
 #[derive(Debug, Args)]
 struct ApproveArgs {
-    /// telegram, discord, slack, email, …
+    /// Platform: telegram, discord, slack, email, …
     platform: String,
     /// The code the person received, the part shown by `list`, or their user id
     who: String,
@@ -52,9 +52,9 @@ struct ApproveArgs {
 
 #[derive(Debug, Args)]
 struct RevokeArgs {
-    /// telegram, discord, slack, email, …
+    /// Platform: telegram, discord, slack, email, …
     platform: String,
-    /// Their user id
+    /// Id of the user on the platform
     user: String,
     /// Print as JSON
     #[arg(long)]
@@ -63,7 +63,7 @@ struct RevokeArgs {
 
 #[derive(Debug, Args)]
 struct ClearArgs {
-    /// Only this platform
+    /// Delete only the requests of this platform
     platform: Option<String>,
     /// Print as JSON
     #[arg(long)]

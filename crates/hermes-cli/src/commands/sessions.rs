@@ -56,7 +56,7 @@ enum Action {
     Stats(JsonArgs),
     /// Check and repair the database (backs it up first)
     Repair(RepairArgs),
-    /// Optimize the search index and reclaim space
+    /// Optimise the search index and reclaim space
     Optimize(JsonArgs),
 }
 
@@ -69,12 +69,12 @@ struct JsonArgs {
 
 #[derive(Debug, clap::Args)]
 struct ListArgs {
-    /// Only this source (cli, telegram, cron, …)
+    /// Show only this source (cli, telegram, cron, …)
     #[arg(long)]
     source: Option<String>,
     #[arg(long, default_value_t = 20)]
     limit: usize,
-    /// Only sessions whose directory or repository path contains this
+    /// Show only sessions whose directory or repository path contains this text
     #[arg(long, value_name = "NEEDLE")]
     workspace: Option<String>,
     /// Include archived conversations
@@ -86,15 +86,15 @@ struct ListArgs {
 
 #[derive(Debug, clap::Args)]
 struct SearchArgs {
-    /// Words, "phrases", prefix*, AND, OR, NOT
+    /// What to search for: words, "phrases", prefix*, AND, OR, NOT
     #[arg(required = true)]
     query: Vec<String>,
     #[arg(long, default_value_t = 20)]
     limit: usize,
-    /// Only this source (repeatable)
+    /// Search only this source (repeatable)
     #[arg(long)]
     source: Vec<String>,
-    /// Only messages with this role: user, assistant, tool (repeatable)
+    /// Search only messages with this role: user, assistant, tool (repeatable)
     #[arg(long)]
     role: Vec<String>,
     /// Sort by newest or oldest instead of best match
@@ -126,7 +126,7 @@ struct DeleteArgs {
 
 #[derive(Debug, clap::Args)]
 struct RepairArgs {
-    /// Only check, change nothing
+    /// Check without changing anything
     #[arg(long)]
     check_only: bool,
     /// Do not back up first

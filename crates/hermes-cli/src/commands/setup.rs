@@ -23,7 +23,7 @@ pub(crate) use terminal::try_out as try_terminal;
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct SetupArgs {
-    /// Only this section
+    /// Set up only this section
     #[arg(value_enum)]
     section: Option<SetupSection>,
     /// Do not prompt; use only the flags below
@@ -41,13 +41,13 @@ pub(crate) struct SetupArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum SetupSection {
-    /// Which model answers
+    /// Model: which one answers
     Model,
-    /// Where commands run
+    /// Terminal: where commands run
     Terminal,
-    /// What the agent may use
+    /// Tools: what the agent may use
     Tools,
-    /// How it works: approvals, steps, memory
+    /// Agent: approvals, steps, memory
     Agent,
 }
 

@@ -46,10 +46,10 @@ enum Action {
 
 #[derive(Debug, Args)]
 struct ListArgs {
-    /// Only this category
+    /// Show only this category
     #[arg(long)]
     category: Option<String>,
-    /// Only skills from this source
+    /// Show only skills from this source
     #[arg(long, value_enum, default_value_t = SkillSourceFilter::All)]
     source: SkillSourceFilter,
     /// Omit disabled skills

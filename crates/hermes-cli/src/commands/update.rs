@@ -15,7 +15,7 @@ pub(crate) use install::{InstalledProgram, manager, previous_of};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct UpdateArgs {
-    /// The new program: a file, or a URL
+    /// Install this program: a file or a URL
     #[arg(long, value_name = "FILE|URL", conflicts_with = "rollback")]
     from: Option<String>,
     /// Its SHA-256 (default for a URL: the contents of URL.sha256)

@@ -39,7 +39,7 @@ struct SubscribeArgs {
     /// Prompt for the agent; {a.b} inserts a field of the payload, {__raw__} the whole payload
     #[arg(long, default_value = "")]
     prompt: String,
-    /// Only these events (comma separated)
+    /// Accept only these events (comma separated)
     #[arg(long, value_delimiter = ',')]
     events: Vec<String>,
     /// Description
@@ -48,7 +48,7 @@ struct SubscribeArgs {
     /// Skills to use; the first one found is loaded (comma separated)
     #[arg(long, value_delimiter = ',')]
     skills: Vec<String>,
-    /// Where the answer goes: log, github_comment, or a platform
+    /// Destination of the answer: log, github_comment, or a platform
     #[arg(long, default_value = "log")]
     deliver: String,
     /// Chat on that platform (default: its home channel)

@@ -11,7 +11,7 @@ use crate::prompt::{self, PromptAnswer};
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct GatewaySetupArgs {
-    /// telegram, discord, slack, email, api_server or webhook
+    /// Platform: telegram, discord, slack, email, api_server or webhook
     platform: Option<String>,
     /// Bot token
     #[arg(long)]
@@ -43,7 +43,7 @@ pub(super) struct GatewaySetupArgs {
     /// Platform user ids that may message the agent (comma separated)
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     allow: Option<Vec<String>>,
-    /// Default chat for messages without another destination
+    /// Home channel: the chat for messages without another destination
     #[arg(long, value_name = "CHAT")]
     home_channel: Option<String>,
     /// Do not prompt; use only the flags

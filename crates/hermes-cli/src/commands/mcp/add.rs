@@ -21,7 +21,7 @@ pub(super) struct AddArgs {
     /// Command of a local server
     #[arg(long)]
     command: Option<String>,
-    /// Arguments of the command: everything that follows
+    /// Arguments of the command (takes everything that follows)
     #[arg(long, num_args = 0.., allow_hyphen_values = true, conflicts_with = "url")]
     args: Vec<String>,
     /// Environment variables of a local server
@@ -33,7 +33,7 @@ pub(super) struct AddArgs {
     /// `oauth` logs in with a browser; `header` sends a key
     #[arg(long, value_enum, conflicts_with = "command")]
     auth: Option<AuthKind>,
-    /// The key for `--auth header`, or `-` to read it from stdin; it is kept in .env
+    /// Key for `--auth header`, or `-` to read it from stdin; stored in .env
     #[arg(long, allow_hyphen_values = true)]
     key: Option<String>,
     /// Transport; older servers use `sse`

@@ -13,13 +13,13 @@ use crate::exit::{Failure, Outcome};
 #[derive(Debug, clap::Args)]
 pub(super) struct ConfigureArgs {
     name: String,
-    /// Enable it
+    /// Enable the server
     #[arg(long, conflicts_with = "disable")]
     enable: bool,
-    /// Disable it, but keep its settings
+    /// Disable the server, but keep its settings
     #[arg(long)]
     disable: bool,
-    /// Only these tools; `*` matches any text (comma separated, or several times)
+    /// Offer only these tools; `*` matches any text (comma separated, repeatable)
     #[arg(
         long,
         value_name = "TOOL",
@@ -27,7 +27,7 @@ pub(super) struct ConfigureArgs {
         value_parser = NonEmptyStringValueParser::new()
     )]
     include: Vec<String>,
-    /// All tools except these
+    /// Offer all tools except these (comma separated, repeatable)
     #[arg(
         long,
         value_name = "TOOL",
@@ -36,7 +36,7 @@ pub(super) struct ConfigureArgs {
         conflicts_with = "include"
     )]
     exclude: Vec<String>,
-    /// Enable all tools
+    /// Offer all tools
     #[arg(long, conflicts_with_all = ["include", "exclude"])]
     all: bool,
     /// Offer resources as tools

@@ -32,7 +32,7 @@ pub(super) struct LoginArgs {
 pub(super) struct ReauthArgs {
     #[arg(required_unless_present = "all")]
     name: Option<String>,
-    /// Every server that uses OAuth
+    /// Log in again to every server that uses OAuth
     #[arg(long, conflicts_with = "name")]
     all: bool,
     /// Print the URL instead of opening a browser

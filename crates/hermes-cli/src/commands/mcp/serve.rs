@@ -34,7 +34,7 @@ const INVALID_PARAMS: i64 = -32602;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ServeArgs {
-    /// Accepted for compatibility: what happens is in the log
+    /// Accepted for compatibility; see the log instead
     #[arg(short, long, hide = true)]
     verbose: bool,
 }

@@ -13,7 +13,7 @@ use crate::wiring::{self, mcp};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct McpListArgs {
-    /// Wait this many seconds for servers to answer (default: do not wait for slow ones)
+    /// Wait up to this many seconds for all servers (default: at most 3)
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
     timeout: Option<u64>,
     /// Show only the configuration; start nothing
@@ -27,7 +27,7 @@ pub(super) struct McpListArgs {
 #[derive(Debug, clap::Args)]
 pub(super) struct McpStatusArgs {
     name: Option<String>,
-    /// Wait this many seconds for servers to answer (default: do not wait for slow ones)
+    /// Wait up to this many seconds for all servers (default: at most 3)
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
     timeout: Option<u64>,
     /// Print as JSON

@@ -14,7 +14,7 @@ use crate::wiring;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ModelListArgs {
-    /// Only this provider, with its models
+    /// Show only this provider, with its models
     #[arg(long)]
     provider: Option<String>,
     /// Ask the provider for its models; without --provider, also look for local servers

@@ -14,7 +14,7 @@ use crate::exit::{Failure, Outcome};
 pub(crate) struct SetArgs {
     /// Model, or provider/model
     pub(crate) model: String,
-    /// Its provider
+    /// Provider of the model
     #[arg(long)]
     pub(crate) provider: Option<String>,
     /// URL of your own server (OpenAI-compatible unless it ends in /anthropic)

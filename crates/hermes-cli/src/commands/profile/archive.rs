@@ -22,7 +22,7 @@ use crate::exit::{Failure, Outcome};
 pub(super) struct ProfileExportArgs {
     /// Profile (default: the one in use)
     name: Option<String>,
-    /// The file to write (NAME.tar.gz)
+    /// File to write (default: NAME.tar.gz)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Include keys and logins

@@ -24,7 +24,7 @@ pub(super) struct CreateArgs {
     /// Copy from this profile
     #[arg(long, value_name = "SOURCE")]
     clone_from: Option<String>,
-    /// Start without skills, and keep it that way
+    /// Start without skills, and do not install the bundled ones later
     #[arg(long, conflicts_with_all = ["clone", "clone_all", "clone_from"])]
     no_skills: bool,
     /// Description

@@ -23,10 +23,10 @@ use crate::{chat, choose, wiring};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct BrowseArgs {
-    /// Only this source (cli, telegram, cron, …)
+    /// Show only this source (cli, telegram, cron, …)
     #[arg(long)]
     source: Option<String>,
-    /// Show the newest N
+    /// Show at most the newest N conversations
     #[arg(long, default_value_t = 500)]
     limit: usize,
 }

@@ -27,9 +27,9 @@ pub(super) struct PruneArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ArchiveArgs {
-    /// One session: id, id prefix, title or first words
+    /// Archive only this session: id, id prefix, title or first words
     session: Option<String>,
-    /// Show it in lists again
+    /// Show the conversations in lists again
     #[arg(long, requires = "session")]
     undo: bool,
     #[command(flatten)]

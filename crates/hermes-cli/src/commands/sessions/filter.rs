@@ -7,70 +7,70 @@ use crate::exit::Failure;
 
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub(super) struct FilterArgs {
-    /// Started longer ago than AGE: 5h, 30m, 2d, 1w, a number of days, or a date
+    /// Select sessions started longer ago than AGE: 5h, 30m, 2d, 1w, a number of days, or a date
     #[arg(long, value_name = "AGE")]
     older_than: Option<String>,
-    /// Started within the last AGE
+    /// Select sessions started within the last AGE
     #[arg(long, value_name = "AGE")]
     newer_than: Option<String>,
-    /// Started before TIME: a date, or an age
+    /// Select sessions started before TIME: a date, or an age
     #[arg(long, value_name = "TIME")]
     before: Option<String>,
-    /// Started at or after TIME
+    /// Select sessions started at or after TIME
     #[arg(long, value_name = "TIME")]
     after: Option<String>,
-    /// Only this source (cli, telegram, cron, …)
+    /// Select sessions from this source (cli, telegram, cron, …)
     #[arg(long)]
     source: Option<String>,
-    /// Part of the title
+    /// Select sessions whose title contains TITLE
     #[arg(long)]
     title: Option<String>,
-    /// Why it ended: cli_close, agent_close, new_session, …
+    /// Select sessions that ended for this reason: cli_close, agent_close, new_session, …
     #[arg(long, value_name = "REASON")]
     end_reason: Option<String>,
-    /// This directory or one below it
+    /// Select sessions of this directory or one below it
     #[arg(long)]
     cwd: Option<String>,
-    /// At least N messages
+    /// Select sessions with at least N messages
     #[arg(long, value_name = "N")]
     min_messages: Option<i64>,
-    /// At most N messages
+    /// Select sessions with at most N messages
     #[arg(long, value_name = "N")]
     max_messages: Option<i64>,
-    /// Part of the model name
+    /// Select sessions whose model name contains MODEL
     #[arg(id = "filter_model", long = "model", value_name = "MODEL")]
     model: Option<String>,
-    /// The provider that bills it
+    /// Select sessions billed by this provider
     #[arg(id = "filter_provider", long = "provider", value_name = "PROVIDER")]
     provider: Option<String>,
-    /// The user's id on its platform
+    /// Select sessions of this user id on its platform
     #[arg(long)]
     user: Option<String>,
-    /// The chat's id on its platform
+    /// Select sessions of this chat id on its platform
     #[arg(long)]
     chat_id: Option<String>,
-    /// The kind of chat: dm, group, …
+    /// Select sessions of this kind of chat: dm, group, …
     #[arg(long)]
     chat_type: Option<String>,
-    /// Part of the git branch
+    /// Select sessions whose git branch contains BRANCH
     #[arg(long)]
     branch: Option<String>,
-    /// At least N tokens, input and output together
+    /// Select sessions with at least N tokens, input and output together
     #[arg(long, value_name = "N")]
     min_tokens: Option<i64>,
-    /// At most N tokens, input and output together
+    /// Select sessions with at most N tokens, input and output together
     #[arg(long, value_name = "N")]
     max_tokens: Option<i64>,
-    /// At least this cost
+    /// Select sessions that cost at least this
     #[arg(long, value_name = "USD")]
     min_cost: Option<f64>,
-    /// At most this cost
+    /// Select sessions that cost at most this
     #[arg(long, value_name = "USD")]
     max_cost: Option<f64>,
-    /// At least N tool calls
+    /// Select sessions with at least N tool calls
     #[arg(long, value_name = "N")]
     min_tool_calls: Option<i64>,
-    /// At most N tool calls
+    /// Select sessions with at most N tool calls
     #[arg(long, value_name = "N")]
     max_tool_calls: Option<i64>,
 }

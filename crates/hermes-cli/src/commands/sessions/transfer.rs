@@ -39,11 +39,11 @@ impl ExportFormat {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct SessionExportArgs {
-    /// A file, - for stdout, or a directory for several sessions in Markdown or HTML
+    /// File to write, `-` for stdout, or a directory for several sessions in Markdown or HTML
     output: PathBuf,
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     format: ExportFormat,
-    /// Only this session: id, id prefix, title or first words
+    /// Export only this session: id, id prefix, title or first words
     #[arg(long, value_name = "SESSION")]
     session_id: Option<String>,
     #[command(flatten)]
@@ -61,7 +61,7 @@ pub(super) struct SessionExportArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct SessionImportArgs {
-    /// JSONL or JSON export; - for stdin
+    /// JSONL or JSON export to read; `-` for stdin
     input: PathBuf,
     /// Report as JSON
     #[arg(long)]
