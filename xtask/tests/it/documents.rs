@@ -241,3 +241,32 @@ fn the_walks_name_functions_that_exist() {
     assert!(seen > 100, "only {seen} functions were found");
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
+
+/// Names in parentheses in the last column of "Where to look for a change" occur in a file of their row.
+#[test]
+fn the_table_of_changes_names_what_is_in_its_files() {
+    let text = architecture();
+    let (mut seen, mut missing) = (0, Vec::new());
+    let rows = section(&text, "Where to look for a change").lines();
+    for place in rows.filter_map(cells).filter_map(|row| row.last().copied()) {
+        let sources: Vec<String> = code_spans(place)
+            .into_iter()
+            .filter(|span| is_path(span))
+            .flat_map(alternatives)
+            .filter_map(|path| fs::read_to_string(workspace().join("crates").join(path)).ok())
+            .collect();
+        for name in in_parentheses(place).flat_map(code_spans) {
+            seen += 1;
+            if !sources.iter().any(|source| source.contains(name)) {
+                missing.push(format!("{place}: no {name}"));
+            }
+        }
+    }
+    assert!(seen > 20, "only {seen} names were found");
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+fn in_parentheses(text: &str) -> impl Iterator<Item = &str> {
+    let parts = text.split('(').skip(1);
+    parts.filter_map(|rest| rest.split_once(')').map(|(inner, _)| inner))
+}
