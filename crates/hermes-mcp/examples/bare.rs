@@ -33,9 +33,9 @@ async fn main() -> Outcome {
             .await?
     } else {
         let command = server["command"].as_str().ok_or("no url and no command")?;
-        let words = server["args"].as_array().into_iter().flatten();
+        let args = server["args"].as_array().into_iter().flatten();
         let mut started = tokio::process::Command::new(command)
-            .args(words.filter_map(Value::as_str))
+            .args(args.filter_map(Value::as_str))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

@@ -3,7 +3,7 @@
 use hermes_core::ask::{Choice, Field, FieldKind};
 use serde_json::{Map, Value};
 
-use super::elicit::cut;
+use super::elicit::truncate;
 
 /// More than anybody fills in at a prompt.
 const MAX_FIELDS: usize = 50;
@@ -63,10 +63,10 @@ pub(super) fn checked(
 }
 
 fn field(name: &str, schema: &Value, required: bool) -> Result<Field, String> {
-    let text = |key: &str| schema[key].as_str().map(cut);
+    let text = |key: &str| schema[key].as_str().map(truncate);
     let field = Field {
         name: name.to_owned(),
-        title: text("title").unwrap_or_else(|| cut(name)),
+        title: text("title").unwrap_or_else(|| truncate(name)),
         description: text("description"),
         required,
         kind: kind(schema)?,
@@ -120,7 +120,7 @@ fn options(schema: &Value, titled: &str) -> Result<Option<Vec<Choice>>, String> 
             let value = value.as_str()?;
             Some(Choice {
                 value: value.to_owned(),
-                title: cut(title(at).unwrap_or(value)),
+                title: truncate(title(at).unwrap_or(value)),
             })
         };
         values.iter().enumerate().map(choice).collect()
@@ -129,7 +129,7 @@ fn options(schema: &Value, titled: &str) -> Result<Option<Vec<Choice>>, String> 
             let value = option["const"].as_str()?;
             Some(Choice {
                 value: value.to_owned(),
-                title: cut(option["title"].as_str().unwrap_or(value)),
+                title: truncate(option["title"].as_str().unwrap_or(value)),
             })
         };
         values.iter().map(choice).collect()

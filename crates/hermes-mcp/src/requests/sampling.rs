@@ -1,4 +1,4 @@
-//! `sampling/createMessage`: a server borrows the person's model, where the person allows it.
+//! `sampling/createMessage`: a server borrows the user's model, where the user allows it.
 
 mod convert;
 
@@ -50,14 +50,14 @@ pub struct Sampled {
 }
 
 /// Sampling within its limits.
-pub(super) struct Quota {
+pub(super) struct LimitedSampler {
     limits: Sampling,
     sampler: Arc<dyn Sampler>,
     /// When the requests of the last minute came.
     recent: Mutex<VecDeque<Instant>>,
 }
 
-impl Quota {
+impl LimitedSampler {
     pub(super) fn new(limits: Sampling, sampler: Arc<dyn Sampler>) -> Self {
         Self {
             limits,
@@ -82,8 +82,8 @@ impl Quota {
     ) -> Result<Value, Declined> {
         let answered = self.run(server, params, audit).await;
         match &answered {
-            Ok(answer) => self.note(server, &format!("answered by {}", answer["model"])),
-            Err(declined) => self.note(server, &format!("declined: {declined}")),
+            Ok(answer) => self.log(server, &format!("answered by {}", answer["model"])),
+            Err(declined) => self.log(server, &format!("declined: {declined}")),
         }
         answered
     }
@@ -160,9 +160,10 @@ impl Quota {
     /// default one, where it is allowed.
     fn model(&self, preferences: &Value) -> Result<Option<String>, Declined> {
         let allowed = &self.limits.allowed_models;
-        let may = |model: &str| allowed.is_empty() || allowed.iter().any(|name| name == model);
+        let is_allowed =
+            |model: &str| allowed.is_empty() || allowed.iter().any(|name| name == model);
         if let Some(model) = &self.limits.model {
-            return if may(model) {
+            return if is_allowed(model) {
                 Ok(Some(model.clone()))
             } else {
                 Err(refused(format!(
@@ -177,8 +178,8 @@ impl Quota {
         if let Some(model) = hinted {
             return Ok(Some(model.clone()));
         }
-        let usual = self.sampler.default_model().map_err(internal)?;
-        if may(&usual) {
+        let default_model = self.sampler.default_model().map_err(internal)?;
+        if is_allowed(&default_model) {
             return Ok(None);
         }
         // The first allowed one is better than nothing.
@@ -202,7 +203,7 @@ impl Quota {
     }
 
     /// The journal of what a server used the model for, at the level of `sampling.log_level`.
-    fn note(&self, server: &str, what: &str) {
+    fn log(&self, server: &str, what: &str) {
         match self.limits.log_level.to_ascii_lowercase().as_str() {
             "off" | "none" => {}
             "debug" => tracing::debug!(server, "sampling {what}"),
@@ -214,7 +215,7 @@ impl Quota {
 }
 
 fn calls_tools(message: &Message) -> bool {
-    matches!(message, Message::Assistant(said) if !said.tool_calls.is_empty())
+    matches!(message, Message::Assistant(message) if !message.tool_calls.is_empty())
 }
 
 fn invalid(message: &str) -> Declined {
@@ -224,7 +225,7 @@ fn invalid(message: &str) -> Declined {
     }
 }
 
-/// The code that the specification gives for a person's no.
+/// The code that the specification gives for the user's no.
 fn refused(message: String) -> Declined {
     Declined { code: -1, message }
 }

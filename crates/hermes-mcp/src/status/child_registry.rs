@@ -3,12 +3,11 @@
 //! An entry names process and owner by pid *and* start time: a pid alone may belong to somebody
 //! else by now.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use hermes_config::fs::{FileLock, write_atomic};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use serde::{Deserialize, Serialize};
 
@@ -22,21 +21,23 @@ struct Entry {
 }
 
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct ChildRegistry {
     path: PathBuf,
 }
 
 /// What a sweep ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct ReapReport {
     /// Servers whose leftover child was ended, with its pid.
     pub ended: Vec<(String, u32)>,
 }
 
 /// Leftovers get this long between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_secs(2);
+const TERM_TIMEOUT: Duration = Duration::from_secs(2);
+/// Other processes hold the lock only while they rewrite a small file.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Ledger {
+impl ChildRegistry {
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path }
     }
@@ -58,18 +59,18 @@ impl Ledger {
 
     pub(crate) fn remove(&self, pid: u32) {
         let owner = std::process::id();
-        self.change(|entries| entries.retain(|one| one.pid != pid || one.owner != owner));
+        self.change(|entries| entries.retain(|entry| entry.pid != pid || entry.owner != owner));
     }
 
     /// Ends the children of owners that are gone.
-    pub(crate) async fn sweep(&self) -> Swept {
+    pub(crate) async fn reap_orphans(&self) -> ReapReport {
         let mut orphans = Vec::new();
         self.change(|entries| {
             entries.retain(|entry| {
-                if lives(entry.owner, &entry.owner_started) {
+                if is_running(entry.owner, &entry.owner_started) {
                     return true;
                 }
-                if lives(entry.pid, &entry.started) {
+                if is_running(entry.pid, &entry.started) {
                     orphans.push(entry.clone());
                 }
                 false
@@ -78,9 +79,9 @@ impl Ledger {
         for orphan in &orphans {
             signal_group(orphan.pid, Signal::TERM);
         }
-        let patience = tokio::time::Instant::now() + GRACE;
+        let deadline = tokio::time::Instant::now() + TERM_TIMEOUT;
         while orphans.iter().any(|orphan| group_runs(orphan.pid))
-            && tokio::time::Instant::now() < patience
+            && tokio::time::Instant::now() < deadline
         {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -92,8 +93,8 @@ impl Ledger {
                 "ended an MCP server that an earlier process had left running"
             );
         }
-        let ended = orphans.into_iter().map(|one| (one.server, one.pid));
-        Swept {
+        let ended = orphans.into_iter().map(|entry| (entry.server, entry.pid));
+        ReapReport {
             ended: ended.collect(),
         }
     }
@@ -106,16 +107,12 @@ impl Ledger {
         }
     }
 
-    fn try_change(&self, change: impl FnOnce(&mut Vec<Entry>)) -> std::io::Result<()> {
+    fn try_change(&self, change: impl FnOnce(&mut Vec<Entry>)) -> io::Result<()> {
         if let Some(folder) = self.path.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(self.path.with_extension("lock"))?;
-        flock(&lock, FlockOperation::LockExclusive)?;
+        let _lock = FileLock::acquire(&self.path.with_extension("lock"), LOCK_TIMEOUT)
+            .map_err(io::Error::other)?;
         let mut entries: Vec<Entry> = match std::fs::read(&self.path) {
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
             Err(_) => Vec::new(),
@@ -125,9 +122,7 @@ impl Ledger {
         if entries == before {
             return Ok(());
         }
-        let temporary = self.path.with_extension("tmp");
-        File::create(&temporary)?.write_all(&serde_json::to_vec_pretty(&entries)?)?;
-        std::fs::rename(&temporary, &self.path)
+        write_atomic(&self.path, &serde_json::to_vec_pretty(&entries)?, 0o600)
     }
 }
 
@@ -156,9 +151,9 @@ fn has_running_member(group: Pid) -> bool {
         let mut fields = fields_after_name(&stat);
         let state = fields.next();
         // The parent comes in between.
-        let of = fields.nth(1).and_then(|field| field.parse().ok());
+        let group_of_process = fields.nth(1).and_then(|field| field.parse().ok());
         state.is_some_and(|state| !matches!(state, "Z" | "X"))
-            && of == Some(group.as_raw_nonzero().get())
+            && group_of_process == Some(group.as_raw_nonzero().get())
     })
 }
 
@@ -175,7 +170,7 @@ fn fields_after_name(stat: &str) -> std::str::SplitWhitespace<'_> {
     stat[end..].split_whitespace()
 }
 
-pub(crate) fn lives(pid: u32, started: &str) -> bool {
+pub(crate) fn is_running(pid: u32, started: &str) -> bool {
     start_time(pid).is_some_and(|now| now == started)
 }
 

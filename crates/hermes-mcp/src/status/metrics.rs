@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// Round trips kept for the percentiles.
-const ROUND_TRIPS: usize = 128;
+const MAX_ROUND_TRIPS: usize = 128;
 
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
@@ -60,12 +60,12 @@ impl Metrics {
         self.with(|inner| bump(&mut inner.counters.keepalive, result));
     }
 
-    pub(crate) fn round_trip(&self, took: Duration) {
+    pub(crate) fn round_trip(&self, elapsed: Duration) {
         self.with(|inner| {
-            if inner.round_trips.len() == ROUND_TRIPS {
+            if inner.round_trips.len() == MAX_ROUND_TRIPS {
                 inner.round_trips.pop_front();
             }
-            inner.round_trips.push_back(took);
+            inner.round_trips.push_back(elapsed);
         });
     }
 

@@ -1,4 +1,4 @@
-//! What a person can see about the servers: in JSON, as a table, and one by one.
+//! What the user can see about the servers: in JSON, as a table, and one by one.
 
 mod details;
 mod now;
@@ -8,63 +8,29 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use hermes_core::redact;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
-use crate::actor::state::LinkState;
 use crate::actor::state::status::{LastError, ServerStatus};
+use crate::actor::state::{BreakerState, LinkState, ReportedState};
 use crate::config::{Problem, ServerEntry};
 use crate::status::metrics::Counters;
 use crate::tools::catalogue::Catalogue;
+use crate::transport::link::TransportKind;
 
 pub use details::details;
 pub(crate) use now::remedy;
 pub use now::{doing, line};
 
-/// A state, a transport or the position of a breaker.
-type KnownName = &'static str;
-
-fn known<'de, D: Deserializer<'de>>(from: D) -> Result<KnownName, D::Error> {
-    const NAMES: [&str; 16] = [
-        "invalid",
-        "disabled",
-        "connecting",
-        "ready",
-        "degraded",
-        "backoff",
-        "parked",
-        "needs_auth",
-        "recycled",
-        "stopped",
-        "stdio",
-        "http",
-        "sse",
-        "closed",
-        "half_open",
-        "open",
-    ];
-    let name = String::deserialize(from)?;
-    let known = NAMES.into_iter().find(|known| *known == name);
-    known.ok_or_else(|| serde::de::Error::custom(format!("unknown: {name:?}")))
-}
-
-fn known_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<KnownName>, D::Error> {
-    #[derive(Deserialize)]
-    struct Known(#[serde(deserialize_with = "known")] KnownName);
-    Ok(Option::<Known>::deserialize(from)?.map(|Known(name)| name))
-}
-
 /// One server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerReport {
     pub name: String,
-    #[serde(deserialize_with = "known_or_none")]
-    pub transport: Option<KnownName>,
+    pub transport: Option<TransportKind>,
     /// The URL or command line, without secrets.
     pub target: Option<String>,
     pub enabled: bool,
     /// `invalid` when its settings cannot be used; else the state of the link.
-    #[serde(deserialize_with = "known")]
-    pub state: KnownName,
+    pub state: ReportedState,
     /// Tools the model gets.
     pub tools: usize,
     /// What is wrong with its settings.
@@ -94,8 +60,7 @@ pub struct LinkReport {
     pub rtt_p95_ms: Option<f64>,
     pub inflight: usize,
     pub queued: usize,
-    #[serde(deserialize_with = "known")]
-    pub breaker: KnownName,
+    pub breaker: BreakerState,
     pub next_attempt_in: Option<f64>,
     pub needs_auth: bool,
     pub token_expires_in: Option<f64>,
@@ -115,14 +80,14 @@ impl ServerReport {
     ) -> Self {
         let config = entry.config.as_ref();
         let state = match (&live, config) {
-            (_, None) => "invalid",
+            (_, None) => ReportedState::Invalid,
             (Some((status, _)), _) => status.state,
-            (None, Some(_)) => "stopped",
+            (None, Some(_)) => ReportedState::Stopped,
         };
         let own = |remark: &&crate::tools::catalogue::Remark| remark.server == entry.name;
         Self {
             name: entry.name.clone(),
-            transport: config.map(crate::config::ServerConfig::transport_name),
+            transport: config.map(crate::config::ServerConfig::kind),
             target: config.map(|config| config.transport.target()),
             enabled: config.is_none_or(|config| config.enabled),
             state,
@@ -175,8 +140,8 @@ impl ServerReport {
         let last_ok = self.link.as_ref().and_then(|link| link.last_ok);
         [
             self.name.clone(),
-            self.transport.unwrap_or("-").to_owned(),
-            word(self.state).to_owned(),
+            self.transport.map_or("-", TransportKind::name).to_owned(),
+            state_text(self.state).to_owned(),
             format!(
                 "{}{}",
                 self.tools,
@@ -195,12 +160,15 @@ impl ServerReport {
 
     /// Whether it is not known yet how it stands.
     pub fn is_connecting(&self) -> bool {
-        self.state == "connecting"
+        self.state == ReportedState::Connecting
     }
 
     /// Whether calls go through.
     pub fn is_up(&self) -> bool {
-        matches!(self.state, "ready" | "degraded" | "recycled")
+        matches!(
+            self.state,
+            ReportedState::Ready | ReportedState::Degraded | ReportedState::Recycled
+        )
     }
 }
 
@@ -282,16 +250,17 @@ pub fn table(reports: &[ServerReport], now: DateTime<Utc>) -> String {
 
 /// `2 ok · 1 down · 1 off`; what is neither up nor down yet has a number of its own.
 pub fn summary(reports: &[ServerReport]) -> String {
-    let count = |states: &[&str]| {
+    let count = |states: &[ReportedState]| {
         let of_these = |report: &&ServerReport| states.contains(&report.state);
         reports.iter().filter(of_these).count()
     };
-    let up = count(&["ready", "recycled"]);
-    let (open, examined) = (count(&["connecting"]), count(&["degraded"]));
-    let off = count(&["disabled"]);
-    let down = reports.len() - up - open - examined - off;
+    let up = count(&[ReportedState::Ready, ReportedState::Recycled]);
+    let connecting = count(&[ReportedState::Connecting]);
+    let examined = count(&[ReportedState::Degraded]);
+    let off = count(&[ReportedState::Disabled]);
+    let down = reports.len() - up - connecting - examined - off;
     let mut parts = vec![format!("{up} ok")];
-    for (number, word) in [(examined, "being examined"), (open, "connecting")] {
+    for (number, word) in [(examined, "being examined"), (connecting, "connecting")] {
         if number > 0 {
             parts.push(format!("{number} {word}"));
         }
@@ -308,17 +277,19 @@ pub fn remark(reports: &[ServerReport]) -> Option<&'static str> {
         .then_some("* the model still sees these tools; calls say that the server is down")
 }
 
-/// States in the words of people.
-fn word(state: &str) -> &str {
+/// States in the words of users.
+fn state_text(state: ReportedState) -> &'static str {
     match state {
-        "ready" => "connected",
-        "backoff" => "down",
-        "parked" => "parked",
-        "needs_auth" => "needs login",
-        "recycled" => "asleep",
-        "disabled" => "off",
-        "degraded" => "in doubt",
-        other => other,
+        ReportedState::Ready => "connected",
+        ReportedState::Backoff => "down",
+        ReportedState::NeedsAuth => "needs login",
+        ReportedState::Recycled => "asleep",
+        ReportedState::Disabled => "off",
+        ReportedState::Degraded => "in doubt",
+        ReportedState::Invalid
+        | ReportedState::Connecting
+        | ReportedState::Parked
+        | ReportedState::Stopped => state.name(),
     }
 }
 
@@ -332,12 +303,12 @@ fn detail(report: &ServerReport, now: DateTime<Utc>) -> String {
     };
     let mut parts = Vec::new();
     match report.state {
-        "ready" if link.failed_last() => {
+        ReportedState::Ready if link.failed_last() => {
             parts.extend(link.failure(now).map(|text| format!("failed {text}")));
         }
-        "ready" | "recycled" => {}
-        "needs_auth" => parts.push(remedy(&report.name, link.needs_auth)),
-        "degraded" | "connecting" => parts.push(doing(report, now)),
+        ReportedState::Ready | ReportedState::Recycled => {}
+        ReportedState::NeedsAuth => parts.push(remedy(&report.name, link.needs_auth)),
+        ReportedState::Degraded | ReportedState::Connecting => parts.push(doing(report, now)),
         _ => {
             let next = link.next_attempt_in;
             parts.extend(next.map(|seconds| format!("next try in {}", span(seconds))));
@@ -351,8 +322,8 @@ fn detail(report: &ServerReport, now: DateTime<Utc>) -> String {
     if renewed > 0 {
         parts.push(format!("reconnected {renewed}x"));
     }
-    if link.breaker != "closed" {
-        parts.push(format!("breaker {}", link.breaker));
+    if link.breaker != BreakerState::Closed {
+        parts.push(format!("breaker {}", link.breaker.name()));
     }
     parts.join(", ")
 }

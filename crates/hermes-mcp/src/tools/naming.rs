@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use sha2::{Digest as _, Sha256};
 
 /// Providers refuse longer names.
-const LONGEST: usize = 64;
+const MAX_NAME_LENGTH: usize = 64;
 /// Hex digits that tell clamped names apart.
 const HASH_DIGITS: usize = 8;
 
@@ -30,10 +30,10 @@ pub fn component(text: &str) -> String {
 }
 
 fn clamp(name: &str) -> String {
-    if name.len() <= LONGEST {
+    if name.len() <= MAX_NAME_LENGTH {
         return name.to_owned();
     }
-    let head = &name[..LONGEST - HASH_DIGITS - 1];
+    let head = &name[..MAX_NAME_LENGTH - HASH_DIGITS - 1];
     format!("{head}_{}", short_hash(name, HASH_DIGITS))
 }
 
@@ -57,9 +57,9 @@ pub fn toolset(server: &str) -> &'static str {
     if let Some(known) = names.get(name.as_str()) {
         return known;
     }
-    let kept: &'static str = Box::leak(name.into_boxed_str());
-    names.insert(kept);
-    kept
+    let leaked: &'static str = Box::leak(name.into_boxed_str());
+    names.insert(leaked);
+    leaked
 }
 
 /// The variable that `hermes mcp add --auth header` keeps a server's key in.

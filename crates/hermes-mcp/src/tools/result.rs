@@ -17,10 +17,10 @@ use serde_json::{Map, Value};
 pub use media::MediaStore;
 pub use refusal::refusal_outcome;
 
-use media::Ration;
+use media::MediaBudget;
 
 /// Items of a listing that are shown; more only cost room.
-const LISTED: usize = 500;
+const MAX_LISTED: usize = 500;
 
 /// The result of `tools/call`.
 pub(crate) async fn call_outcome(result: &Value, media: &MediaStore) -> ToolOutcome {
@@ -99,7 +99,7 @@ pub(crate) fn resources_outcome(resources: &Value, templates: Option<&Value>) ->
 }
 
 fn list(listing: &mut Map<String, Value>, result: &Value, key: &str) {
-    const KEPT: &[&str] = &[
+    const LISTED_FIELDS: &[&str] = &[
         "uri",
         "uriTemplate",
         "name",
@@ -112,23 +112,23 @@ fn list(listing: &mut Map<String, Value>, result: &Value, key: &str) {
     let all = blocks(result, key);
     let items: Vec<Value> = all
         .iter()
-        .take(LISTED)
+        .take(MAX_LISTED)
         .filter_map(Value::as_object)
         .map(|item| {
-            let kept: Map<String, Value> = item
+            let fields: Map<String, Value> = item
                 .iter()
-                .filter(|(name, value)| KEPT.contains(&name.as_str()) && !value.is_null())
+                .filter(|(name, value)| LISTED_FIELDS.contains(&name.as_str()) && !value.is_null())
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
-            Value::Object(kept)
+            Value::Object(fields)
         })
         .collect();
     if items.is_empty() && !listing.is_empty() {
         return;
     }
     listing.insert(key.to_owned(), Value::Array(items));
-    if all.len() > LISTED {
-        listing.insert(format!("{key}_left_out"), (all.len() - LISTED).into());
+    if all.len() > MAX_LISTED {
+        listing.insert(format!("{key}_left_out"), (all.len() - MAX_LISTED).into());
     }
 }
 
@@ -142,7 +142,7 @@ fn blocks<'a>(result: &'a Value, key: &str) -> &'a [Value] {
 /// A result being put together.
 struct Page<'a> {
     media: &'a MediaStore,
-    ration: Ration,
+    budget: MediaBudget,
     lines: Vec<String>,
     images: Vec<Part>,
 }
@@ -151,7 +151,7 @@ impl<'a> Page<'a> {
     fn new(media: &'a MediaStore) -> Self {
         Self {
             media,
-            ration: Ration::default(),
+            budget: MediaBudget::default(),
             lines: Vec::new(),
             images: Vec::new(),
         }
@@ -209,14 +209,14 @@ impl<'a> Page<'a> {
             self.line(format!("[{what} without data]"));
             return;
         };
-        match self.media.keep(data, mime, &mut self.ration).await {
-            Ok(kept) => {
+        match self.media.save(data, mime, &mut self.budget).await {
+            Ok(saved) => {
                 self.line(format!(
                     "[{what}, {mime}, {} bytes, saved as {}]",
-                    kept.bytes,
-                    kept.path.display()
+                    saved.bytes,
+                    saved.path.display()
                 ));
-                self.images.extend(kept.image);
+                self.images.extend(saved.image);
             }
             Err(why) => self.line(format!("[{what}, {mime}, left out: {why}]")),
         }

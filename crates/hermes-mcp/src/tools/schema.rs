@@ -2,7 +2,7 @@
 //!
 //! Servers write JSON schemas that some provider or other refuses, and one bad tool makes the
 //! whole request fail. The model therefore gets a repaired copy; the wire gets what the server
-//! asked for. Where a property had to be renamed, [`Sanitised::restore`] takes it back.
+//! asked for. Where a property had to be renamed, [`SanitisedSchema::restore`] takes it back.
 
 mod headers;
 mod repair;
@@ -18,15 +18,15 @@ pub(crate) use headers::header_problem;
 pub(crate) use scan::suspicious_phrases;
 
 /// Nested deeper than this, a schema is cut.
-const DEEPEST: usize = 24;
+const MAX_DEPTH: usize = 24;
 /// Longest schema text of one tool, in bytes; beyond it the prose goes, then the schema.
-const LARGEST: usize = 64 * 1024;
+const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 /// Longest description of a tool, in characters.
-const LONGEST_DESCRIPTION: usize = 4096;
+const MAX_DESCRIPTION_CHARS: usize = 4096;
 
 /// A schema for the model and the way back.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Sanitised {
+pub(crate) struct SanitisedSchema {
     pub schema: Value,
     renames: Renames,
     /// What was changed beyond recognition; for status and logs.
@@ -50,7 +50,7 @@ impl Renames {
     }
 }
 
-impl Sanitised {
+impl SanitisedSchema {
     pub(crate) fn new(raw: &Value) -> Self {
         let mut remarks = Vec::new();
         let mut schema = repair::repaired(raw, &mut remarks);
@@ -116,7 +116,7 @@ fn rename(schema: &mut Value, renames: &mut Renames, depth: usize) {
     let Value::Object(node) = schema else {
         return;
     };
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return;
     }
     if let Some(items) = node.get_mut("items") {
@@ -144,7 +144,7 @@ fn rename(schema: &mut Value, renames: &mut Renames, depth: usize) {
         let shown = if is_plain(&name) {
             name
         } else {
-            let shown = plain(&name, &taken);
+            let shown = unused_plain_name(&name, &taken);
             renames.names.insert(shown.clone(), name);
             shown
         };
@@ -166,8 +166,8 @@ fn rename(schema: &mut Value, renames: &mut Renames, depth: usize) {
 }
 
 /// A plain name for `name` that is not taken.
-fn plain(name: &str, taken: &std::collections::BTreeSet<String>) -> String {
-    let kept: String = name
+fn unused_plain_name(name: &str, taken: &std::collections::BTreeSet<String>) -> String {
+    let cleaned: String = name
         .chars()
         .map(|c| {
             if c.is_ascii_alphanumeric() || "_.-".contains(c) {
@@ -178,28 +178,28 @@ fn plain(name: &str, taken: &std::collections::BTreeSet<String>) -> String {
         })
         .take(48)
         .collect();
-    let kept = if kept.is_empty() {
+    let cleaned = if cleaned.is_empty() {
         "_".to_owned()
     } else {
-        kept
+        cleaned
     };
-    if name.len() <= 64 && !taken.contains(&kept) {
-        return kept;
+    if name.len() <= 64 && !taken.contains(&cleaned) {
+        return cleaned;
     }
-    let hashed = format!("{kept}_{}", crate::tools::naming::short_hash(name, 8));
+    let hashed = format!("{cleaned}_{}", crate::tools::naming::short_hash(name, 8));
     if taken.contains(&hashed) {
-        format!("{kept}_{}", crate::tools::naming::short_hash(name, 12))
+        format!("{cleaned}_{}", crate::tools::naming::short_hash(name, 12))
     } else {
         hashed
     }
 }
 
 fn within_limits(schema: Value, remarks: &mut Vec<String>) -> Value {
-    if schema.to_string().len() <= LARGEST {
+    if schema.to_string().len() <= MAX_SCHEMA_BYTES {
         return schema;
     }
     let bare = without_prose(&schema, false);
-    if bare.to_string().len() <= LARGEST {
+    if bare.to_string().len() <= MAX_SCHEMA_BYTES {
         remarks.push("the schema is very large: its descriptions were left out".to_owned());
         return bare;
     }
@@ -235,9 +235,9 @@ pub(crate) fn description(server: &str, tool: &str, text: Option<&str>) -> Strin
     let clean: String = text
         .chars()
         .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
-        .take(LONGEST_DESCRIPTION)
+        .take(MAX_DESCRIPTION_CHARS)
         .collect();
-    if text.chars().count() > LONGEST_DESCRIPTION {
+    if text.chars().count() > MAX_DESCRIPTION_CHARS {
         format!("{clean}…")
     } else {
         clean

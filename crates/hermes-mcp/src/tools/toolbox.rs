@@ -29,19 +29,20 @@ mod wait;
 use wait::ToolWait;
 
 /// Pause between looks at a token file that keeps changing.
-const TOKEN_PAUSE: Duration = Duration::from_secs(1);
+const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How a server is reached.
-pub struct Reach {
+pub struct ServerAccess {
     pub connector: Arc<dyn Connector>,
     pub oauth: Option<OAuthClient>,
 }
 
 /// Makes the way to a server from its config; the error says what is wrong with it.
-pub(crate) type MakeReach = Box<dyn Fn(&ServerConfig) -> Result<Reach, Problem> + Send + Sync>;
+pub(crate) type MakeServerAccess =
+    Box<dyn Fn(&ServerConfig) -> Result<ServerAccess, Problem> + Send + Sync>;
 
 pub struct ToolboxParts {
-    pub reach: MakeReach,
+    pub make_access: MakeServerAccess,
     pub media: MediaStore,
     /// What the tools said about themselves before.
     pub known: KnownTools,
@@ -52,7 +53,7 @@ pub struct ToolboxParts {
 /// See the module.
 pub struct Toolbox {
     manager: McpManager,
-    reach: MakeReach,
+    make_access: MakeServerAccess,
     media: Arc<MediaStore>,
     known: KnownTools,
     state: Mutex<State>,
@@ -62,8 +63,8 @@ pub struct Toolbox {
 #[derive(Default)]
 struct State {
     servers: Vec<Server>,
-    /// By what it was built from, decisions of the person included.
-    built: Option<((Vec<Stamp>, u64), Catalogue)>,
+    /// By what it was built from, decisions of the user included.
+    built: Option<((Vec<CatalogueKey>, u64), Catalogue)>,
 }
 
 struct Server {
@@ -91,7 +92,7 @@ impl Drop for Server {
 
 /// What the tools of one server depend on.
 #[derive(Clone, PartialEq, Eq)]
-struct Stamp {
+struct CatalogueKey {
     server: String,
     fingerprint: String,
     revision: u64,
@@ -102,7 +103,7 @@ impl Toolbox {
     pub fn start(entries: Vec<ServerEntry>, parts: ToolboxParts) -> Self {
         let this = Self {
             manager: McpManager::start(Vec::new(), parts.clock, parts.rng),
-            reach: parts.reach,
+            make_access: parts.make_access,
             media: Arc::new(parts.media),
             known: parts.known,
             state: Mutex::default(),
@@ -120,12 +121,12 @@ impl Toolbox {
         for mut entry in entries {
             let mut oauth = None;
             if let Some(config) = &entry.config {
-                match (self.reach)(config) {
-                    Ok(reach) => {
-                        oauth = reach.oauth;
+                match (self.make_access)(config) {
+                    Ok(access) => {
+                        oauth = access.oauth;
                         specs.push(ServerSpec {
                             settings: config.settings(),
-                            connector: reach.connector,
+                            connector: access.connector,
                         });
                     }
                     Err(problem) => {
@@ -171,7 +172,7 @@ impl Toolbox {
                     handle.auth_changed();
                     // Read, so that the change is known from now on.
                     oauth.token().await;
-                    tokio::time::sleep(TOKEN_PAUSE).await;
+                    tokio::time::sleep(TOKEN_CHECK_INTERVAL).await;
                 }
             };
             tokio::select! {
@@ -197,10 +198,10 @@ impl Toolbox {
             .iter()
             .filter_map(|server| self.offer(server.entry.config.as_ref()?))
             .collect();
-        let stamps: Vec<Stamp> = offers.iter().map(Offer::stamp).collect();
-        let stamps = (stamps, self.known.revision());
+        let keys: Vec<CatalogueKey> = offers.iter().map(Offer::key).collect();
+        let keys = (keys, self.known.revision());
         if let Some((known, catalogue)) = &state.built
-            && *known == stamps
+            && *known == keys
         {
             return catalogue.clone();
         }
@@ -213,15 +214,15 @@ impl Toolbox {
             })
             .collect();
         let catalogue = Catalogue::build(&sources, &self.media, &self.known);
-        state.built = Some((stamps, catalogue.clone()));
+        state.built = Some((keys, catalogue.clone()));
         catalogue
     }
 
-    /// A server that is down keeps its tools, unless the person wants them hidden.
+    /// A server that is down keeps its tools, unless the user wants them hidden.
     fn offer(&self, config: &ServerConfig) -> Option<Offer> {
         let handle = self.manager.server(&config.name)?;
         let snapshot = handle.catalogue().borrow().clone()?;
-        let parked = matches!(handle.standing().state, LinkState::Parked { .. });
+        let parked = matches!(handle.connection_status().state, LinkState::Parked { .. });
         if !config.enabled || (parked && config.hide_when_parked) {
             return None;
         }
@@ -244,7 +245,7 @@ impl Toolbox {
         self.manager.server(name)
     }
 
-    /// A person wants a new connection. False: there is no such server.
+    /// The user wants a new connection. False: there is no such server.
     pub fn reconnect(&self, name: &str) -> bool {
         self.server(name).inspect(ServerHandle::reconnect).is_some()
     }
@@ -254,13 +255,15 @@ impl Toolbox {
         self.manager.events()
     }
 
-    /// What a person can see about the servers, in the order of the file.
+    /// What the user can see about the servers, in the order of the file.
     pub fn report(&self) -> Vec<ServerReport> {
         let catalogue = self.catalogue();
         let state = self.state();
         let report = |server: &Server| {
             let handle = self.manager.server(&server.entry.name);
-            let state = handle.as_ref().map(|handle| handle.standing().state);
+            let state = handle
+                .as_ref()
+                .map(|handle| handle.connection_status().state);
             let live = handle.map(|handle| (handle.status(), handle.counters()));
             let report = ServerReport::new(&server.entry, live, &catalogue);
             match state {
@@ -272,11 +275,11 @@ impl Toolbox {
     }
 
     /// Ends everything: no child is left.
-    pub async fn shutdown(&self, longest: Duration) {
+    pub async fn shutdown(&self, limit: Duration) {
         self.ended.cancel();
-        let begun = Instant::now();
-        self.manager.shutdown(longest).await;
-        tracing::debug!(took = ?begun.elapsed(), "MCP servers stopped");
+        let started = Instant::now();
+        self.manager.shutdown(limit).await;
+        tracing::debug!(took = ?started.elapsed(), "MCP servers stopped");
     }
 }
 
@@ -287,8 +290,8 @@ struct Offer {
 }
 
 impl Offer {
-    fn stamp(&self) -> Stamp {
-        Stamp {
+    fn key(&self) -> CatalogueKey {
+        CatalogueKey {
             server: self.config.name.clone(),
             fingerprint: self.config.fingerprint.clone(),
             revision: self.snapshot.revision,

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::actor::CatalogueSnapshot;
-use crate::actor::behalf::Person;
+use crate::actor::call_origin::AskerResult;
 use crate::failure::McpFailure;
 use crate::failure::classify::SessionMarkers;
 use crate::tools::remembered::SchemaFile;
@@ -60,13 +60,13 @@ pub trait ServerRequests: Send + Sync {
     fn capabilities(&self) -> Value {
         json!({})
     }
-    /// The JSON result, or why there is none. `person`: whoever made the call during which the
+    /// The JSON result, or why there is none. `asker`: whoever made the call during which the
     /// server asks.
     fn answer<'a>(
         &'a self,
         method: &'a str,
         params: Value,
-        person: Person,
+        asker: AskerResult,
     ) -> BoxFuture<'a, Result<Value, Declined>>;
     /// How often what was asked and how that ended, for the status.
     fn audit(&self) -> BTreeMap<String, u64> {
@@ -105,10 +105,10 @@ pub struct HttpClients {
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The interval of a connector that nobody told another one.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_mins(3);
+const DEFAULT_KEEPALIVE_INTERVAL: Duration = Duration::from_mins(3);
 
 /// Servers that answer on the listening stream do so at once.
-const LATE_ANSWER: Duration = Duration::from_secs(2);
+const DEFAULT_LATE_ANSWER: Duration = Duration::from_secs(2);
 
 impl HttpClients {
     pub fn new(build: impl Fn() -> reqwest::Client + Send + Sync + 'static) -> Self {
@@ -212,8 +212,8 @@ impl McpConnector {
             rng: Arc::new(SystemRng),
             stderr: Arc::default(),
             sse_idle_timeout: None,
-            keepalive_interval: KEEPALIVE_INTERVAL,
-            late_answer: LATE_ANSWER,
+            keepalive_interval: DEFAULT_KEEPALIVE_INTERVAL,
+            late_answer: DEFAULT_LATE_ANSWER,
             any_content_type: false,
             malware: None,
             schemas: None,

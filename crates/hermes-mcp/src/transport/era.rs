@@ -42,8 +42,8 @@ pub struct FileEraCache {
     eras: Mutex<Option<BTreeMap<String, Era>>>,
 }
 
-/// More servers than anybody configures; keeps old fingerprints from piling up for ever.
-const KEPT: usize = 500;
+/// More servers than anybody configures; keeps old fingerprints from piling up forever.
+const MAX_ENTRIES: usize = 500;
 
 impl FileEraCache {
     pub fn new(path: impl Into<PathBuf>) -> Self {
@@ -78,7 +78,7 @@ impl EraCache for FileEraCache {
                 Some(era) => eras.insert(fingerprint.to_owned(), era),
                 None => eras.remove(fingerprint),
             };
-            while eras.len() > KEPT {
+            while eras.len() > MAX_ENTRIES {
                 eras.pop_first();
             }
             Some(eras.clone())

@@ -1,7 +1,7 @@
 //! Streamable HTTP: our own client below rmcp's transport.
 //!
 //! rmcp's own one hides the body of a refused request, drops errors without an id (so that calls
-//! hang) and retries its listening stream for ever. Here every refused request becomes a
+//! hang) and retries its listening stream forever. Here every refused request becomes a
 //! classified [`McpFailure`], every answer gets the id of the request it answers, and the
 //! listening stream minds its manners.
 
@@ -32,13 +32,15 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 
 use crate::failure::McpFailure;
-use crate::failure::classify::Break;
+use crate::failure::classify::TransportBreak;
 use crate::transport::connect::HttpTarget;
-use crate::transport::peer::{ConnectionShared, Greeting};
+use crate::transport::peer::{ConnectionShared, InitializedNotice};
 use answer_stream::AnswerStream;
 
-pub(crate) use answer::keeps_open;
-pub(crate) use body::{BodyError, bounded_body, chain, discard, watched_events, without_bom};
+pub(crate) use answer::is_keepalive_text;
+pub(crate) use body::{
+    BodyError, bounded_body, describe_error, discard, watched_events, without_bom,
+};
 pub(crate) use exchange::{Exchange, Outgoing, Refused};
 
 pub(crate) const SESSION_ID: &str = "mcp-session-id";
@@ -47,9 +49,9 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
 /// More requests at once than any server gets: the actor limits them, not the transport.
-const CONCURRENT: usize = 256;
+const MAX_CONCURRENT_REQUESTS: usize = 256;
 /// The answer to the end of a session is waited for this long.
-const GOODBYE: Duration = Duration::from_secs(1);
+const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A failure on its way through rmcp.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +91,7 @@ pub(crate) fn transport(
     let mut config = StreamableHttpClientTransportConfig::with_uri(target.url.as_str())
         // One recovery for all transports: the actor's.
         .reinit_on_expired_session(false)
-        .max_concurrent_requests(CONCURRENT)
+        .max_concurrent_requests(MAX_CONCURRENT_REQUESTS)
         .max_sse_event_size(MAX_EVENT_BYTES);
     // Streams that are cut are resumed below rmcp.
     config.retry_config = Arc::new(NeverRetry::default());
@@ -109,10 +111,10 @@ impl Http {
         session: Option<Arc<str>>,
         headers: HeaderMap,
     ) -> HttpResult<StreamableHttpPostResponse> {
-        let (asked, kind) = describe(&message);
+        let (pending, kind) = describe(&message);
         let body = serde_json::to_vec(&message)?;
-        if kind == Kind::Greeting {
-            self.greet(session, headers, body);
+        if kind == MessageKind::Initialized {
+            self.send_initialized(session, headers, body);
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         let reply_to = ReplyTo::new(session.as_ref(), &headers);
@@ -124,24 +126,24 @@ impl Http {
         let response = match self.exchange.send(request).await {
             Ok(response) => response,
             Err(refused) => {
-                if kind == Kind::Discover
-                    && let Some(asked) = asked
-                    && let Some(message) = answer::discover_refused(&refused, asked.id)
+                if kind == MessageKind::Discover
+                    && let Some(pending) = pending
+                    && let Some(message) = answer::discover_refused(&refused, pending.id)
                 {
                     return Ok(StreamableHttpPostResponse::Json(message, None));
                 }
-                self.shared().note_refusal(&refused.failure);
+                self.shared().record_refusal(&refused.failure);
                 return Err(StreamableHttpError::Client(RmcpFault(refused.failure)));
             }
         };
-        let Some(asked) = asked else {
+        let Some(pending) = pending else {
             discard(response).await;
             return Ok(StreamableHttpPostResponse::Accepted);
         };
-        let id = asked.id.clone();
-        let answered = match self.answered(response, asked, reply_to).await {
+        let id = pending.id.clone();
+        let answered = match self.answered(response, pending, reply_to).await {
             // Some servers take what they do not know for a notification: they are of the older era.
-            Err(Unanswered::Accepted(failure)) if kind == Kind::Discover => {
+            Err(Unanswered::Accepted(failure)) if kind == MessageKind::Discover => {
                 let message = answer::discover_unanswered(&failure, id);
                 return Ok(StreamableHttpPostResponse::Json(message, None));
             }
@@ -151,21 +153,21 @@ impl Http {
             Ok(answered) => Ok(answered),
         };
         if let Err(StreamableHttpError::Client(RmcpFault(failure))) = &answered {
-            self.shared().note_refusal(failure);
+            self.shared().record_refusal(failure);
         }
         answered
     }
 
-    fn greet(&self, session: Option<Arc<str>>, headers: HeaderMap, body: Vec<u8>) {
+    fn send_initialized(&self, session: Option<Arc<str>>, headers: HeaderMap, body: Vec<u8>) {
         let exchange = Arc::clone(&self.exchange);
-        Greeting::begin(self.shared(), move || {
+        InitializedNotice::begin(self.shared(), move || {
             let (exchange, session) = (Arc::clone(&exchange), session.clone());
             let (headers, body) = (headers.clone(), body.clone());
             async move {
                 let request = Outgoing {
                     session: session.as_deref(),
                     body: Some(body),
-                    ..Outgoing::new(Method::POST, headers, Kind::Greeting)
+                    ..Outgoing::new(Method::POST, headers, MessageKind::Initialized)
                 };
                 match exchange.send(request).await {
                     Ok(response) => {
@@ -182,13 +184,13 @@ impl Http {
     async fn answered(
         &self,
         response: reqwest::Response,
-        asked: answer::Asked,
+        pending: answer::PendingRequest,
         reply_to: ReplyTo,
     ) -> Result<StreamableHttpPostResponse, Unanswered> {
         let status = response.status().as_u16();
         let session = header(response.headers(), SESSION_ID);
         if session.is_some() {
-            self.shared().session_seen();
+            self.shared().mark_session();
         }
         let content_type = content_type(response.headers());
         if content_type.starts_with(EVENT_STREAM) {
@@ -196,18 +198,28 @@ impl Http {
                 session: of,
                 headers,
             } = reply_to;
-            let stream = AnswerStream::new(&self.exchange, asked, of, headers, response);
+            let stream = AnswerStream::new(&self.exchange, pending, of, headers, response);
             return Ok(StreamableHttpPostResponse::Sse(stream.stream(), session));
         }
         let body = match bounded_body(response).await {
             Ok(body) => body,
             Err(error @ BodyError::UnknownCoding(_)) => {
-                return Err(self.broke(Break::NotMcp, status, &error.to_string()));
+                return Err(self.transport_failure(
+                    TransportBreak::NotMcp,
+                    status,
+                    &error.to_string(),
+                ));
             }
-            Err(error) => return Err(self.broke(Break::AfterSend, status, &error.to_string())),
+            Err(error) => {
+                return Err(self.transport_failure(
+                    TransportBreak::AfterSend,
+                    status,
+                    &error.to_string(),
+                ));
+            }
         };
         if body.trim_ascii().is_empty() {
-            return Err(self.no_answer(status, &asked).await);
+            return Err(self.no_answer(status, &pending).await);
         }
         if matches!(status, 202 | 204)
             && let Some(failure) = answer::failure_in(&body, self.shared())
@@ -219,16 +231,18 @@ impl Http {
                 ..failure
             }));
         }
-        let messages = match self.messages(&content_type, body, &asked).await {
+        let messages = match self.messages(&content_type, body, &pending).await {
             Ok(messages) => messages,
             // "Accepted" may come with a word or a page.
             Err(_) if matches!(status, 202 | 204) => {
-                return Err(self.no_answer(status, &asked).await);
+                return Err(self.no_answer(status, &pending).await);
             }
-            Err(cause) => return Err(self.broke(Break::NotMcp, status, &cause)),
+            Err(cause) => {
+                return Err(self.transport_failure(TransportBreak::NotMcp, status, &cause));
+            }
         };
         if messages.iter().any(answer::is_result) {
-            self.shared().hear();
+            self.shared().record_activity();
         }
         Ok(match <[_; 1]>::try_from(messages) {
             Ok([message]) => StreamableHttpPostResponse::Json(message, session),
@@ -241,40 +255,40 @@ impl Http {
         &self,
         content_type: &str,
         body: Vec<u8>,
-        asked: &answer::Asked,
+        pending: &answer::PendingRequest,
     ) -> Result<Vec<ServerJsonRpcMessage>, String> {
         let known = content_type.starts_with("application/json")
             || self.shared().stream.options().any_content_type;
-        let cause = if known || answer::answers(&body, asked) {
-            match answer::messages(&body, asked, Some(self.shared())) {
+        let cause = if known || answer::answers(&body, pending) {
+            match answer::messages(&body, pending, Some(self.shared())) {
                 Ok(messages) => return Ok(messages),
                 Err(cause) => cause,
             }
         } else {
             not_mcp(content_type, &body)
         };
-        let found = answer::in_events(body, asked, self.shared()).await;
+        let found = answer::in_events(body, pending, self.shared()).await;
         found.ok_or(cause)
     }
 
     /// The server took the request and answered nothing. Some then answer on the listening stream,
     /// against the specification: where there is one, it is given a moment. rmcp takes an answer
     /// from there, and what this returns counts for nothing then.
-    async fn no_answer(&self, status: u16, asked: &answer::Asked) -> Unanswered {
-        if let Some(waiting) = self.shared().await_on_stream(&asked.id) {
+    async fn no_answer(&self, status: u16, pending: &answer::PendingRequest) -> Unanswered {
+        if let Some(waiting) = self.shared().await_on_stream(&pending.id) {
             tokio::time::sleep(self.shared().stream.options().late_answer).await;
             drop(waiting);
         }
         let cause = format!("the server accepted the request (HTTP {status}) but sent no answer");
-        Unanswered::Accepted(self.failure(Break::AfterSend, status, &cause))
+        Unanswered::Accepted(self.failure(TransportBreak::AfterSend, status, &cause))
     }
 
-    fn broke(&self, what: Break, status: u16, cause: &str) -> Unanswered {
+    fn transport_failure(&self, what: TransportBreak, status: u16, cause: &str) -> Unanswered {
         Unanswered::Broken(self.failure(what, status, cause))
     }
 
-    fn failure(&self, what: Break, status: u16, cause: &str) -> McpFailure {
-        let mut failure = self.shared().broke(what, cause);
+    fn failure(&self, what: TransportBreak, status: u16, cause: &str) -> McpFailure {
+        let mut failure = self.shared().transport_failure(what, cause);
         failure.http_status = Some(status);
         failure
     }
@@ -309,14 +323,14 @@ impl ReplyTo {
 
 /// What a message is, as far as sending it differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MessageKind {
     /// An operation: what becomes of it is the actor's decision.
     Operation,
     Handshake,
     /// Handshake of 2026-07-28, whose refusal tells the era.
     Discover,
     /// The end of the handshake.
-    Greeting,
+    Initialized,
     /// Answers and notifications: repeated here when a token was renewed.
     Other,
     /// The one stream of HTTP+SSE.
@@ -325,19 +339,19 @@ pub(crate) enum Kind {
     Listen,
 }
 
-fn describe(message: &ClientJsonRpcMessage) -> (Option<answer::Asked>, Kind) {
+fn describe(message: &ClientJsonRpcMessage) -> (Option<answer::PendingRequest>, MessageKind) {
     let request = match message {
         ClientJsonRpcMessage::Request(request) => request,
-        message if is_greeting(message) => return (None, Kind::Greeting),
-        _ => return (None, Kind::Other),
+        message if is_initialized(message) => return (None, MessageKind::Initialized),
+        _ => return (None, MessageKind::Other),
     };
     let kind = match &request.request {
-        ClientRequest::InitializeRequest(_) => Kind::Handshake,
-        ClientRequest::DiscoverRequest(_) => Kind::Discover,
-        ClientRequest::SubscriptionsListenRequest(_) => Kind::Other,
-        _ => Kind::Operation,
+        ClientRequest::InitializeRequest(_) => MessageKind::Handshake,
+        ClientRequest::DiscoverRequest(_) => MessageKind::Discover,
+        ClientRequest::SubscriptionsListenRequest(_) => MessageKind::Other,
+        _ => MessageKind::Operation,
     };
-    let asked = answer::Asked {
+    let pending = answer::PendingRequest {
         id: request.id.clone(),
         call: crate::transport::peer::is_call(&request.request),
         awaited: !matches!(
@@ -345,11 +359,11 @@ fn describe(message: &ClientJsonRpcMessage) -> (Option<answer::Asked>, Kind) {
             ClientRequest::SubscriptionsListenRequest(_)
         ),
     };
-    (Some(asked), kind)
+    (Some(pending), kind)
 }
 
 /// Whether it is `notifications/initialized`.
-pub(crate) fn is_greeting(message: &ClientJsonRpcMessage) -> bool {
+pub(crate) fn is_initialized(message: &ClientJsonRpcMessage) -> bool {
     let ClientJsonRpcMessage::Notification(message) = message else {
         return false;
     };
@@ -407,11 +421,11 @@ impl StreamableHttpClient for Http {
         let headers = custom_headers.into_iter().collect();
         let request = Outgoing {
             session: Some(session_id.as_ref()),
-            ..Outgoing::new(Method::DELETE, headers, Kind::Other)
+            ..Outgoing::new(Method::DELETE, headers, MessageKind::Other)
         };
         // Servers may refuse (405) or have forgotten it already: gone is gone. Whether they answer does
         // not matter either, and somebody may wait for the end of this process.
-        let _ = tokio::time::timeout(GOODBYE, self.exchange.send(request)).await;
+        let _ = tokio::time::timeout(DELETE_TIMEOUT, self.exchange.send(request)).await;
         Ok(())
     }
 

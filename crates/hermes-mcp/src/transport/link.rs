@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::CatalogueSnapshot;
-use crate::actor::behalf::{Behalf, Slot};
+use crate::actor::call_origin::{CallOrigin, Slot};
 use crate::actor::op::{Op, OpOutput};
 use crate::failure::McpFailure;
 
@@ -27,13 +27,13 @@ pub trait Link: Send + Sync {
     /// Waits until the link is dead and says why. A link over HTTP may never die by itself.
     fn closed(&self) -> BoxFuture<'_, McpFailure>;
     /// When the last byte came from the server.
-    fn last_heard(&self) -> Instant;
+    fn last_activity(&self) -> Instant;
     /// Ends it: session deleted, child stopped and reaped. Bounded in time.
     fn close(&self) -> BoxFuture<'_, ()>;
     /// The machine slept or its clock jumped: pooled sockets are not to be trusted.
     fn resumed(&self) {}
-    /// Whether the server waits for a person (elicitation). The budgets of calls pause.
-    fn waits_for_person(&self) -> bool {
+    /// Whether the server waits for the user (elicitation). The budgets of calls pause.
+    fn waits_for_user(&self) -> bool {
         false
     }
     /// Waits until its listening stream is open, or known not to be had. At once where there is
@@ -41,8 +41,8 @@ pub trait Link: Send + Sync {
     fn listening(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
-    /// How long it has waited for a person so far, in all.
-    fn person_time(&self) -> Duration {
+    /// How long it has waited for the user so far, in all.
+    fn user_wait_time(&self) -> Duration {
         Duration::ZERO
     }
 }
@@ -55,8 +55,8 @@ pub struct LinkCall {
     /// Progress of the call, where the server reports any; each report extends the idle budget.
     pub progress: Option<mpsc::Sender<String>>,
     /// Who made it; `None`: nobody who could be asked.
-    pub behalf: Option<Behalf>,
-    /// Its place in the queue, given up while a person thinks.
+    pub origin: Option<CallOrigin>,
+    /// Its place in the queue, given up while the user thinks.
     pub slot: Option<Slot>,
 }
 
@@ -110,13 +110,24 @@ pub enum TransportKind {
     Stdio,
 }
 
+impl TransportKind {
+    /// The same text as the serialised form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Sse => "sse",
+            Self::Stdio => "stdio",
+        }
+    }
+}
+
 /// Makes links: the seam between the actor and the transports. Covers handshake and era detection.
 ///
 /// Tokens are renewed below this seam: a connector or link that gets 401 renews the token first and
 /// then reports `AuthExpired` (another token is there, one retry makes sense) or `NeedsAuth`.
 pub trait Connector: Send + Sync {
     fn connect(&self, request: ConnectRequest) -> BoxFuture<'_, Result<Arc<dyn Link>, McpFailure>>;
-    /// Whether a person can log in to this server (OAuth), as opposed to changing its settings.
+    /// Whether the user can log in to this server (OAuth), as opposed to changing its settings.
     fn logs_in(&self) -> bool {
         false
     }

@@ -1,17 +1,17 @@
 //! Our end of a connection: what the transports, the handler of the server's messages and the
 //! link have in common.
 
-mod callers;
+mod active_calls;
 mod changes;
-mod greeting;
 mod handler;
 mod inbox;
+mod initialized;
 mod link;
 mod listening;
 mod outcomes;
-mod person;
 mod progress;
 mod subscribe;
+mod user_wait;
 mod wire;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,21 +24,21 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::McpFailure;
-use crate::failure::classify::{self, Break, LinkSituation, RequestPhase, SessionMarkers};
+use crate::failure::classify::{self, LinkSituation, RequestPhase, SessionMarkers, TransportBreak};
 use crate::transport::link::{Era, LinkEvent, TransportKind};
 
-use callers::CallsUnderWay;
+use active_calls::ActiveCalls;
 use changes::ListChanges;
-pub(crate) use greeting::Greeting;
 pub(crate) use handler::{Handler, client_info};
-pub(crate) use inbox::{PeerInbox, PlainAnswer, is_call, keep, plain_id};
+pub(crate) use inbox::{PeerInbox, PlainAnswer, is_call, plain_id, store_raw_result};
+pub(crate) use initialized::InitializedNotice;
 pub(crate) use link::{LinkParts, RmcpLink, era_of};
 pub(crate) use listening::ReadOptions;
 use listening::{ListeningStream, OnStream};
 use outcomes::RequestOutcomes;
-use person::PersonWait;
 use progress::ProgressReports;
 pub(crate) use subscribe::subscribe;
+use user_wait::UserWait;
 
 /// What the parts of one connection share.
 pub(crate) struct ConnectionShared {
@@ -50,12 +50,12 @@ pub(crate) struct ConnectionShared {
     events: mpsc::Sender<LinkEvent>,
     changes: ListChanges,
     /// Counts the times the machine woke up.
-    wakes: watch::Sender<u64>,
+    resumes: watch::Sender<u64>,
     outcomes: RequestOutcomes,
-    callers: Arc<CallsUnderWay>,
-    person: Arc<PersonWait>,
+    active_calls: Arc<ActiveCalls>,
+    user_wait: Arc<UserWait>,
     pub(crate) progress: ProgressReports,
-    pub(crate) greeting: Greeting,
+    pub(crate) initialized: InitializedNotice,
     pub(crate) stream: Arc<ListeningStream>,
     /// Ends everything that belongs to the connection.
     pub(crate) stop: CancellationToken,
@@ -69,9 +69,9 @@ struct ConnectionState {
     modern: AtomicBool,
     /// A request on this link has succeeded.
     proven: AtomicBool,
-    heard: Mutex<Instant>,
+    last_activity_at: Mutex<Instant>,
     refusal: Mutex<Option<McpFailure>>,
-    dead: watch::Sender<Option<McpFailure>>,
+    failure: watch::Sender<Option<McpFailure>>,
 }
 
 impl ConnectionState {
@@ -81,9 +81,9 @@ impl ConnectionState {
             ready: AtomicBool::new(false),
             modern: AtomicBool::new(false),
             proven: AtomicBool::new(false),
-            heard: Mutex::new(Instant::now()),
+            last_activity_at: Mutex::new(Instant::now()),
             refusal: Mutex::default(),
-            dead: watch::Sender::new(None),
+            failure: watch::Sender::new(None),
         }
     }
 }
@@ -104,12 +104,12 @@ impl ConnectionShared {
             state: ConnectionState::new(),
             events,
             changes: ListChanges::default(),
-            wakes: watch::Sender::new(0),
+            resumes: watch::Sender::new(0),
             outcomes: RequestOutcomes::default(),
-            callers: Arc::default(),
-            person: Arc::default(),
+            active_calls: Arc::default(),
+            user_wait: Arc::default(),
             progress: ProgressReports::default(),
-            greeting: Greeting::default(),
+            initialized: InitializedNotice::default(),
             stream: Arc::default(),
             stop: CancellationToken::new(),
         });
@@ -127,7 +127,7 @@ impl ConnectionShared {
     }
 
     /// The handshake is over: from now on requests are the user's.
-    pub(crate) fn ready(&self, era: Era) {
+    pub(crate) fn mark_ready(&self, era: Era) {
         self.state
             .modern
             .store(era == Era::Modern, Ordering::Relaxed);
@@ -155,28 +155,28 @@ impl ConnectionShared {
     }
 
     /// A failure below the protocol, for a request of this link.
-    pub(crate) fn broke(&self, what: Break, cause: &str) -> McpFailure {
+    pub(crate) fn transport_failure(&self, what: TransportBreak, cause: &str) -> McpFailure {
         classify::io(what, cause, &self.situation(self.has_session()))
     }
 
     /// The server showed that it is there: an answer, or bytes of the stream that carries them.
-    pub(crate) fn hear(&self) {
+    pub(crate) fn record_activity(&self) {
         *self
             .state
-            .heard
+            .last_activity_at
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    pub(crate) fn last_heard(&self) -> Instant {
+    pub(crate) fn last_activity(&self) -> Instant {
         *self
             .state
-            .heard
+            .last_activity_at
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn session_seen(&self) {
+    pub(crate) fn mark_session(&self) {
         self.state.session.store(true, Ordering::Relaxed);
     }
 
@@ -185,8 +185,8 @@ impl ConnectionShared {
     }
 
     /// The connection is gone for good. The first reason stays.
-    pub(crate) fn die(&self, why: McpFailure) {
-        self.state.dead.send_if_modified(|dead| {
+    pub(crate) fn fail(&self, why: McpFailure) {
+        self.state.failure.send_if_modified(|dead| {
             if dead.is_some() {
                 return false;
             }
@@ -197,7 +197,7 @@ impl ConnectionShared {
     }
 
     /// During the handshake rmcp may forget why it failed; the reason is kept here.
-    pub(crate) fn note_refusal(&self, why: &McpFailure) {
+    pub(crate) fn record_refusal(&self, why: &McpFailure) {
         if !self.state.ready.load(Ordering::Relaxed) {
             let mut refusal = self
                 .state
@@ -215,15 +215,15 @@ impl ConnectionShared {
             .refusal
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        noted.clone().or_else(|| self.dead())
+        noted.clone().or_else(|| self.failure())
     }
 
-    pub(crate) fn dead(&self) -> Option<McpFailure> {
-        self.state.dead.borrow().clone()
+    pub(crate) fn failure(&self) -> Option<McpFailure> {
+        self.state.failure.borrow().clone()
     }
 
-    pub(crate) async fn died(&self) -> McpFailure {
-        let mut dead = self.state.dead.subscribe();
+    pub(crate) async fn failed(&self) -> McpFailure {
+        let mut dead = self.state.failure.subscribe();
         // The sender lives in `self`, so waiting cannot fail.
         match dead
             .wait_for(Option::is_some)
@@ -236,19 +236,19 @@ impl ConnectionShared {
     }
 
     /// Why a request failed, where rmcp would not say.
-    pub(crate) fn fault(&self, id: RequestId, why: McpFailure) {
-        self.note_refusal(&why);
+    pub(crate) fn set_request_failure(&self, id: RequestId, why: McpFailure) {
+        self.record_refusal(&why);
         self.outcomes.fail(id, why);
     }
 
     /// Keeps the result of an operation for its caller; returns whether it was kept.
-    pub(crate) fn keep_result(&self, id: RequestId, result: Value) -> bool {
-        self.state.ready.load(Ordering::Relaxed) && self.outcomes.keep_result(id, result)
+    pub(crate) fn store_result(&self, id: RequestId, result: Value) -> bool {
+        self.state.ready.load(Ordering::Relaxed) && self.outcomes.store_result(id, result)
     }
 
     /// Tells the actor, unless it is far behind: logs are droppable, and a suspicion that finds a
     /// full queue is not the only one.
-    pub(crate) fn tell(&self, event: LinkEvent) {
+    pub(crate) fn send_event(&self, event: LinkEvent) {
         if let Err(error) = self.events.try_send(event) {
             tracing::debug!(server = self.server, "event dropped: {error}");
         }
@@ -274,21 +274,21 @@ impl ConnectionShared {
         if !self.stream.take(&plain_id(&answer.id)) {
             return None;
         }
-        self.hear();
-        answer.hand_over(self)
+        self.record_activity();
+        answer.deliver(self)
     }
 
     /// The machine slept: streams may be dead without a word.
-    pub(crate) fn woke(&self) {
-        self.wakes.send_modify(|count| *count += 1);
+    pub(crate) fn notify_resumed(&self) {
+        self.resumes.send_modify(|count| *count += 1);
     }
 
-    pub(crate) fn wakes(&self) -> watch::Receiver<u64> {
-        self.wakes.subscribe()
+    pub(crate) fn resumes(&self) -> watch::Receiver<u64> {
+        self.resumes.subscribe()
     }
 
-    pub(crate) fn changed(&self, what: &LinkEvent) {
-        self.changes.note(what);
+    pub(crate) fn list_changed(&self, what: &LinkEvent) {
+        self.changes.record(what);
     }
 }
 

@@ -18,24 +18,24 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use url::Url;
 
-use crate::failure::classify::Break;
+use crate::failure::classify::TransportBreak;
 use crate::failure::{FailureClass, McpFailure};
 use crate::transport::connect::HttpTarget;
 use crate::transport::http::answer;
 use crate::transport::http::{
-    EVENT_STREAM, Exchange, Kind, Outgoing, RmcpFault, bounded_body, chain, content_type,
-    is_greeting, watched_events,
+    EVENT_STREAM, Exchange, MessageKind, Outgoing, RmcpFault, bounded_body, content_type,
+    describe_error, is_initialized, watched_events,
 };
-use crate::transport::peer::{ConnectionShared, Greeting, PeerInbox};
+use crate::transport::peer::{ConnectionShared, InitializedNotice, PeerInbox};
 
 /// Messages read and not yet taken; more wait in the socket.
-const QUEUE: usize = 64;
+const QUEUE_CAPACITY: usize = 64;
 /// When the stream ends, what was just sent may be refused this much later: a refusal says that it did
 /// not run, the end of the stream does not.
-const LAST_REFUSAL: Duration = Duration::from_millis(200);
+const FINAL_REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
 /// How often a handshake is sent where instances of the server refuse it that do not hold the stream: a
 /// load balancer without stickiness.
-const HANDSHAKES: usize = 8;
+const MAX_HANDSHAKES: usize = 8;
 
 pub(crate) struct SseTransport {
     exchange: Arc<Exchange>,
@@ -44,20 +44,20 @@ pub(crate) struct SseTransport {
     /// Weak, so that the end of the stream is the end of what comes.
     received: mpsc::WeakSender<ServerJsonRpcMessage>,
     inbox: Arc<PeerInbox>,
-    posting: OpenPost,
+    pending_posts: PendingPosts,
 }
 
 /// Messages that are being sent.
 #[derive(Clone, Default)]
-struct OpenPost(Arc<watch::Sender<usize>>);
+struct PendingPosts(Arc<watch::Sender<usize>>);
 
 /// Counts a message for as long as it lives.
-struct Posted(OpenPost);
+struct PendingPost(PendingPosts);
 
-impl OpenPost {
-    fn begin(&self) -> Posted {
+impl PendingPosts {
+    fn begin(&self) -> PendingPost {
         self.0.send_modify(|count| *count += 1);
-        Posted(self.clone())
+        PendingPost(self.clone())
     }
 
     /// Until each of them was accepted or refused.
@@ -68,7 +68,7 @@ impl OpenPost {
     }
 }
 
-impl Drop for Posted {
+impl Drop for PendingPost {
     fn drop(&mut self) {
         self.0.0.send_modify(|count| *count -= 1);
     }
@@ -83,7 +83,11 @@ pub(crate) async fn transport(
 ) -> Result<SseTransport, McpFailure> {
     let exchange = Arc::new(Exchange::new(target, shared));
     let response = exchange
-        .send(Outgoing::new(Method::GET, HeaderMap::new(), Kind::Stream))
+        .send(Outgoing::new(
+            Method::GET,
+            HeaderMap::new(),
+            MessageKind::Stream,
+        ))
         .await
         .map_err(|refused| refused.failure)?;
     let content_type = content_type(response.headers());
@@ -92,18 +96,18 @@ pub(crate) async fn transport(
             "the server answered with {content_type}, not with an event stream; without \
              `transport: sse` it may work"
         );
-        return Err(shared.broke(Break::NotMcp, &text));
+        return Err(shared.transport_failure(TransportBreak::NotMcp, &text));
     }
     let mut events = watched_events(response, shared);
     let endpoint = endpoint(&mut events, &target.url, shared).await?;
-    shared.session_seen();
+    shared.mark_session();
     let inbox = PeerInbox::new(shared);
-    let (received, incoming) = mpsc::channel(QUEUE);
+    let (received, incoming) = mpsc::channel(QUEUE_CAPACITY);
     let weak = received.downgrade();
-    let posting = OpenPost::default();
+    let pending_posts = PendingPosts::default();
     let reading = {
-        let (inbox, posting) = (Arc::clone(&inbox), posting.clone());
-        read(events, inbox, (received, posting), Arc::clone(shared))
+        let (inbox, pending_posts) = (Arc::clone(&inbox), pending_posts.clone());
+        read(events, inbox, (received, pending_posts), Arc::clone(shared))
     };
     drop(hermes_core::task::spawn("mcp-sse", reading));
     Ok(SseTransport {
@@ -112,7 +116,7 @@ pub(crate) async fn transport(
         incoming,
         received: weak,
         inbox,
-        posting,
+        pending_posts,
     })
 }
 
@@ -124,10 +128,14 @@ async fn endpoint(
     loop {
         let event = match events.next().await {
             Some(Ok(event)) => event,
-            Some(Err(error)) => return Err(shared.broke(Break::BeforeSend, &chain(&error))),
+            Some(Err(error)) => {
+                return Err(
+                    shared.transport_failure(TransportBreak::BeforeSend, &describe_error(&error))
+                );
+            }
             None => {
                 let text = "the event stream ended before it named an endpoint";
-                return Err(shared.broke(Break::BeforeSend, text));
+                return Err(shared.transport_failure(TransportBreak::BeforeSend, text));
             }
         };
         if event.event.as_deref() != Some("endpoint") {
@@ -137,12 +145,12 @@ async fn endpoint(
         return match base.join(named.trim()) {
             // Our headers and token must not go elsewhere.
             Ok(url) if url.origin() == base.origin() => Ok(url),
-            Ok(url) => Err(shared.broke(
-                Break::Permanent,
+            Ok(url) => Err(shared.transport_failure(
+                TransportBreak::Permanent,
                 &format!("the server wants messages sent to another origin ({url}); refused"),
             )),
-            Err(error) => Err(shared.broke(
-                Break::NotMcp,
+            Err(error) => Err(shared.transport_failure(
+                TransportBreak::NotMcp,
                 &format!("the server names an unusable endpoint ({named}): {error}"),
             )),
         };
@@ -152,14 +160,14 @@ async fn endpoint(
 async fn read(
     mut events: Events,
     inbox: Arc<PeerInbox>,
-    (received, posting): (mpsc::Sender<ServerJsonRpcMessage>, OpenPost),
+    (received, pending_posts): (mpsc::Sender<ServerJsonRpcMessage>, PendingPosts),
     shared: Arc<ConnectionShared>,
 ) {
     let work = async {
         loop {
             let event = match events.next().await {
                 Some(Ok(event)) => event,
-                Some(Err(error)) => return chain(&error),
+                Some(Err(error)) => return describe_error(&error),
                 None => return "the server ended the event stream".to_owned(),
             };
             let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
@@ -176,9 +184,9 @@ async fn read(
     tokio::select! {
         () = shared.stop.cancelled() => {}
         why = work => {
-            shared.die(shared.broke(Break::AfterSend, &why));
+            shared.fail(shared.transport_failure(TransportBreak::AfterSend, &why));
             // rmcp continues until `received` is dropped.
-            let _ = timeout(LAST_REFUSAL, posting.settled()).await;
+            let _ = timeout(FINAL_REFUSAL_TIMEOUT, pending_posts.settled()).await;
         }
     }
     drop(received);
@@ -190,7 +198,7 @@ async fn post(
     exchange: Arc<Exchange>,
     endpoint: Url,
     body: Vec<u8>,
-    kind: Kind,
+    kind: MessageKind,
 ) -> Result<Vec<u8>, McpFailure> {
     let request = Outgoing {
         to: Some(&endpoint),
@@ -216,7 +224,9 @@ async fn post(
     if is_page || body.trim_ascii_start().starts_with(b"<") {
         let start: String = String::from_utf8_lossy(&body).chars().take(200).collect();
         let text = format!("the server answered with a page, not with MCP: {start}");
-        let mut failure = exchange.shared.broke(Break::NotMcp, &text);
+        let mut failure = exchange
+            .shared
+            .transport_failure(TransportBreak::NotMcp, &text);
         failure.http_status = Some(status);
         return Err(failure);
     }
@@ -231,10 +241,10 @@ async fn post_handshake(
 ) -> Result<Vec<u8>, McpFailure> {
     let send = || {
         let (exchange, endpoint, body) = (Arc::clone(&exchange), endpoint.clone(), body.clone());
-        post(exchange, endpoint, body, Kind::Handshake)
+        post(exchange, endpoint, body, MessageKind::Handshake)
     };
     let mut answer = send().await;
-    for _ in 1..HANDSHAKES {
+    for _ in 1..MAX_HANDSHAKES {
         match &answer {
             Err(why) if is_refused(why, exchange.has_tokens()) => answer = send().await,
             _ => break,
@@ -271,27 +281,28 @@ impl Transport<RoleClient> for SseTransport {
         };
         let body = serde_json::to_vec(&item);
         let (inbox, received) = (Arc::clone(&self.inbox), self.received.clone());
-        let posted = self.posting.begin();
+        let pending_post = self.pending_posts.begin();
         async move {
             let shared = Arc::clone(&exchange.shared);
-            let body = body
-                .map_err(|error| RmcpFault(shared.broke(Break::BeforeSend, &error.to_string())))?;
-            if kind == Kind::Greeting {
-                Greeting::begin(&shared, move || {
+            let body = body.map_err(|error| {
+                RmcpFault(shared.transport_failure(TransportBreak::BeforeSend, &error.to_string()))
+            })?;
+            if kind == MessageKind::Initialized {
+                InitializedNotice::begin(&shared, move || {
                     let sending = post(exchange.clone(), endpoint.clone(), body.clone(), kind);
                     async move { sending.await.map(drop) }
                 });
                 return Ok(());
             }
             let answer = match kind {
-                Kind::Handshake => post_handshake(exchange, endpoint, body).await,
+                MessageKind::Handshake => post_handshake(exchange, endpoint, body).await,
                 kind => post(exchange, endpoint, body, kind).await,
             };
             if let (Err(failure), Some(id)) = (&answer, &id) {
                 // rmcp may see the end of the stream first, and would only say that.
-                shared.fault(id.clone(), failure.clone());
+                shared.set_request_failure(id.clone(), failure.clone());
             }
-            drop(posted);
+            drop(pending_post);
             let Some(id) = id else {
                 return answer.map(drop).map_err(RmcpFault);
             };
@@ -319,13 +330,13 @@ impl Transport<RoleClient> for SseTransport {
     }
 }
 
-fn kind(message: &ClientJsonRpcMessage) -> Kind {
+fn kind(message: &ClientJsonRpcMessage) -> MessageKind {
     match message {
         ClientJsonRpcMessage::Request(request) => match &request.request {
-            ClientRequest::InitializeRequest(_) => Kind::Handshake,
-            _ => Kind::Operation,
+            ClientRequest::InitializeRequest(_) => MessageKind::Handshake,
+            _ => MessageKind::Operation,
         },
-        message if is_greeting(message) => Kind::Greeting,
-        _ => Kind::Other,
+        message if is_initialized(message) => MessageKind::Initialized,
+        _ => MessageKind::Other,
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! A child leads its own process group and everything about it ends as a group. Should this
 //! process be killed with no chance to clean up, the [`guard`] ends the groups; should even that
-//! fail, the [`ledger`](crate::status::ledger) lets the next process sweep them.
+//! fail, the [`registry`](crate::status::ledger) lets the next process sweep them.
 
 mod child;
 mod env;
 mod guard;
 mod lines;
-mod pen;
+mod pipe_writer;
 mod stderr;
 mod transport;
 
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::status::ledger::{Ledger, Swept};
+use crate::status::child_registry::{ChildRegistry, ReapReport};
 
 pub(crate) use child::Child;
 #[cfg(any(test, fuzzing))]
@@ -30,7 +30,7 @@ pub struct Children {
     home: PathBuf,
     /// Our own environment, as read at the start of the process.
     env: BTreeMap<String, String>,
-    ledger: Ledger,
+    registry: ChildRegistry,
     guard: guard::Guard,
     log: StderrLog,
     /// The child that each server has or had last.
@@ -43,7 +43,7 @@ impl Children {
         Arc::new(Self {
             home: home.to_owned(),
             env: env.into_iter().collect(),
-            ledger: Ledger::new(home.join("mcp-children.json")),
+            registry: ChildRegistry::new(home.join("mcp-children.json")),
             guard: guard::Guard::default(),
             log: StderrLog::new(home.join("logs").join("mcp-stderr.log")),
             current: Mutex::default(),
@@ -51,8 +51,8 @@ impl Children {
     }
 
     /// Ends what a process that died left running. Call once at start.
-    pub async fn sweep(&self) -> Swept {
-        self.ledger.sweep().await
+    pub async fn reap_orphans(&self) -> ReapReport {
+        self.registry.reap_orphans().await
     }
 
     fn previous(&self, server: &str) -> Option<Arc<child::Inner>> {

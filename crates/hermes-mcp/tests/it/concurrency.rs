@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use hermes_core::ask::Nobody;
 use hermes_mcp::{
-    Behalf, CallOptions, Certainty, FailureClass, LinkEvent, McpManager, Op, ServerSettings,
-    TransportKind,
+    CallOptions, CallOrigin, Certainty, FailureClass, LinkEvent, McpManager, Op, ReportedState,
+    ServerSettings, TransportKind,
 };
 use tokio::time::{Instant, sleep};
 
@@ -90,7 +90,7 @@ async fn slow_streams_of_the_old_epoch_finish() {
     let seen = world.server.seen();
     assert_eq!(seen.connects.len(), 2);
     assert_eq!(seen.effects.len(), 9);
-    assert_eq!(world.handle.standing().epoch, 2);
+    assert_eq!(world.handle.connection_status().epoch, 2);
 }
 
 /// An old link is closed in the end, calls or no calls.
@@ -137,7 +137,7 @@ async fn many_losses_in_a_row_leave_four_old_links() {
     assert!(results.iter().all(Result::is_err));
     assert!(begin.elapsed() < seconds(60), "{:?}", begin.elapsed());
     // The old ones, the live one, and for a moment the next.
-    assert!(world.server.seen().most_open <= 6);
+    assert!(world.server.seen().max_open <= 6);
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,16 +152,16 @@ async fn a_late_report_of_an_old_epoch_does_nothing() {
     };
     let cut = async {
         sleep(seconds(2)).await;
-        assert_eq!(world.handle.standing().epoch, 2);
+        assert_eq!(world.handle.connection_status().epoch, 2);
         // The old link breaks with the slow call on it.
-        world.server.first_link().die(reset());
+        world.server.first_link().fail(reset());
     };
     let (first, late, ()) = tokio::join!(first, late, cut);
     first.unwrap();
     assert!(late.unwrap_err().outcome_unknown);
     sleep(seconds(60)).await;
     assert_eq!(world.server.connects(), 2);
-    assert_eq!(world.handle.standing().epoch, 2);
+    assert_eq!(world.handle.connection_status().epoch, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,7 +175,12 @@ async fn no_server_waits_for_the_connect_of_another() {
     let manager = McpManager::start(specs, TestClock::new(), no_jitter());
     assert!(manager.wait_ready(seconds(30)).await);
     assert!(begin.elapsed() < seconds(2), "{:?}", begin.elapsed());
-    assert!(manager.status().iter().all(|s| s.state == "ready"));
+    assert!(
+        manager
+            .status()
+            .iter()
+            .all(|s| s.state == ReportedState::Ready)
+    );
 }
 
 /// Neither their first connect nor a recovery.
@@ -245,7 +250,7 @@ async fn a_flood_of_list_changes_is_one_refresh_at_a_time() {
     let world = World::ready().await;
     let before = world.server.seen().count("list_tools");
     for _ in 0..3000 {
-        world.server.tell(LinkEvent::ToolsChanged);
+        world.server.send_event(LinkEvent::ToolsChanged);
         sleep(Duration::from_millis(1)).await;
     }
     sleep(seconds(5)).await;
@@ -259,7 +264,7 @@ async fn a_changed_list_is_published() {
     let mut catalogue = world.handle.catalogue();
     let first = catalogue.borrow_and_update().clone().unwrap();
     world.server.state().tools.push(crate::fake::tool("new"));
-    world.server.tell(LinkEvent::ToolsChanged);
+    world.server.send_event(LinkEvent::ToolsChanged);
     catalogue.changed().await.unwrap();
     let second = catalogue.borrow().clone().unwrap();
     assert!(!first.has_tool("new") && second.has_tool("new"));
@@ -326,11 +331,11 @@ async fn real_threads_lose_nothing() {
     let world = World::with(server, settings("fake")).up().await;
     let expiries = async {
         for _ in 0..100 {
-            let before = world.handle.standing().epoch;
+            let before = world.handle.connection_status().epoch;
             world.server.expire();
             // Each epoch works once before it ends, or the server would be taken for a flapping one.
             world.call(Op::ListPrompts).await.unwrap();
-            assert!(world.handle.standing().epoch > before);
+            assert!(world.handle.connection_status().epoch > before);
         }
     };
     let callers = (0..20).map(|_| {
@@ -371,7 +376,7 @@ async fn real_threads_lose_nothing() {
 /// A call of one of several conversations.
 async fn call_of(world: &World, conversation: &str) -> bool {
     let options = CallOptions {
-        behalf: Some(Behalf {
+        origin: Some(CallOrigin {
             session: conversation.to_owned(),
             asker: Arc::new(Nobody),
         }),

@@ -6,12 +6,12 @@
     reason = "helpers of tests fail like tests"
 )]
 
+mod cancellation;
 mod concurrency;
 mod elicitation;
 mod fake;
 mod faults;
 mod keys;
-mod leaving;
 mod lifecycle;
 mod links;
 mod malware;

@@ -1,6 +1,6 @@
 //! Failures are attributed to whoever caused them, and an outage is over when it is over.
 
-use hermes_mcp::{Certainty, FailureClass, LinkState, McpFailure, Op};
+use hermes_mcp::{BreakerState, Certainty, FailureClass, LinkState, McpFailure, Op};
 use tokio::time::{Instant, sleep};
 
 use crate::fake::{
@@ -51,7 +51,7 @@ async fn errors_of_tools_are_never_counted_against_the_server() {
         world.call(Op::ListPrompts).await.unwrap();
     }
     assert_eq!((world.state(), world.server.connects()), ("ready", 1));
-    assert_eq!(world.handle.status().breaker, "closed");
+    assert_eq!(world.handle.status().breaker, BreakerState::Closed);
 }
 
 /// The session is asked after each of them, which no call has to wait for long.
@@ -125,8 +125,11 @@ async fn an_outage_of_six_seconds_is_over_after_six_seconds() {
     result.unwrap();
     assert!(begin.elapsed() < seconds(12), "{:?}", begin.elapsed());
     // The session outlived it.
-    assert_eq!((world.state(), world.handle.standing().epoch), ("ready", 1));
-    assert_eq!(world.handle.status().breaker, "closed");
+    assert_eq!(
+        (world.state(), world.handle.connection_status().epoch),
+        ("ready", 1)
+    );
+    assert_eq!(world.handle.status().breaker, BreakerState::Closed);
 }
 
 /// A call that comes after the end does not wait for the pause to be over.
@@ -143,7 +146,7 @@ async fn a_call_ends_every_pause() {
             world.server.fault(Fault::Refuse(status(503)));
             world.call(call_tool("write")).await.unwrap_err();
             sleep(seconds(away)).await;
-            assert!(!world.handle.standing().state.is_live(), "{why}");
+            assert!(!world.handle.connection_status().state.is_live(), "{why}");
             come_back(&world);
             let begin = Instant::now();
             world.call(call_tool("write")).await.unwrap();
@@ -173,7 +176,7 @@ async fn a_call_does_not_wait_for_questions_that_got_lost() {
         world.server.state().connect_latency = latency;
         let result = world.call(call_tool("write")).await;
         assert!(result.is_ok(), "after {away} s: {result:?}");
-        let most = world.server.seen().most_connecting;
+        let most = world.server.seen().max_connecting;
         assert!(most <= 4, "{most} connects at the same time");
     }
 }
@@ -199,7 +202,7 @@ async fn calls_do_not_delay_a_slow_handshake() {
             begun as u64 <= 3 + latency / 3,
             "{latency} s: {begun} attempts"
         );
-        assert!(seen.most_connecting <= 3, "{latency} s");
+        assert!(seen.max_connecting <= 3, "{latency} s");
         assert_eq!(seen.effects, ["write"]);
     }
 }
@@ -294,11 +297,11 @@ async fn the_status_follows_the_truth() {
     let error = status.last_error.unwrap();
     assert!(error.at > connected);
     assert_eq!(error.text, "HTTP 502");
-    assert!(!world.handle.standing().state.is_live());
+    assert!(!world.handle.connection_status().state.is_live());
     assert_eq!(status.why.as_deref(), Some("HTTP 502"));
     come_back(&world);
     world.call(call_tool("write")).await.unwrap();
     let status = world.handle.status();
     assert!(status.last_ok.unwrap() > error.at);
-    assert_eq!(world.handle.standing().state, LinkState::Ready);
+    assert_eq!(world.handle.connection_status().state, LinkState::Ready);
 }

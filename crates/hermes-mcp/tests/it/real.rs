@@ -24,8 +24,8 @@ async fn connect(server: &RealServer, sse: bool) -> Rig {
 async fn ask(rig: &Rig, peer: Peer, word: &str) -> String {
     match peer {
         Peer::Everything | Peer::EverythingSse => {
-            let said = rig.text("echo", json!({"message": word})).await;
-            said.trim_start_matches("Echo: ").to_owned()
+            let echoed = rig.text("echo", json!({"message": word})).await;
+            echoed.trim_start_matches("Echo: ").to_owned()
         }
         _ => rig.text("echo", json!({"text": word})).await,
     }
@@ -145,7 +145,7 @@ async fn marked(effects: impl Fn() -> Vec<String>) {
         .expect("the call reaches the server");
 }
 
-fn lives(pid: u32) -> bool {
+fn is_running(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
@@ -173,16 +173,16 @@ async fn everything_over_stdio_is_started_again_when_it_dies() {
     for _ in 0..3 {
         assert_eq!(ask(&rig, Peer::Everything, "hello").await, "hello");
         let pid = rig.server.status().child_pid.unwrap();
-        let epoch = rig.server.standing().epoch;
+        let epoch = rig.server.connection_status().epoch;
         kill(pid).await;
         pids.push(pid);
         // It is started again before anybody asks.
-        rig.until(|standing| standing.epoch > epoch).await;
+        rig.until(|status| status.epoch > epoch).await;
     }
     assert_eq!(ask(&rig, Peer::Everything, "again").await, "again");
     pids.push(rig.server.status().child_pid.unwrap());
     rig.stop().await;
-    let left: Vec<_> = pids.iter().filter(|pid| lives(**pid)).collect();
+    let left: Vec<_> = pids.iter().filter(|pid| is_running(**pid)).collect();
     assert!(left.is_empty(), "children left: {left:?} of {pids:?}");
 }
 
@@ -215,6 +215,9 @@ async fn a_child_killed_in_the_middle_of_a_call_ran_it_once() {
         assert_eq!(read(), ["once"]);
         let second = rig.server.status().child_pid.unwrap();
         rig.stop().await;
-        assert!(!lives(first) && !lives(second), "modern: {modern}");
+        assert!(
+            !is_running(first) && !is_running(second),
+            "modern: {modern}"
+        );
     }
 }

@@ -52,7 +52,7 @@ async fn a_write_that_may_have_run_is_not_repeated() {
     assert!(error.outcome_unknown && !error.retried);
     assert!(error.to_string().contains("may have run"), "{error}");
     assert_eq!(world.server.seen().effects, ["write"]);
-    // The session is replaced, though it answers: calls may be broken in it for ever.
+    // The session is replaced, though it answers: calls may be broken in it forever.
     world.call(Op::ListPrompts).await.unwrap();
     assert_eq!(world.server.connects(), 2);
 }
@@ -147,7 +147,7 @@ async fn hints_count_only_with_trust() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_word_of_a_tool_beats_that_of_its_server() {
+async fn the_setting_of_a_tool_overrides_that_of_its_server() {
     let mut settings = settings("fake");
     settings.retry.server = Some(RetryMode::Always);
     let tools = &mut settings.retry.tools;
@@ -180,7 +180,7 @@ async fn a_cancelled_call_is_never_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_server_hears_of_a_cancellation_and_the_caller_does_not_wait() {
+async fn the_server_is_notified_of_a_cancellation_and_the_caller_does_not_wait() {
     let world = World::ready().await;
     world.server.fault(Fault::Hang);
     let options = CallOptions::default();
@@ -260,7 +260,7 @@ async fn token_and_session_that_expire_together_cost_two_repeats() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn throttled_calls_wait_as_told() {
+async fn throttled_calls_wait_as_requested() {
     let world = World::ready().await;
     let refusal = throttled(Certainty::Rejected, Some(7));
     world.server.fault(Fault::Refuse(refusal));
@@ -397,12 +397,12 @@ async fn progress_reaches_the_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_budget_pauses_while_a_person_is_asked() {
+async fn the_budget_pauses_while_the_user_is_asked() {
     let mut settings = settings("fake");
     settings.timeout = seconds(10);
     settings.max_timeout = seconds(600);
     let world = World::with(FakeServer::new(), settings).up().await;
-    world.server.state().waits_for_person = true;
+    world.server.state().waits_for_user = true;
     world.server.fault(Fault::Slow(seconds(120)));
     world.call(call_tool("write")).await.unwrap();
 }

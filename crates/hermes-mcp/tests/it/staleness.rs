@@ -106,7 +106,7 @@ async fn a_child_that_talks_is_not_asked() {
     let chatter = async {
         for _ in 0..60 {
             sleep(seconds(60)).await;
-            link.hear();
+            link.record_activity();
         }
     };
     let (count, ()) = tokio::join!(probes(&world, HOUR), chatter);
@@ -124,7 +124,7 @@ async fn a_stream_that_only_talks_is_asked_all_the_same() {
         world.server.expire();
         for _ in 0..35 {
             sleep(seconds(1)).await;
-            link.hear();
+            link.record_activity();
         }
         assert_eq!((world.state(), world.server.connects()), ("ready", 2));
     }
@@ -179,7 +179,7 @@ async fn an_expired_session_is_found_before_a_call_needs_it() {
     world.server.expire();
     sleep(seconds(200)).await;
     assert_eq!((world.state(), world.server.connects()), ("ready", 2));
-    assert_eq!(world.handle.standing().epoch, 2);
+    assert_eq!(world.handle.connection_status().epoch, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,7 +299,7 @@ async fn a_hanging_child_is_replaced_soon() {
     let begin = Instant::now();
     world.call(call_tool("write")).await.unwrap();
     assert!(begin.elapsed() < seconds(12), "{:?}", begin.elapsed());
-    assert_eq!(world.server.seen().most_open, 1);
+    assert_eq!(world.server.seen().max_open, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -317,7 +317,7 @@ async fn nothing_to_keep_alive_without_a_session() {
 async fn a_suspicion_is_checked_at_once() {
     let world = World::ready().await;
     let why = "the listening stream got 404".to_owned();
-    world.server.tell(LinkEvent::Suspect(why.clone()));
+    world.server.send_event(LinkEvent::Suspect(why.clone()));
     world.until("degraded").await;
     assert_eq!(world.handle.status().why, Some(why));
     // Calls still go out meanwhile.
@@ -342,7 +342,7 @@ async fn an_error_to_a_ping_is_no_sign_of_life() {
             state.list = Some(Fault::Refuse(sick.clone()));
             state.down = Some(sick);
         }
-        world.server.tell(LinkEvent::Suspect("hm".to_owned()));
+        world.server.send_event(LinkEvent::Suspect("hm".to_owned()));
         sleep(seconds(600)).await;
         assert_eq!(world.state(), "parked");
         let count = world.server.seen().count("probe");
@@ -353,7 +353,10 @@ async fn an_error_to_a_ping_is_no_sign_of_life() {
         }
         sleep(seconds(73)).await;
         // The old session was there all the time.
-        assert_eq!((world.state(), world.handle.standing().epoch), ("ready", 1));
+        assert_eq!(
+            (world.state(), world.handle.connection_status().epoch),
+            ("ready", 1)
+        );
     }
 }
 
@@ -369,7 +372,10 @@ async fn a_server_that_refuses_ping_in_any_way_is_asked_by_the_list() {
     world.server.state().ping = Some(Fault::Refuse(sick));
     sleep(HOUR).await;
     let seen = world.server.seen();
-    assert_eq!((seen.count("probe"), world.handle.standing().epoch), (1, 1));
+    assert_eq!(
+        (seen.count("probe"), world.handle.connection_status().epoch),
+        (1, 1)
+    );
     assert_eq!(world.state(), "ready");
 }
 
@@ -379,7 +385,7 @@ async fn a_flood_of_suspicions_is_a_few_questions() {
     let world = World::ready().await;
     let flood = async {
         for _ in 0..1000 {
-            world.server.tell(LinkEvent::Suspect("hm".to_owned()));
+            world.server.send_event(LinkEvent::Suspect("hm".to_owned()));
             sleep(Duration::from_millis(10)).await;
         }
     };
@@ -499,7 +505,7 @@ async fn a_step_back_during_backoff_does_no_harm() {
     world.until("backoff").await;
     world.clock.jump(chrono::Duration::hours(-1));
     world.until("ready").await;
-    assert_eq!(world.handle.standing().epoch, 1);
+    assert_eq!(world.handle.connection_status().epoch, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! When to try again: the budget of a server.
+//! Reconnect backoff: when to try again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,53 +6,58 @@ use std::time::Duration;
 use hermes_core::clock::Rng;
 use tokio::time::Instant;
 
-/// Failures in a row before a server is parked.
-const BUDGET: u32 = 5;
-const PARKED: Duration = Duration::from_mins(1);
-/// Links that break before they proved to work, in [`FLAP_WINDOW`], before a server is parked.
-const FLAPS: usize = 6;
+/// Consecutive failures before a server is parked.
+const MAX_FAILURES: u32 = 5;
+const PARK_TIME: Duration = Duration::from_mins(1);
+/// Unproven links lost within [`FLAP_WINDOW`] before a server is parked.
+const MAX_FLAPS: usize = 6;
 const FLAP_WINDOW: Duration = Duration::from_mins(10);
-/// Jitter: how far a pause may be off, as a part of it.
-const SPREAD: f64 = 0.2;
+/// Maximum deviation of a pause, as a fraction of it.
+const JITTER: f64 = 0.2;
 
-/// Failures so far. A link that came up pays nothing back before it is proven by a call or by
-/// lasting: a server that dies after each handshake must not be tried for ever at full speed.
+/// Failures so far. A new link resets them only once it is proven by a call or by lasting: a server
+/// that dies after each handshake must not be retried forever at full speed.
 #[derive(Debug, Default)]
-pub(crate) struct Ladder {
+pub(crate) struct ReconnectBackoff {
     failures: u32,
     flaps: VecDeque<Instant>,
 }
 
 /// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextAttempt {
     Now,
     Backoff(Duration),
     Park(Duration),
 }
 
-impl Ladder {
+impl ReconnectBackoff {
     pub(crate) fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// An attempt failed. One that a call asked for does not count: impatience is not the server's
-    /// fault.
-    pub(crate) fn failed(&mut self, rng: &dyn Rng, counts: bool) -> Next {
+    /// Records a failed attempt. One made for a call does not count: early retries are not the
+    /// server's fault.
+    pub(crate) fn record_failure(&mut self, rng: &dyn Rng, counts: bool) -> NextAttempt {
         if counts || self.failures == 0 {
             self.failures = self.failures.saturating_add(1);
         }
-        if self.failures >= BUDGET {
+        if self.failures >= MAX_FAILURES {
             return self.park(rng);
         }
-        Next::Backoff(jitter(self.pause(), SPREAD, rng))
+        NextAttempt::Backoff(jitter(self.pause(), JITTER, rng))
     }
 
-    /// A live link was lost.
-    pub(crate) fn dropped(&mut self, proven: bool, now: Instant, rng: &dyn Rng) -> Next {
+    /// Records a lost link.
+    pub(crate) fn record_lost_link(
+        &mut self,
+        proven: bool,
+        now: Instant,
+        rng: &dyn Rng,
+    ) -> NextAttempt {
         if proven {
-            self.proven();
-            return Next::Now;
+            self.reset();
+            return NextAttempt::Now;
         }
         self.flaps.push_back(now);
         while self
@@ -62,37 +67,37 @@ impl Ladder {
         {
             self.flaps.pop_front();
         }
-        if self.flaps.len() >= FLAPS {
+        if self.flaps.len() >= MAX_FLAPS {
             let window_ends = self.flaps.front().map_or(now, |&at| at + FLAP_WINDOW);
-            self.failures = self.failures.max(BUDGET);
-            return Next::Park(jitter(PARKED, SPREAD, rng).max(window_ends - now));
+            self.failures = self.failures.max(MAX_FAILURES);
+            return NextAttempt::Park(jitter(PARK_TIME, JITTER, rng).max(window_ends - now));
         }
-        // The first loss is tried at once: sessions do end right after the handshake.
+        // The first loss is retried immediately: sessions do end right after the handshake.
         if self.failures == 0 {
             self.failures = 1;
-            return Next::Now;
+            return NextAttempt::Now;
         }
-        self.failed(rng, true)
+        self.record_failure(rng, true)
     }
 
-    /// Nothing helps for now.
-    pub(crate) fn park(&mut self, rng: &dyn Rng) -> Next {
-        self.failures = self.failures.max(BUDGET);
-        Next::Park(jitter(PARKED, SPREAD, rng))
+    /// Gives up for now.
+    pub(crate) fn park(&mut self, rng: &dyn Rng) -> NextAttempt {
+        self.failures = self.failures.max(MAX_FAILURES);
+        NextAttempt::Park(jitter(PARK_TIME, JITTER, rng))
     }
 
-    /// The link works.
-    pub(crate) fn proven(&mut self) {
+    /// Resets the backoff after the link was proven.
+    pub(crate) fn reset(&mut self) {
         self.failures = 0;
         self.flaps.clear();
     }
 
     fn pause(&self) -> Duration {
-        Duration::from_secs(1 << self.failures.saturating_sub(1).min(BUDGET))
+        Duration::from_secs(1 << self.failures.saturating_sub(1).min(MAX_FAILURES))
     }
 }
 
-/// `pause`, off by at most `spread` of itself in either direction.
+/// `pause`, changed by at most the fraction `spread` in either direction.
 pub(crate) fn jitter(pause: Duration, spread: f64, rng: &dyn Rng) -> Duration {
     pause.mul_f64(1.0 + spread * (2.0 * rng.unit() - 1.0))
 }
@@ -107,23 +112,25 @@ mod tests {
 
     #[test]
     fn pauses_double_and_end_in_a_rest() {
-        let mut ladder = Ladder::default();
-        let pauses: Vec<Next> = (0..6).map(|_| ladder.failed(&STILL, true)).collect();
-        let backoff = |seconds| Next::Backoff(Duration::from_secs(seconds));
+        let mut backoff = ReconnectBackoff::default();
+        let pauses: Vec<NextAttempt> = (0..6)
+            .map(|_| backoff.record_failure(&STILL, true))
+            .collect();
+        let after = |seconds| NextAttempt::Backoff(Duration::from_secs(seconds));
+        assert_eq!(pauses[..4], [after(1), after(2), after(4), after(8)]);
         assert_eq!(
-            pauses[..4],
-            [backoff(1), backoff(2), backoff(4), backoff(8)]
+            pauses[4..],
+            [NextAttempt::Park(PARK_TIME), NextAttempt::Park(PARK_TIME)]
         );
-        assert_eq!(pauses[4..], [Next::Park(PARKED), Next::Park(PARKED)]);
-        ladder.proven();
-        assert_eq!(ladder.failed(&STILL, true), backoff(1));
+        backoff.reset();
+        assert_eq!(backoff.record_failure(&STILL, true), after(1));
     }
 
     #[test]
     fn pauses_are_off_by_a_fifth_at_most() {
         let rng = SeqRng::new(5);
         for _ in 0..200 {
-            let Next::Park(pause) = Ladder::default().park(&rng) else {
+            let NextAttempt::Park(pause) = ReconnectBackoff::default().park(&rng) else {
                 panic!("parked");
             };
             assert!((48..=72).contains(&pause.as_secs()), "{pause:?}");
@@ -132,35 +139,45 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn six_unproven_links_in_ten_minutes_are_enough() {
-        let mut ladder = Ladder::default();
+        let mut backoff = ReconnectBackoff::default();
         let begin = Instant::now();
-        let mut last = Next::Now;
-        for n in 0..FLAPS {
-            ladder.failures = 0;
-            last = ladder.dropped(false, begin + Duration::from_mins(n as u64), &STILL);
+        let mut last = NextAttempt::Now;
+        for n in 0..MAX_FLAPS {
+            backoff.failures = 0;
+            last = backoff.record_lost_link(false, begin + Duration::from_mins(n as u64), &STILL);
         }
-        // Not before the first of them is forgotten.
-        assert_eq!(last, Next::Park(Duration::from_mins(5)));
-        ladder.proven();
-        assert_eq!(ladder.dropped(false, begin, &STILL), Next::Now);
+        // Not before the first loss has left the window.
+        assert_eq!(last, NextAttempt::Park(Duration::from_mins(5)));
+        backoff.reset();
+        assert_eq!(
+            backoff.record_lost_link(false, begin, &STILL),
+            NextAttempt::Now
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn old_losses_are_forgotten() {
-        let mut ladder = Ladder::default();
+        let mut backoff = ReconnectBackoff::default();
         let begin = Instant::now();
         for n in 0..20 {
-            ladder.failures = 0;
+            backoff.failures = 0;
             let now = begin + Duration::from_mins(3 * n);
-            assert_eq!(ladder.dropped(false, now, &STILL), Next::Now, "{n}");
+            assert_eq!(
+                backoff.record_lost_link(false, now, &STILL),
+                NextAttempt::Now,
+                "{n}"
+            );
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_proven_link_is_replaced_at_once_however_often() {
-        let mut ladder = Ladder::default();
+        let mut backoff = ReconnectBackoff::default();
         for _ in 0..50 {
-            assert_eq!(ladder.dropped(true, Instant::now(), &STILL), Next::Now);
+            assert_eq!(
+                backoff.record_lost_link(true, Instant::now(), &STILL),
+                NextAttempt::Now
+            );
         }
     }
 }

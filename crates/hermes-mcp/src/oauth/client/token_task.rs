@@ -1,4 +1,4 @@
-//! One errand at a time, joined by everybody who needs its outcome.
+//! Runs at most one token request at a time; concurrent callers share its result.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,70 +7,70 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::Shared;
 use hermes_core::BoxFuture;
-use hermes_core::task;
+use hermes_core::task::spawn;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
 
 use super::Inner;
 use crate::oauth::error::{OAuthError, OAuthErrorKind};
-use crate::oauth::login::{Wish, login};
+use crate::oauth::login::{LoginRequest, login};
 use crate::oauth::renew::{Renewal, Unsaved, renew};
-use crate::oauth::store::Stamp;
+use crate::oauth::store::TokenFileVersion;
 use crate::oauth::tokens::Tokens;
 
-/// So many tokens may be refused and renewed within the time below without a tool call that is accepted
-/// in between. A server may forget a token soon after it was issued; one that refuses every token wants
-/// a person.
+/// Number of tokens that may be refused and renewed within `REFUSED_WINDOW` without an accepted
+/// tool call. A server may forget a token soon after issuing it, but one that refuses every token
+/// needs a login.
 const MAX_REFUSED: usize = 5;
 const REFUSED_WINDOW: Duration = Duration::from_mins(1);
-/// Waits after transient failures: doubling, up to a minute.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_mins(1);
-/// How long a refusal by the authorization server counts without asking it again.
-const VERDICT_TIME: Duration = Duration::from_mins(10);
-/// So often a person is asked within the time below, so that a server cannot ask for ever.
+/// Backoff after transient failures: doubling, up to a minute.
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_mins(1);
+/// How long a rejection by the authorization server is reused without asking it again.
+const REJECTION_RETENTION: Duration = Duration::from_mins(10);
+/// How often the user is asked within `LOGIN_WINDOW`, so that a server cannot ask forever.
 const MAX_LOGINS: usize = 3;
 const LOGIN_WINDOW: Duration = Duration::from_mins(10);
 
-/// What a flight is for.
+/// The kinds of token requests.
 #[derive(Clone)]
-pub(super) enum Errand {
-    /// Replace this token without a person.
+pub(super) enum TokenTask {
+    /// Replace this token without the user.
     Renew(SecretString),
-    /// Ask the person. The error is what they would hear otherwise.
-    Login(Box<Wish>, OAuthError),
+    /// Ask the user to log in. The error is returned if that is not possible.
+    Login(Box<LoginRequest>, OAuthError),
 }
 
-type Flight = Shared<BoxFuture<'static, Result<(), OAuthError>>>;
+type SharedTask = Shared<BoxFuture<'static, Result<(), OAuthError>>>;
 
 #[derive(Default)]
 pub(super) struct State {
-    known: Option<Known>,
-    /// The version of the file whose content has had its consequences; another one is news.
-    judged: Option<Judged>,
-    /// Set while the known tokens could not be written.
+    loaded: Option<LoadedTokens>,
+    /// The last file version that was acted on; any other one is new.
+    handled: Option<HandledVersion>,
+    /// The current tokens could not be written.
     unsaved: bool,
-    renewal: Option<Flight>,
-    /// Beside a renewal: a person takes minutes, and tokens end meanwhile.
-    login: Option<Flight>,
-    /// The tokens that were refused lately, each once, oldest first.
+    renewal: Option<SharedTask>,
+    /// Separate from renewals: a login takes minutes, and tokens expire in the meantime.
+    login: Option<SharedTask>,
+    /// Recently refused tokens, each once, oldest first.
     refused: VecDeque<(SecretString, Instant)>,
     backoff: Option<Backoff>,
-    /// The refusal of what is in the file.
-    verdict: Option<Verdict>,
+    /// The rejection of the stored tokens.
+    rejection: Option<LoginRejection>,
     logins: VecDeque<Instant>,
 }
 
-/// What was read, and from which version of the file.
+/// The tokens and the file version they were read from.
 #[derive(Clone)]
-struct Known {
+struct LoadedTokens {
     read: Result<Option<Tokens>, OAuthError>,
-    stamp: Option<Stamp>,
+    version: Option<TokenFileVersion>,
 }
 
-/// A version of the file; `None` inside: there was no file.
+/// A file version; `None`: there was no file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Judged(Option<Stamp>);
+struct HandledVersion(Option<TokenFileVersion>);
 
 struct Backoff {
     until: Instant,
@@ -78,8 +78,8 @@ struct Backoff {
     error: OAuthError,
 }
 
-struct Verdict {
-    stamp: Option<Stamp>,
+struct LoginRejection {
+    version: Option<TokenFileVersion>,
     until: Instant,
     error: OAuthError,
 }
@@ -87,54 +87,63 @@ struct Verdict {
 impl State {
     pub(super) fn if_unchanged(
         &self,
-        stamp: Option<Stamp>,
+        version: Option<TokenFileVersion>,
     ) -> Option<Result<Option<Tokens>, OAuthError>> {
-        let known = self.known.as_ref()?;
-        (known.stamp == stamp).then(|| known.read.clone())
+        let loaded = self.loaded.as_ref()?;
+        (loaded.version == version).then(|| loaded.read.clone())
     }
 
-    pub(super) fn read(&mut self, read: Result<Option<Tokens>, OAuthError>, stamp: Option<Stamp>) {
-        self.known = Some(Known { read, stamp });
+    pub(super) fn read(
+        &mut self,
+        read: Result<Option<Tokens>, OAuthError>,
+        version: Option<TokenFileVersion>,
+    ) {
+        self.loaded = Some(LoadedTokens { read, version });
         self.unsaved = false;
-        // The first look is what later ones compare with. After that, that a call has read the
-        // file does not mean that whoever waits for it has heard.
-        self.judged.get_or_insert(Judged(stamp));
+        // The first read is the baseline for later ones. Afterwards, a read by a call must not hide
+        // the change from the waiter.
+        self.handled.get_or_insert(HandledVersion(version));
     }
 
-    /// What we know has had its consequences: it works, or somebody was told to log in.
-    pub(super) fn judge(&mut self) {
-        self.judged = self.known.as_ref().map(|known| Judged(known.stamp));
+    /// The current version was acted on: it works, or the user was asked to log in.
+    pub(super) fn mark_handled(&mut self) {
+        self.handled = self
+            .loaded
+            .as_ref()
+            .map(|loaded| HandledVersion(loaded.version));
     }
 
     pub(super) fn has_read(&self) -> bool {
-        self.known.is_some()
+        self.loaded.is_some()
     }
 
-    /// Whether this version of the file is news. It is so once.
-    pub(super) fn is_news(&mut self, stamp: Option<Stamp>) -> bool {
-        let now = Judged(stamp);
-        self.judged.replace(now).is_some_and(|before| before != now)
+    /// Whether this version is new; true only once for each version.
+    pub(super) fn is_new_version(&mut self, version: Option<TokenFileVersion>) -> bool {
+        let now = HandledVersion(version);
+        self.handled
+            .replace(now)
+            .is_some_and(|before| before != now)
     }
 
-    pub(super) fn logged_in(&mut self, tokens: Tokens, stamp: Option<Stamp>) {
-        self.read(Ok(Some(tokens)), stamp);
+    pub(super) fn logged_in(&mut self, tokens: Tokens, version: Option<TokenFileVersion>) {
+        self.read(Ok(Some(tokens)), version);
         self.refused.clear();
-        self.all_is_well();
+        self.clear_failures();
     }
 
-    fn all_is_well(&mut self) {
+    fn clear_failures(&mut self) {
         self.backoff = None;
-        self.verdict = None;
-        self.judge();
+        self.rejection = None;
+        self.mark_handled();
     }
 
-    /// The server refused this token: whether it may be renewed, or too many were refused lately.
+    /// Whether a refused token may be renewed, or too many were refused recently.
     pub(super) fn may_renew(&mut self, token: &SecretString, now: Instant) -> bool {
         let is_old = |(_, at): &(SecretString, Instant)| now - *at >= REFUSED_WINDOW;
         while self.refused.front().is_some_and(is_old) {
             self.refused.pop_front();
         }
-        // Many requests may be refused with the same token: it counts once.
+        // Concurrent requests may be refused with the same token, which counts once.
         let same =
             |(other, _): &(SecretString, Instant)| other.expose_secret() == token.expose_secret();
         if self.refused.iter().any(same) {
@@ -147,44 +156,53 @@ impl State {
         true
     }
 
-    /// Tokens work here: what was refused before was not refused for good.
+    /// Tokens work, so earlier refusals were not permanent.
     pub(super) fn accepted(&mut self) {
         self.refused.clear();
     }
 
     fn unsaved(&self) -> Option<Unsaved> {
-        let known = self.known.as_ref().filter(|_| self.unsaved)?;
-        let tokens = known.read.as_ref().ok()?.clone()?;
+        let loaded = self.loaded.as_ref().filter(|_| self.unsaved)?;
+        let tokens = loaded.read.as_ref().ok()?.clone()?;
         Some(Unsaved {
             tokens,
-            over: known.stamp,
+            replaces: loaded.version,
         })
     }
 
-    /// Why a refresh would be pointless now.
-    fn forbids(&self, stamp: Option<Stamp>, now: Instant) -> Option<OAuthError> {
-        if let Some(verdict) = &self.verdict
-            && verdict.stamp == stamp
-            && now < verdict.until
+    /// The error that makes a refresh pointless now, if any.
+    fn refresh_blocked(
+        &self,
+        version: Option<TokenFileVersion>,
+        now: Instant,
+    ) -> Option<OAuthError> {
+        if let Some(rejection) = &self.rejection
+            && rejection.version == version
+            && now < rejection.until
         {
-            return Some(verdict.error.clone());
+            return Some(rejection.error.clone());
         }
         let backoff = self.backoff.as_ref()?;
         (now < backoff.until).then(|| backoff.error.clone().after(backoff.until - now))
     }
 
-    fn renewed(&mut self, tokens: Tokens, stamp: Option<Stamp>) {
-        self.read(Ok(Some(tokens)), stamp);
-        self.all_is_well();
+    fn renewed(&mut self, tokens: Tokens, version: Option<TokenFileVersion>) {
+        self.read(Ok(Some(tokens)), version);
+        self.clear_failures();
     }
 
-    fn failed(&mut self, error: &OAuthError, stamp: Option<Stamp>, now: Instant) -> OAuthError {
+    fn failed(
+        &mut self,
+        error: &OAuthError,
+        version: Option<TokenFileVersion>,
+        now: Instant,
+    ) -> OAuthError {
         match error.kind {
             OAuthErrorKind::Transient => {
                 let wait = self
                     .backoff
                     .as_ref()
-                    .map_or(FIRST_WAIT, |last| (last.wait * 2).min(LONGEST_WAIT));
+                    .map_or(INITIAL_BACKOFF, |last| (last.wait * 2).min(MAX_BACKOFF));
                 let until = now + error.retry_after.unwrap_or(wait).max(wait);
                 let error = error.clone().after(until - now);
                 self.backoff = Some(Backoff {
@@ -195,9 +213,9 @@ impl State {
                 error
             }
             OAuthErrorKind::NeedsLogin => {
-                self.verdict = Some(Verdict {
-                    stamp,
-                    until: now + VERDICT_TIME,
+                self.rejection = Some(LoginRejection {
+                    version,
+                    until: now + REJECTION_RETENTION,
                     error: error.clone(),
                 });
                 error.clone()
@@ -206,7 +224,7 @@ impl State {
         }
     }
 
-    fn slot(&mut self, login: bool) -> &mut Option<Flight> {
+    fn task_slot(&mut self, login: bool) -> &mut Option<SharedTask> {
         if login {
             &mut self.login
         } else {
@@ -214,8 +232,8 @@ impl State {
         }
     }
 
-    /// Whether a person may be asked (again).
-    fn may_ask(&mut self, now: Instant) -> bool {
+    /// Whether the user may be asked (again).
+    fn may_ask_user(&mut self, now: Instant) -> bool {
         while self
             .logins
             .front()
@@ -231,57 +249,57 @@ impl State {
     }
 }
 
-/// Takes the flight off the board when it ends, however it ends.
-struct Landed {
+/// Clears the task's slot when it ends, even by a panic.
+struct ClearOnDrop {
     inner: Arc<Inner>,
     login: bool,
 }
 
-impl Drop for Landed {
+impl Drop for ClearOnDrop {
     fn drop(&mut self) {
-        *self.inner.state().slot(self.login) = None;
+        *self.inner.state().task_slot(self.login) = None;
     }
 }
 
 impl Inner {
-    /// Runs the errand, or joins one of its kind that is under way.
-    pub(super) async fn fly(self: &Arc<Self>, errand: Errand) -> Result<(), OAuthError> {
-        let flight = self.board(errand)?;
-        flight.await
+    /// Starts the task, or joins a running one of the same kind.
+    pub(super) async fn run_task(self: &Arc<Self>, task: TokenTask) -> Result<(), OAuthError> {
+        let shared_task = self.join_or_start(task)?;
+        shared_task.await
     }
 
-    fn board(self: &Arc<Self>, errand: Errand) -> Result<Flight, OAuthError> {
+    fn join_or_start(self: &Arc<Self>, task: TokenTask) -> Result<SharedTask, OAuthError> {
         let now = Instant::now();
-        let stamp = self.cx.store.stamp();
-        let login = matches!(errand, Errand::Login(..));
+        let version = self.cx.store.version();
+        let login = matches!(task, TokenTask::Login(..));
         let mut state = self.state();
-        if let Some(flight) = state.slot(login) {
-            return Ok(flight.clone());
+        if let Some(shared_task) = state.task_slot(login) {
+            return Ok(shared_task.clone());
         }
-        match &errand {
-            Errand::Renew(failed) => {
-                // Whoever landed between our look and now has done our errand.
-                if let Some(Ok(Some(tokens))) = state.if_unchanged(stamp)
+        match &task {
+            TokenTask::Renew(failed) => {
+                // Another task has replaced the token in the meantime.
+                if let Some(Ok(Some(tokens))) = state.if_unchanged(version)
                     && !tokens.is(failed)
                 {
                     return Ok(futures_util::future::ready(Ok(())).boxed().shared());
                 }
-                if let Some(error) = state.forbids(stamp, now) {
+                if let Some(error) = state.refresh_blocked(version, now) {
                     return Err(error);
                 }
             }
-            Errand::Login(_, error) => {
-                if !state.may_ask(now) {
+            TokenTask::Login(_, error) => {
+                if !state.may_ask_user(now) {
                     return Err(error.clone());
                 }
             }
         }
         let inner = self.clone();
-        let running = task::spawn("mcp-oauth", async move {
-            let landed = Landed { inner, login };
-            landed.inner.run(errand).await
+        let running = spawn("mcp-oauth", async move {
+            let running_task = ClearOnDrop { inner, login };
+            running_task.inner.run(task).await
         });
-        let flight = async move {
+        let shared_task = async move {
             match running.await {
                 Ok(Ok(done)) => done,
                 Ok(Err(panicked)) => Err(OAuthError::transient(panicked.to_string())),
@@ -292,61 +310,62 @@ impl Inner {
         }
         .boxed()
         .shared();
-        *state.slot(login) = Some(flight.clone());
-        Ok(flight)
+        *state.task_slot(login) = Some(shared_task.clone());
+        Ok(shared_task)
     }
 
-    async fn run(&self, errand: Errand) -> Result<(), OAuthError> {
-        match errand {
-            Errand::Renew(failed) => self.renew(&failed).await,
-            Errand::Login(wish, error) => self.log_in(*wish, &error).await,
+    async fn run(&self, task: TokenTask) -> Result<(), OAuthError> {
+        match task {
+            TokenTask::Renew(failed) => self.renew(&failed).await,
+            TokenTask::Login(request, error) => self.log_in(*request, &error).await,
         }
     }
 
     async fn renew(&self, failed: &SecretString) -> Result<(), OAuthError> {
         let unsaved = self.state().unsaved();
-        let stamp = self.cx.store.stamp();
+        let version = self.cx.store.version();
         match renew(&self.cx, failed, unsaved).await {
-            Ok(Renewal::Adopted(tokens, stamp)) => {
+            Ok(Renewal::Adopted(tokens, version)) => {
                 tracing::debug!(server = self.cx.server, "adopted a token");
-                self.state().renewed(tokens, Some(stamp));
+                self.state().renewed(tokens, Some(version));
                 Ok(())
             }
             Ok(Renewal::Refreshed(tokens, saved)) => {
                 tracing::info!(server = self.cx.server, "token renewed");
                 let mut state = self.state();
                 match saved {
-                    Ok(stamp) => state.renewed(tokens, stamp),
+                    Ok(version) => state.renewed(tokens, version),
                     Err(error) => {
                         tracing::error!(
                             server = self.cx.server,
                             %error,
                             "the new token is used but could not be stored"
                         );
-                        state.renewed(tokens, stamp);
+                        state.renewed(tokens, version);
                         state.unsaved = true;
                     }
                 }
                 Ok(())
             }
             Err(error) => {
-                // The file as it was judged: a login meanwhile is not covered by the verdict.
-                let error = self.state().failed(&error, stamp, Instant::now());
+                // With the version from before the refresh, so that the rejection does not cover a
+                // login in the meantime.
+                let error = self.state().failed(&error, version, Instant::now());
                 tracing::warn!(server = self.cx.server, %error, "token not renewed");
                 Err(error)
             }
         }
     }
 
-    async fn log_in(&self, wish: Wish, error: &OAuthError) -> Result<(), OAuthError> {
+    async fn log_in(&self, request: LoginRequest, error: &OAuthError) -> Result<(), OAuthError> {
         let Some(prompt) = &self.prompt else {
             return Err(error.clone());
         };
-        let done = login(&self.cx, prompt.as_ref(), wish, &self.cancel).await?;
+        let done = login(&self.cx, prompt.as_ref(), request, &self.cancel).await?;
         for path in &done.set_aside {
             prompt.note(&format!("the damaged file was kept as {}", path.display()));
         }
-        self.state().logged_in(done.tokens, done.stamp);
+        self.state().logged_in(done.tokens, done.version);
         Ok(())
     }
 }

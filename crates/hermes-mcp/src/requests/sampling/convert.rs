@@ -64,11 +64,11 @@ fn user(blocks: &[Value], out: &mut Vec<Message>) -> Result<(), String> {
 }
 
 fn assistant(blocks: &[Value]) -> Result<Message, String> {
-    let mut said = AssistantMessage::default();
+    let mut message = AssistantMessage::default();
     for block in blocks {
         match block["type"].as_str() {
-            Some("text") => said.text.push_str(text(block)?),
-            Some("tool_use") => said.tool_calls.push(ToolCall {
+            Some("text") => message.text.push_str(text(block)?),
+            Some("tool_use") => message.tool_calls.push(ToolCall {
                 id: block["id"].as_str().unwrap_or_default().to_owned(),
                 name: block["name"].as_str().unwrap_or_default().to_owned(),
                 arguments: block["input"].to_string(),
@@ -77,7 +77,7 @@ fn assistant(blocks: &[Value]) -> Result<Message, String> {
             other => return Err(unsupported(other)),
         }
     }
-    Ok(Message::Assistant(said))
+    Ok(Message::Assistant(message))
 }
 
 fn tool_result(block: &Value) -> Message {
@@ -120,7 +120,7 @@ pub(super) fn tools(raw: &Value) -> Result<Vec<ToolSpec>, String> {
                     .to_owned(),
                 description: tool["description"].as_str().unwrap_or_default().to_owned(),
                 parameters: Arc::new(
-                    crate::tools::schema::Sanitised::new(&tool["inputSchema"]).schema,
+                    crate::tools::schema::SanitisedSchema::new(&tool["inputSchema"]).schema,
                 ),
                 toolset: "mcp-sampling",
                 effects: Effects::Exclusive,
@@ -132,19 +132,19 @@ pub(super) fn tools(raw: &Value) -> Result<Vec<ToolSpec>, String> {
 }
 
 pub(super) fn result(sampled: &Sampled) -> Value {
-    let said = &sampled.message;
+    let message = &sampled.message;
     let mut blocks = Vec::new();
-    if !said.text.is_empty() || said.tool_calls.is_empty() {
-        blocks.push(json!({"type": "text", "text": said.text}));
+    if !message.text.is_empty() || message.tool_calls.is_empty() {
+        blocks.push(json!({"type": "text", "text": message.text}));
     }
-    for call in &said.tool_calls {
+    for call in &message.tool_calls {
         let input: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
         blocks.push(json!({
             "type": "tool_use", "id": call.id, "name": call.name, "input": input,
         }));
     }
-    let stop = match &said.finish {
-        _ if !said.tool_calls.is_empty() => "toolUse",
+    let stop = match &message.finish {
+        _ if !message.tool_calls.is_empty() => "toolUse",
         Some(FinishReason::Length) => "maxTokens",
         _ => "endTurn",
     };

@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{LinkReport, ServerReport, ago, one_line, span, word};
+use super::{LinkReport, ServerReport, ago, one_line, span, state_text};
+use crate::actor::state::ReportedState;
 
 /// One sentence about the present, for one server.
 pub fn doing(report: &ServerReport, now: DateTime<Utc>) -> String {
@@ -11,31 +12,33 @@ pub fn doing(report: &ServerReport, now: DateTime<Utc>) -> String {
     };
     let since = span((now - link.since).as_seconds_f64());
     match report.state {
-        "ready" if link.failed_last() => {
+        ReportedState::Ready if link.failed_last() => {
             "connected, but the last request failed; see the last failure".to_owned()
         }
-        "ready" => "healthy".to_owned(),
-        "degraded" => {
+        ReportedState::Ready => "healthy".to_owned(),
+        ReportedState::Degraded => {
             let why = link.why.as_deref().map_or("unknown", |why| why.trim());
             format!(
                 "not answering as it should: {}; being examined since {since}",
                 one_line(why)
             )
         }
-        "connecting" => connecting(link, &since),
-        "backoff" => format!(
+        ReportedState::Connecting => connecting(link, &since),
+        ReportedState::Backoff => format!(
             "reconnecting, attempt {}{}",
             link.attempt.unwrap_or(0) + 1,
             next_try(link)
         ),
-        "parked" => format!("given up for now{}, or with the next call", next_try(link)),
-        "needs_auth" => format!("waiting: {}", remedy(&report.name, link.needs_auth)),
-        "recycled" => "asleep; the next call starts it".to_owned(),
-        _ => String::new(),
+        ReportedState::Parked => {
+            format!("given up for now{}, or with the next call", next_try(link))
+        }
+        ReportedState::NeedsAuth => format!("waiting: {}", remedy(&report.name, link.needs_auth)),
+        ReportedState::Recycled => "asleep; the next call starts it".to_owned(),
+        ReportedState::Invalid | ReportedState::Disabled | ReportedState::Stopped => String::new(),
     }
 }
 
-/// What a person can do where the server refused our credentials.
+/// What the user can do where the server refused our credentials.
 pub(crate) fn remedy(server: &str, logs_in: bool) -> String {
     if logs_in {
         return format!("log in with `hermes mcp login {server}`");
@@ -46,7 +49,7 @@ pub(crate) fn remedy(server: &str, logs_in: bool) -> String {
 /// All of it on one line: the state, what is being done, the last success, and the last failure
 /// where it is what counts.
 pub fn line(report: &ServerReport, now: DateTime<Utc>) -> String {
-    let mut text = word(report.state).to_owned();
+    let mut text = state_text(report.state).to_owned();
     if let Some(problem) = report.problems.iter().find(|problem| problem.fatal) {
         return format!("{text}: {problem}");
     }

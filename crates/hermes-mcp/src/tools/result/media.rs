@@ -10,22 +10,22 @@ use hermes_core::message::Part;
 use sha2::{Digest as _, Sha256};
 
 /// Largest single piece, decoded.
-const LARGEST: usize = 50 * 1024 * 1024;
+const MAX_BYTES: usize = 50 * 1024 * 1024;
 /// Largest sum of one result.
-const LARGEST_SUM: usize = 64 * 1024 * 1024;
+const MAX_TOTAL_BYTES: usize = 64 * 1024 * 1024;
 /// Larger images are not shown to the model; providers refuse them.
-const LARGEST_SHOWN: usize = 3_750_000;
-const MOST_SHOWN: usize = 8;
+const MAX_IMAGE_BYTES: usize = 3_750_000;
+const MAX_IMAGES: usize = 8;
 
 /// Some servers pad, some do not.
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
+const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
 /// What one result may still use.
 #[derive(Debug, Default)]
-pub(super) struct Ration {
+pub(super) struct MediaBudget {
     bytes: usize,
     shown: usize,
 }
@@ -37,7 +37,7 @@ pub struct MediaStore {
 }
 
 /// A piece that was saved.
-pub(super) struct Kept {
+pub(super) struct SavedMedia {
     pub(super) path: PathBuf,
     pub(super) bytes: usize,
     /// For the model to look at.
@@ -49,43 +49,43 @@ impl MediaStore {
         Self { dir: dir.into() }
     }
 
-    pub(super) async fn keep(
+    pub(super) async fn save(
         &self,
         data: &str,
         mime: &str,
-        ration: &mut Ration,
-    ) -> Result<Kept, String> {
+        budget: &mut MediaBudget,
+    ) -> Result<SavedMedia, String> {
         // Of the text, before a byte is decoded.
         let estimate = data.len() / 4 * 3;
-        if estimate > LARGEST {
+        if estimate > MAX_BYTES {
             return Err(format!(
                 "{} MiB are more than the {} MiB taken",
                 estimate >> 20,
-                LARGEST >> 20
+                MAX_BYTES >> 20
             ));
         }
-        if ration.bytes + estimate > LARGEST_SUM {
-            let limit = LARGEST_SUM >> 20;
+        if budget.bytes + estimate > MAX_TOTAL_BYTES {
+            let limit = MAX_TOTAL_BYTES >> 20;
             return Err(format!(
                 "all of this result is more than the {limit} MiB taken"
             ));
         }
-        ration.bytes += estimate;
+        budget.bytes += estimate;
         let clean: String = data.split_ascii_whitespace().collect();
-        let bytes = LENIENT
+        let bytes = LENIENT_BASE64
             .decode(&clean)
             .map_err(|error| format!("the data is not base64 ({error})"))?;
         let len = bytes.len();
         let image = image_type(&bytes).or_else(|| declared(mime));
         let path = self.dir.join(name(&bytes, image.unwrap_or(mime)));
         let target = path.clone();
-        tokio::task::spawn_blocking(move || save(&target, &bytes))
+        tokio::task::spawn_blocking(move || write_file(&target, &bytes))
             .await
             .map_err(|error| error.to_string())?
             .map_err(|error| format!("cannot save it: {error}"))?;
-        let shown = image.filter(|_| len <= LARGEST_SHOWN && ration.shown < MOST_SHOWN);
-        ration.shown += usize::from(shown.is_some());
-        Ok(Kept {
+        let shown = image.filter(|_| len <= MAX_IMAGE_BYTES && budget.shown < MAX_IMAGES);
+        budget.shown += usize::from(shown.is_some());
+        Ok(SavedMedia {
             path,
             bytes: len,
             image: shown.map(|mime| Part::image(format!("data:{mime};base64,{clean}"))),
@@ -167,7 +167,7 @@ fn extension(mime: &str) -> &'static str {
     }
 }
 
-fn save(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if std::fs::metadata(path).is_ok_and(|known| known.len() == bytes.len() as u64) {
         return Ok(());
     }

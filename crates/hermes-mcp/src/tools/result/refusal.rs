@@ -21,7 +21,13 @@ pub fn refusal_outcome(server: &str, failure: &McpFailure, outcome_unknown: bool
             ),
         );
     }
-    let (kind, advice) = match failure.class {
+    let (kind, advice) = advice(server, failure);
+    ToolOutcome::error(kind, format!("{server}: {cause}.{advice}"))
+}
+
+/// The kind of the error, and what the model should do about it.
+fn advice(server: &str, failure: &McpFailure) -> (ToolErrorKind, String) {
+    match failure.class {
         FailureClass::Cancelled => (ToolErrorKind::Cancelled, String::new()),
         FailureClass::TimedOut => (
             ToolErrorKind::TimedOut,
@@ -68,8 +74,7 @@ pub fn refusal_outcome(server: &str, failure: &McpFailure, outcome_unknown: bool
             ToolErrorKind::Failed,
             format!(" {} Try again later, or go on without it.", effect(failure)),
         ),
-    };
-    ToolOutcome::error(kind, format!("{server}: {cause}.{advice}"))
+    }
 }
 
 /// Whether it ran, of a call that may safely be repeated if it did.

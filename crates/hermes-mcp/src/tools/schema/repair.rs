@@ -2,17 +2,17 @@
 
 use serde_json::{Map, Value, json};
 
-use super::DEEPEST;
+use super::MAX_DEPTH;
 
 /// Keywords whose value is a mapping of names to schemas.
-const NAMED: &[&str] = &[
+const SCHEMA_MAP_KEYWORDS: &[&str] = &[
     "properties",
     "patternProperties",
     "$defs",
     "dependentSchemas",
 ];
 /// Keywords whose value is data, not a schema.
-const DATA: &[&str] = &[
+const DATA_KEYWORDS: &[&str] = &[
     "default", "const", "enum", "examples", "example", "required",
 ];
 
@@ -75,8 +75,8 @@ fn merge_branches(root: &mut Map<String, Value>, branches: Vec<Value>, all: bool
 }
 
 fn node(raw: &Value, depth: usize, remarks: &mut Vec<String>) -> Value {
-    if depth > DEEPEST {
-        remarks.push(format!("nested deeper than {DEEPEST} levels: cut there"));
+    if depth > MAX_DEPTH {
+        remarks.push(format!("nested deeper than {MAX_DEPTH} levels: cut there"));
         return json!({});
     }
     let map = match raw {
@@ -107,11 +107,11 @@ fn node(raw: &Value, depth: usize, remarks: &mut Vec<String>) -> Value {
 }
 
 fn keyword(key: &str, value: &Value, depth: usize, remarks: &mut Vec<String>) -> Value {
-    if DATA.contains(&key) {
+    if DATA_KEYWORDS.contains(&key) {
         return value.clone();
     }
     match value {
-        Value::Object(named) if NAMED.contains(&key) => named
+        Value::Object(named) if SCHEMA_MAP_KEYWORDS.contains(&key) => named
             .iter()
             .map(|(name, schema)| (name.clone(), node(schema, depth + 1, remarks)))
             .collect(),
@@ -209,16 +209,16 @@ fn prune_required(out: &mut Map<String, Value>) {
     };
     let names: Vec<Value> = match (required, out.get("properties")) {
         (Value::Array(names), Some(Value::Object(properties))) => {
-            let mut kept: Vec<Value> = Vec::new();
+            let mut existing: Vec<Value> = Vec::new();
             for name in names {
                 let exists = name
                     .as_str()
                     .is_some_and(|name| properties.contains_key(name));
-                if exists && !kept.contains(&name) {
-                    kept.push(name);
+                if exists && !existing.contains(&name) {
+                    existing.push(name);
                 }
             }
-            kept
+            existing
         }
         _ => Vec::new(),
     };

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-static SIGNS: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
+static SUSPICIOUS_PATTERNS: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
     [
         (
             "asks to disregard instructions",
@@ -51,9 +51,9 @@ static SIGNS: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
 
 /// What is odd about this text.
 pub(crate) fn suspicious_phrases(text: &str) -> Vec<&'static str> {
-    SIGNS
+    SUSPICIOUS_PATTERNS
         .iter()
-        .filter(|(_, sign)| sign.is_match(text))
+        .filter(|(_, pattern)| pattern.is_match(text))
         .map(|(what, _)| *what)
         .collect()
 }

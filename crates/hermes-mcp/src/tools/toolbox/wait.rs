@@ -23,8 +23,8 @@ pub(super) struct ToolWait {
     settings: Option<Arc<ServerSettings>>,
     /// Until when turns wait for it: counted from the first turn that met it, for all sessions.
     until: Option<Instant>,
-    /// The person was told that it is missing, or it was not missing when somebody looked.
-    told: bool,
+    /// The user was told that it is missing, or it was not missing when somebody looked.
+    reported: bool,
 }
 
 impl ToolWait {
@@ -42,11 +42,11 @@ impl ToolWait {
         let Some(settings) = &self.settings else {
             return false;
         };
-        let has = handle.settings();
-        let taken = has.enabled == settings.enabled && has.same_link(settings);
-        let state = handle.standing().state;
+        let current = handle.settings();
+        let applied = current.enabled == settings.enabled && current.same_link(settings);
+        let state = handle.connection_status().state;
         // A second attempt means that the first one failed: that is a verdict.
-        !taken || matches!(state, LinkState::Connecting { attempt: 0 | 1 })
+        !applied || matches!(state, LinkState::Connecting { attempt: 0 | 1 })
     }
 }
 
@@ -60,8 +60,8 @@ impl Toolbox {
     /// met them, for all the sessions that begin meanwhile. Servers that were never up are tried
     /// again meanwhile ([`ServerHandle::wanted`]), for at most `woken`. Returns what to tell the
     /// person about servers that are missing, once for each.
-    pub async fn await_turn(&self, longest: Duration, woken: Duration) -> Vec<String> {
-        self.meet(Instant::now() + longest);
+    pub async fn await_turn(&self, limit: Duration, woken: Duration) -> Vec<String> {
+        self.start_waiting(Instant::now() + limit);
         let started = self.wait_while(|state| {
             let now = Instant::now();
             let open = |server: &Server| {
@@ -71,26 +71,26 @@ impl Toolbox {
             };
             state.servers.iter().filter_map(open).min()
         });
-        tokio::join!(started, self.wanted(|_| woken));
-        self.news()
+        tokio::join!(started, self.retry_parked(|_| woken));
+        self.pending_notices()
     }
 
     /// Before a run that nobody watches: waits until every server is ready or has failed, each up
     /// to its own `connect_timeout`. Returns the same as [`Toolbox::await_turn`].
     pub async fn await_all(&self) -> Vec<String> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let settled = self.wait_while(|state| {
             let now = Instant::now();
             let open = |server: &Server| {
                 let handle = self.manager.server(&server.entry.name)?;
-                let until = begun + handle.settings().connect_timeout;
+                let until = started + handle.settings().connect_timeout;
                 (until > now && server.waiting.is_open(&handle)).then_some(until)
             };
             state.servers.iter().filter_map(open).min()
         });
-        let tried = self.wanted(|handle| handle.settings().connect_timeout);
+        let tried = self.retry_parked(|handle| handle.settings().connect_timeout);
         tokio::join!(settled, tried);
-        self.news()
+        self.pending_notices()
     }
 
     /// Servers that [`Toolbox::await_all`] waits for, in the order of the file.
@@ -105,29 +105,29 @@ impl Toolbox {
     }
 
     /// Waits until every server is up or has failed once.
-    pub async fn settle(&self, longest: Duration) {
-        self.manager.wait_ready(longest).await;
+    pub async fn settle(&self, limit: Duration) {
+        self.manager.wait_ready(limit).await;
     }
 
     /// The same for somebody who wants an answer soon: when one has settled, the others get
-    /// `lull` from then on. A server that hangs costs no more than that, where another answers.
-    pub async fn settle_soon(&self, lull: Duration, longest: Duration) {
-        let end = Instant::now() + longest;
+    /// `grace` from then on. A server that hangs costs no more than that, where another answers.
+    pub async fn settle_soon(&self, grace: Duration, limit: Duration) {
+        let end = Instant::now() + limit;
         let servers = self.manager.servers();
         // What is off or asleep says nothing about how long others take.
         let mut starting: FuturesUnordered<_> = servers
             .iter()
-            .filter(|server| !server.standing().state.is_settled())
+            .filter(|server| !server.connection_status().state.is_settled())
             .map(ServerHandle::settled)
             .collect();
         let mut until = end;
         while let Ok(Some(_)) = timeout_at(until, starting.next()).await {
-            until = end.min(Instant::now() + lull);
+            until = end.min(Instant::now() + grace);
         }
     }
 
     /// Turns wait until then for servers that none has met before.
-    fn meet(&self, until: Instant) {
+    fn start_waiting(&self, until: Instant) {
         for server in &mut self.state().servers {
             server.waiting.until.get_or_insert(until);
         }
@@ -152,46 +152,48 @@ impl Toolbox {
         }
     }
 
-    /// Servers that were never up are tried again; waits for that as long as `longest` says.
-    async fn wanted(&self, longest: impl Fn(&ServerHandle) -> Duration) {
+    /// Servers that were never up are tried again; waits for that as long as `limit` says.
+    async fn retry_parked(&self, limit: impl Fn(&ServerHandle) -> Duration) {
         let servers = self.manager.servers();
-        let tried = servers.iter().map(|server| server.wanted(longest(server)));
+        let tried = servers
+            .iter()
+            .map(|server| server.retry_if_parked(limit(server)));
         join_all(tried).await;
     }
 
     /// What is missing and was not told yet.
-    /// What the person is to know before a turn: servers that are missing, tools that changed.
-    fn news(&self) -> Vec<String> {
-        let mut news = self.absences();
+    /// What the user is to know before a turn: servers that are missing, tools that changed.
+    fn pending_notices(&self) -> Vec<String> {
+        let mut pending_notices = self.missing_server_notices();
         // Looked at now, so that a change is told with the turn that meets it.
         self.catalogue();
-        news.extend(self.known.take_notices());
-        news
+        pending_notices.extend(self.known.take_notices());
+        pending_notices
     }
 
-    fn absences(&self) -> Vec<String> {
+    fn missing_server_notices(&self) -> Vec<String> {
         let mut state = self.state();
         let mut texts = Vec::new();
         for server in &mut state.servers {
             let Some(handle) = self.manager.server(&server.entry.name) else {
                 continue;
             };
-            if !std::mem::replace(&mut server.waiting.told, true) {
-                texts.extend(absence(&handle));
+            if !std::mem::replace(&mut server.waiting.reported, true) {
+                texts.extend(missing_reason(&handle));
             }
         }
         texts
     }
 }
 
-/// Why the tools of a server are missing now, for the person.
-fn absence(handle: &ServerHandle) -> Option<String> {
+/// Why the tools of a server are missing now, for the user.
+fn missing_reason(handle: &ServerHandle) -> Option<String> {
     // Tools that are known stay listed, whatever happens to the server.
     if handle.catalogue().borrow().is_some() {
         return None;
     }
     let server = handle.name();
-    let text = match handle.standing().state {
+    let text = match handle.connection_status().state {
         LinkState::Ready
         | LinkState::Degraded { .. }
         | LinkState::Disabled

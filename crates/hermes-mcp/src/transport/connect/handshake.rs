@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{McpConnector, Protocol, ServerTarget};
-use crate::failure::classify::{self, Break};
+use crate::failure::classify::{self, TransportBreak};
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::transport::http::RmcpFault;
 use crate::transport::link::{ConnectRequest, Era, Link, LinkFacts, TransportKind};
@@ -25,7 +25,7 @@ use crate::transport::stdio::Child;
 use crate::transport::{http, sse, stdio};
 
 /// The reason of a closed stream follows its end at once.
-const REASON_TIME: Duration = Duration::from_secs(1);
+const CLOSE_REASON_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How to open the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) async fn connect(
     connector: &McpConnector,
     request: ConnectRequest,
 ) -> Result<Arc<dyn Link>, McpFailure> {
-    screen(connector, &request).await?;
+    check_malware(connector, &request).await?;
     let kind = connector.target.kind();
     let known = match connector.protocol {
         Protocol::Auto => connector.eras.get(&connector.fingerprint),
@@ -71,7 +71,10 @@ pub(super) async fn connect(
 }
 
 /// A package that is known to be malware is not even fetched.
-async fn screen(connector: &McpConnector, request: &ConnectRequest) -> Result<(), McpFailure> {
+async fn check_malware(
+    connector: &McpConnector,
+    request: &ConnectRequest,
+) -> Result<(), McpFailure> {
     let (ServerTarget::Stdio(target), Some(malware)) = (&connector.target, &connector.malware)
     else {
         return Ok(());
@@ -127,9 +130,9 @@ fn other_opening(
             refused.then_some(Opening::Modern)
         }
         Opening::Probe => {
-            let choked = failure.class == FailureClass::Permanent
+            let unreadable = failure.class == FailureClass::Permanent
                 && status.is_none_or(|status| status < 300);
-            (choked || matches!(status, Some(500 | 501))).then_some(Opening::Legacy)
+            (unreadable || matches!(status, Some(500 | 501))).then_some(Opening::Legacy)
         }
         Opening::Modern => None,
     }
@@ -156,22 +159,25 @@ async fn attempt(
     let guard = shared.stop.clone().drop_guard();
     let link = tokio::select! {
         biased;
-        () = request.cancel.cancelled() => Err(shared.broke(Break::Cancelled, "")),
-        () = tokio::time::sleep_until(request.deadline) => Err(late(connector, &shared)),
+        () = request.cancel.cancelled() => Err(shared.transport_failure(TransportBreak::Cancelled, "")),
+        () = tokio::time::sleep_until(request.deadline) => Err(timed_out(connector, &shared)),
         link = open(connector, &shared, opening) => link,
     }?;
     guard.disarm();
     Ok(link)
 }
 
-fn late(connector: &McpConnector, shared: &ConnectionShared) -> McpFailure {
-    let said = match connector.target.kind() {
+fn timed_out(connector: &McpConnector, shared: &ConnectionShared) -> McpFailure {
+    let last_output = match connector.target.kind() {
         TransportKind::Stdio => connector.stderr.last_line(),
         _ => None,
     };
-    let text =
-        said.map(|line| format!("no answer to the handshake in time; it last wrote: {line}"));
-    shared.broke(Break::Deadline, text.as_deref().unwrap_or_default())
+    let text = last_output
+        .map(|line| format!("no answer to the handshake in time; it last wrote: {line}"));
+    shared.transport_failure(
+        TransportBreak::Deadline,
+        text.as_deref().unwrap_or_default(),
+    )
 }
 
 async fn open(
@@ -206,7 +212,7 @@ async fn open(
     peer.set_response_cache_config(ClientCacheConfig::disabled())
         .await;
     let facts = facts(&peer, shared, child.as_deref(), started);
-    shared.ready(facts.era);
+    shared.mark_ready(facts.era);
     let finished = watch(running, Arc::clone(shared));
     if facts.era == Era::Modern {
         let listening = subscribe(
@@ -250,7 +256,7 @@ async fn serve<T: Transport<RoleClient> + 'static>(
             let unexplained = matches!(error, ClientInitializeError::ConnectionClosed(_))
                 && shared.refusal().is_none();
             if unexplained {
-                let _ = tokio::time::timeout(REASON_TIME, shared.died()).await;
+                let _ = tokio::time::timeout(CLOSE_REASON_TIMEOUT, shared.failed()).await;
             }
             Err(failure(&error, &shared))
         }
@@ -262,7 +268,9 @@ fn failure(error: &ClientInitializeError, shared: &ConnectionShared) -> McpFailu
     match error {
         E::TransportError { error, .. } => RmcpFault::find(error.error.as_ref())
             .or_else(|| shared.refusal())
-            .unwrap_or_else(|| shared.broke(Break::AfterSend, &error.to_string())),
+            .unwrap_or_else(|| {
+                shared.transport_failure(TransportBreak::AfterSend, &error.to_string())
+            }),
         E::JsonRpcError(error) => {
             // An answer that could not be read was made an error by the transport.
             let broken = shared.refusal().filter(|why| why.text == error.message);
@@ -271,7 +279,7 @@ fn failure(error: &ClientInitializeError, shared: &ConnectionShared) -> McpFailu
         }
         E::ConnectionClosed(_) => shared
             .refusal()
-            .unwrap_or_else(|| shared.broke(Break::AfterSend, "")),
+            .unwrap_or_else(|| shared.transport_failure(TransportBreak::AfterSend, "")),
         E::LegacyFallbackFailed { fallback, .. } => failure(fallback, shared),
         E::NoCompatibleProtocolVersion {
             server_supported, ..
@@ -284,10 +292,10 @@ fn failure(error: &ClientInitializeError, shared: &ConnectionShared) -> McpFailu
                 "the server speaks only protocol versions that we do not: {}",
                 versions.join(", ")
             );
-            shared.broke(Break::Permanent, &text)
+            shared.transport_failure(TransportBreak::Permanent, &text)
         }
-        E::Cancelled => shared.broke(Break::Cancelled, ""),
-        other => shared.broke(Break::NotMcp, &other.to_string()),
+        E::Cancelled => shared.transport_failure(TransportBreak::Cancelled, ""),
+        other => shared.transport_failure(TransportBreak::NotMcp, &other.to_string()),
     }
 }
 
@@ -328,7 +336,7 @@ fn watch(
             Ok(reason) => format!("the connection ended: {reason:?}"),
             Err(error) => format!("the connection ended: {error}"),
         };
-        shared.die(shared.broke(Break::AfterSend, &why));
+        shared.fail(shared.transport_failure(TransportBreak::AfterSend, &why));
         shared.stop.cancel();
         drop(guard);
     }));

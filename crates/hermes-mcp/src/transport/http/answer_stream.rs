@@ -14,24 +14,24 @@ use reqwest::header::HeaderMap;
 use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::Sse;
 
-use super::answer::{self, Asked, Read};
-use super::body::{BodyError, body_error, chain, events};
+use super::answer::{self, EventContent, PendingRequest};
+use super::body::{BodyError, body_error, describe_error, events};
 use super::{Exchange, listen};
 use crate::failure::McpFailure;
-use crate::failure::classify::Break;
+use crate::failure::classify::TransportBreak;
 
 /// How often a cut answer is asked for again, without anything new, before the call counts as lost.
-const RESUMES: u32 = 5;
+const MAX_RESUMES: u32 = 5;
 
 /// The wait before the first resumption where the server names none; then twice as long each time.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const INITIAL_WAIT: Duration = Duration::from_millis(100);
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
 pub(super) struct AnswerStream {
     pub(super) exchange: Arc<Exchange>,
-    pub(super) asked: Asked,
+    pub(super) pending: PendingRequest,
     /// What a request that resumes the stream carries.
     pub(super) session: Option<Arc<str>>,
     pub(super) headers: HeaderMap,
@@ -48,14 +48,14 @@ pub(super) struct AnswerStream {
 impl AnswerStream {
     pub(super) fn new(
         exchange: &Arc<Exchange>,
-        asked: Asked,
+        pending: PendingRequest,
         session: Option<Arc<str>>,
         headers: HeaderMap,
         response: reqwest::Response,
     ) -> Self {
         Self {
             exchange: Arc::clone(exchange),
-            asked,
+            pending,
             session,
             headers,
             status: response.status().as_u16(),
@@ -88,7 +88,7 @@ impl AnswerStream {
                     Some(Ok(_)) => continue,
                     _ => return None,
                 },
-                Some(Ok(event)) => match self.take(&event) {
+                Some(Ok(event)) => match self.handle_event(&event) {
                     Ok(()) => continue,
                     Err(broken) => {
                         self.fail(&broken);
@@ -99,7 +99,7 @@ impl AnswerStream {
                     if matches!(body_error(&error), Some(BodyError::TooLarge)) {
                         self.last_id = None;
                     }
-                    chain(&error)
+                    describe_error(&error)
                 }
                 None => "the stream ended before the answer came".to_owned(),
             };
@@ -114,7 +114,7 @@ impl AnswerStream {
         }
     }
 
-    fn take(&mut self, event: &Sse) -> Result<(), String> {
+    fn handle_event(&mut self, event: &Sse) -> Result<(), String> {
         if let Some(retry) = event.retry {
             self.retry = Some(Duration::from_millis(retry));
         }
@@ -123,17 +123,17 @@ impl AnswerStream {
             self.resumes = 0;
         }
         let shared = &self.exchange.shared;
-        match answer::read_event(event, &self.asked, Some(shared)) {
-            Read::Nothing => {}
-            Read::Broken(why) => return Err(why),
-            Read::Others(events) => {
-                shared.hear();
+        match answer::read_event(event, &self.pending, Some(shared)) {
+            EventContent::Nothing => {}
+            EventContent::Broken(why) => return Err(why),
+            EventContent::Others(events) => {
+                shared.record_activity();
                 self.resumes = 0;
                 self.ready.extend(events);
             }
-            Read::Answer(events, result) => {
+            EventContent::Answer(events, result) => {
                 if result {
-                    shared.hear();
+                    shared.record_activity();
                 }
                 if matches!(self.status, 202 | 204)
                     && let Some(data) = &event.data
@@ -145,7 +145,7 @@ impl AnswerStream {
                         http_status,
                         ..failure
                     };
-                    shared.fault(self.asked.id.clone(), failure);
+                    shared.set_request_failure(self.pending.id.clone(), failure);
                 }
                 self.answered = true;
                 self.ready.extend(events);
@@ -160,11 +160,13 @@ impl AnswerStream {
             let Some(last) = self.last_id.clone() else {
                 return Err(cut);
             };
-            if self.resumes >= RESUMES {
-                return Err(format!("{cut}; resumed {RESUMES} times without an answer"));
+            if self.resumes >= MAX_RESUMES {
+                return Err(format!(
+                    "{cut}; resumed {MAX_RESUMES} times without an answer"
+                ));
             }
-            let wait = FIRST_WAIT.saturating_mul(1 << self.resumes);
-            let wait = self.retry.take().unwrap_or(wait.min(LONGEST_WAIT));
+            let wait = INITIAL_WAIT.saturating_mul(1 << self.resumes);
+            let wait = self.retry.take().unwrap_or(wait.min(MAX_WAIT));
             self.resumes += 1;
             tokio::time::sleep(wait).await;
             let headers = self.headers.clone();
@@ -182,10 +184,10 @@ impl AnswerStream {
     /// Keeps the reason for whoever waits for the answer: rmcp only tells that there is none.
     fn fail(&self, why: &str) {
         let shared = &self.exchange.shared;
-        if self.asked.awaited {
-            let mut failure = shared.broke(Break::AfterSend, why);
+        if self.pending.awaited {
+            let mut failure = shared.transport_failure(TransportBreak::AfterSend, why);
             failure.http_status = Some(self.status);
-            shared.fault(self.asked.id.clone(), failure);
+            shared.set_request_failure(self.pending.id.clone(), failure);
         }
     }
 }

@@ -15,10 +15,10 @@ use crate::transport::link::TransportKind;
 use crate::transport::peer::ConnectionShared;
 
 /// The largest answer that we read as one body.
-pub(crate) const MAX_BODY: usize = 64 << 20;
+pub(crate) const MAX_BODY_BYTES: usize = 64 << 20;
 
 /// The body of a refusal: enough for its message.
-pub(crate) const MAX_REFUSAL: usize = 256 << 10;
+pub(crate) const MAX_REFUSAL_BYTES: usize = 256 << 10;
 
 const BOM: &[u8] = "\u{feff}".as_bytes();
 
@@ -30,7 +30,7 @@ pub(crate) enum BodyError {
     Silent(Duration),
     #[error("the answer is too large: an event of more than {} MiB", MAX_EVENT_BYTES >> 20)]
     TooLarge,
-    #[error("the answer is larger than {} MiB", MAX_BODY >> 20)]
+    #[error("the answer is larger than {} MiB", MAX_BODY_BYTES >> 20)]
     BodyTooLarge,
     #[error("the answer is compressed in a way that cannot be read ({0}); it was not asked for")]
     UnknownCoding(String),
@@ -43,14 +43,14 @@ pub(crate) fn without_bom(text: &[u8]) -> &[u8] {
 
 /// The whole body, or why not.
 pub(crate) async fn bounded_body(response: reqwest::Response) -> Result<Vec<u8>, BodyError> {
-    if response.content_length().unwrap_or(0) > MAX_BODY as u64 {
+    if response.content_length().unwrap_or(0) > MAX_BODY_BYTES as u64 {
         return Err(BodyError::BodyTooLarge);
     }
     let mut chunks = decode::chunks(response)?;
     let mut body = Vec::new();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk?;
-        if body.len() + chunk.len() > MAX_BODY {
+        if body.len() + chunk.len() > MAX_BODY_BYTES {
             return Err(BodyError::BodyTooLarge);
         }
         body.extend_from_slice(&chunk);
@@ -62,12 +62,12 @@ pub(crate) async fn bounded_body(response: reqwest::Response) -> Result<Vec<u8>,
 }
 
 /// How long the rest of an answer is read whose status has decided already.
-const REST_TIME: Duration = Duration::from_secs(1);
+const REST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reads what nobody needs, so that the connection can be used again.
 pub(crate) async fn discard(response: reqwest::Response) {
     // Whoever does not send the rest in time keeps the connection for themselves.
-    let _ = tokio::time::timeout(REST_TIME, bounded_body(response)).await;
+    let _ = tokio::time::timeout(REST_TIMEOUT, bounded_body(response)).await;
 }
 
 /// As much of a refusal's body as its message needs. A body that breaks off or stalls is as good
@@ -80,13 +80,13 @@ pub(crate) async fn refusal_body(response: reqwest::Response) -> Vec<u8> {
     let reading = async {
         while let Some(Ok(chunk)) = chunks.next().await {
             body.extend_from_slice(&chunk);
-            if body.len() > MAX_REFUSAL {
-                body.truncate(MAX_REFUSAL);
+            if body.len() > MAX_REFUSAL_BYTES {
+                body.truncate(MAX_REFUSAL_BYTES);
                 break;
             }
         }
     };
-    let _ = tokio::time::timeout(REST_TIME, reading).await;
+    let _ = tokio::time::timeout(REST_TIMEOUT, reading).await;
     if body.starts_with(BOM) {
         body.drain(..BOM.len());
     }
@@ -127,7 +127,7 @@ pub(crate) fn watched_events(
                 None => chunks.next().await?,
             };
             if carries_answers && next.is_ok() {
-                shared.hear();
+                shared.record_activity();
             }
             Some((next, Some(chunks)))
         }
@@ -151,7 +151,7 @@ fn chunks(response: reqwest::Response) -> Chunks {
 }
 
 /// An error with its cause before it: reqwest alone says little, and a line may be cut at its end.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn describe_error(error: &dyn std::error::Error) -> String {
     let text = error.to_string();
     let mut cause = error.source();
     while let Some(deeper) = cause.and_then(std::error::Error::source) {

@@ -8,12 +8,12 @@ use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 
-use super::body::{BodyError, chain};
+use super::body::{BodyError, describe_error};
 use super::header;
 
 /// Compressed bytes that are decoded at once. Deflate expands by a factor of about a thousand at
 /// most, so one piece becomes four MiB at most.
-const PIECE: usize = 4 << 10;
+const PIECE_BYTES: usize = 4 << 10;
 
 /// The bytes of a body, decoded.
 pub(super) type Chunks = BoxStream<'static, Result<Vec<u8>, BodyError>>;
@@ -30,7 +30,7 @@ pub(super) fn chunks(response: reqwest::Response) -> Result<Chunks, BodyError> {
     };
     let raw = response.bytes_stream().map(|chunk| match chunk {
         Ok(bytes) => Ok(Vec::from(bytes)),
-        Err(error) => Err(BodyError::Broken(chain(&error))),
+        Err(error) => Err(BodyError::Broken(describe_error(&error))),
     });
     Ok(match decoder {
         None => raw.boxed(),
@@ -149,7 +149,8 @@ impl State {
             match self.raw.as_mut()?.next().await {
                 Some(Ok(bytes)) => {
                     self.begun |= !bytes.is_empty();
-                    self.pieces.extend(bytes.chunks(PIECE).map(<[u8]>::to_vec));
+                    self.pieces
+                        .extend(bytes.chunks(PIECE_BYTES).map(<[u8]>::to_vec));
                 }
                 Some(Err(error)) => return Some(Err(error)),
                 None => {

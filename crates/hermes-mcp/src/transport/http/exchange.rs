@@ -9,9 +9,9 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
-use super::body::{chain, refusal_body};
-use super::{Kind, SESSION_ID, header};
-use crate::failure::classify::{self, Break, HttpFacts, RequestPhase};
+use super::body::{describe_error, refusal_body};
+use super::{MessageKind, SESSION_ID, header};
+use crate::failure::classify::{self, HttpFacts, RequestPhase, TransportBreak};
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::transport::connect::{HttpTarget, TokenAnswer};
 use crate::transport::link::TransportKind;
@@ -47,11 +47,11 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) headers: HeaderMap,
     pub(crate) session: Option<&'a str>,
     pub(crate) body: Option<Vec<u8>>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MessageKind,
 }
 
 impl Outgoing<'_> {
-    pub(crate) fn new(method: Method, headers: HeaderMap, kind: Kind) -> Self {
+    pub(crate) fn new(method: Method, headers: HeaderMap, kind: MessageKind) -> Self {
         Self {
             method,
             to: None,
@@ -133,7 +133,7 @@ impl Exchange {
             }
             match tokens.rejected(token, challenge).await {
                 Ok(TokenAnswer::Unchanged) => return Err(refused),
-                Ok(TokenAnswer::Fresh) if request.kind == Kind::Operation => {
+                Ok(TokenAnswer::Fresh) if request.kind == MessageKind::Operation => {
                     refused.failure.class = FailureClass::AuthExpired;
                     return Err(refused);
                 }
@@ -155,8 +155,8 @@ impl Exchange {
 
     /// A fixed header does not renew itself, and there is nothing to log in to. After the handshake
     /// was accepted the refusal is one like any other: some servers answer so for a session they forgot.
-    fn refused_without_tokens(&self, failure: &mut McpFailure, kind: Kind) {
-        if kind == Kind::Greeting || self.phase(kind) == RequestPhase::Request {
+    fn refused_without_tokens(&self, failure: &mut McpFailure, kind: MessageKind) {
+        if kind == MessageKind::Initialized || self.phase(kind) == RequestPhase::Request {
             failure.class = FailureClass::Rpc;
             failure.certainty = Certainty::Rejected;
         } else if failure.class == FailureClass::AuthExpired {
@@ -164,11 +164,11 @@ impl Exchange {
         }
     }
 
-    fn phase(&self, kind: Kind) -> RequestPhase {
+    fn phase(&self, kind: MessageKind) -> RequestPhase {
         match kind {
-            Kind::Listen => RequestPhase::Listen,
+            MessageKind::Listen => RequestPhase::Listen,
             // The link may be in use by then.
-            Kind::Greeting => RequestPhase::Connect,
+            MessageKind::Initialized => RequestPhase::Connect,
             _ => self.shared.situation(false).phase,
         }
     }
@@ -202,7 +202,10 @@ impl Exchange {
                     .header(CONTENT_TYPE, "application/json")
                     .body(body.clone());
             }
-            let response = sending.send().await.map_err(|error| self.broken(&error))?;
+            let response = sending
+                .send()
+                .await
+                .map_err(|error| self.send_failure(&error))?;
             if response.status().is_success() {
                 return Ok(Attempt::Answer(response));
             }
@@ -228,9 +231,9 @@ impl Exchange {
         let challenge = header(response.headers(), "www-authenticate");
         let retry_after = header(response.headers(), "retry-after");
         let body = refusal_body(response).await;
-        let mut told = Vec::new();
-        told.extend(challenge.as_deref().map(|text| ("www-authenticate", text)));
-        told.extend(retry_after.as_deref().map(|text| ("retry-after", text)));
+        let mut relevant_headers = Vec::new();
+        relevant_headers.extend(challenge.as_deref().map(|text| ("www-authenticate", text)));
+        relevant_headers.extend(retry_after.as_deref().map(|text| ("retry-after", text)));
         let mut link = self.shared.situation(session);
         link.phase = self.phase(request.kind);
         let facts = HttpFacts {
@@ -239,7 +242,7 @@ impl Exchange {
             request: request.body.as_deref().unwrap_or_default(),
             now: SystemClock.now(),
         };
-        let failure = classify::http(status, &told, &body, &facts);
+        let failure = classify::http(status, &relevant_headers, &body, &facts);
         let refused = Refused {
             failure,
             status: Some(status),
@@ -274,7 +277,7 @@ impl Exchange {
         &self,
         from: &Url,
         response: &reqwest::Response,
-        kind: Kind,
+        kind: MessageKind,
     ) -> Result<Url, Refused> {
         let status = response.status().as_u16();
         let to = header(response.headers(), "location").and_then(|to| from.join(&to).ok());
@@ -297,13 +300,16 @@ impl Exchange {
     /// A redirect that ends here. In the handshake the configuration is to blame. On a live link
     /// it may be a login page in front of the server that comes and goes, or something behind the server
     /// that redirects after the tool ran.
-    fn not_followed(&self, status: u16, kind: Kind, text: &str) -> Refused {
+    fn not_followed(&self, status: u16, kind: MessageKind, text: &str) -> Refused {
         let failure = if self.phase(kind) == RequestPhase::Request {
-            let mut failure = self.shared.broke(Break::AfterSend, text);
+            let mut failure = self
+                .shared
+                .transport_failure(TransportBreak::AfterSend, text);
             failure.http_status = Some(status);
             failure
         } else {
-            self.shared.broke(Break::Permanent, text)
+            self.shared
+                .transport_failure(TransportBreak::Permanent, text)
         };
         Refused {
             failure,
@@ -312,12 +318,14 @@ impl Exchange {
         }
     }
 
-    fn broken(&self, error: &reqwest::Error) -> Refused {
+    fn send_failure(&self, error: &reqwest::Error) -> Refused {
         let what = if error.is_connect() || error.is_builder() {
-            Break::BeforeSend
+            TransportBreak::BeforeSend
         } else {
-            Break::AfterSend
+            TransportBreak::AfterSend
         };
-        self.shared.broke(what, &chain(error)).into()
+        self.shared
+            .transport_failure(what, &describe_error(error))
+            .into()
     }
 }

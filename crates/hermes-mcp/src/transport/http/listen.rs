@@ -15,14 +15,15 @@ use tokio::sync::watch;
 
 use super::body::{BodyError, body_error};
 use super::{
-    EVENT_STREAM, Exchange, Kind, LAST_EVENT_ID, Outgoing, Refused, content_type, watched_events,
+    EVENT_STREAM, Exchange, LAST_EVENT_ID, MessageKind, Outgoing, Refused, content_type,
+    watched_events,
 };
 use crate::failure::FailureClass;
-use crate::failure::classify::Break;
+use crate::failure::classify::TransportBreak;
 use crate::transport::link::LinkEvent;
 
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const INITIAL_WAIT: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// A server that says no (405, 409, 400...) is asked again after this time.
 const REFUSED_WAIT: Duration = Duration::from_mins(5);
@@ -52,14 +53,14 @@ struct State {
     was_open: bool,
     /// Refusals since it was open.
     refusals: u32,
-    wakes: watch::Receiver<u64>,
+    resumes: watch::Receiver<u64>,
 }
 
 impl Listener {
     /// Never ends.
     pub(crate) fn stream(self) -> impl Stream<Item = Result<Sse, SseError>> + Send {
         let state = State {
-            wakes: self.exchange.shared.wakes(),
+            resumes: self.exchange.shared.resumes(),
             listener: self,
             current: None,
             last_id: None,
@@ -86,7 +87,7 @@ impl State {
             let next = tokio::select! {
                 next = current.next() => next,
                 // The socket may be dead without a word; a new one is cheap.
-                _ = self.wakes.changed() => {
+                _ = self.resumes.changed() => {
                     self.close();
                     continue;
                 }
@@ -144,7 +145,7 @@ impl State {
         let opened = tokio::select! {
             opened = opening => opened,
             // A server that does not even begin to answer is asked again.
-            _ = self.wakes.changed() => return,
+            _ = self.resumes.changed() => return,
             () = silence(exchange.shared.stream.options().silence) => return,
         };
         exchange.shared.stream.set_open(opened.is_ok());
@@ -191,7 +192,10 @@ impl State {
     fn suspect(&mut self, why: String) {
         if !self.suspected {
             self.suspected = true;
-            self.listener.exchange.shared.tell(LinkEvent::Suspect(why));
+            self.listener
+                .exchange
+                .shared
+                .send_event(LinkEvent::Suspect(why));
         }
     }
 
@@ -200,9 +204,9 @@ impl State {
         if let Some(retry) = self.retry.take() {
             return retry.min(REFUSED_WAIT);
         }
-        let wait = FIRST_WAIT
+        let wait = INITIAL_WAIT
             .saturating_mul(1 << self.attempt.min(5))
-            .min(LONGEST_WAIT);
+            .min(MAX_WAIT);
         self.attempt = self.attempt.saturating_add(1);
         wait.mul_f64(0.8 + 0.4 * self.listener.rng.unit())
     }
@@ -227,15 +231,15 @@ pub(crate) async fn open(
     }
     let request = Outgoing {
         session,
-        ..Outgoing::new(Method::GET, headers, Kind::Listen)
+        ..Outgoing::new(Method::GET, headers, MessageKind::Listen)
     };
     let response = exchange.send(request).await?;
     let content_type = content_type(response.headers());
     if content_type.starts_with(EVENT_STREAM) {
         return Ok(response);
     }
-    let failure = exchange.shared.broke(
-        Break::NotMcp,
+    let failure = exchange.shared.transport_failure(
+        TransportBreak::NotMcp,
         &format!("{content_type} instead of a stream"),
     );
     // As good as "not offered here".
@@ -274,7 +278,7 @@ mod tests {
             clients: Arc::new(HttpClients::new(reqwest::Client::new)),
             tokens: None,
         };
-        let wakes = shared.wakes();
+        let resumes = shared.resumes();
         let listener = Listener {
             exchange: Arc::new(Exchange::new(&target, &shared)),
             rng: Arc::new(Middle),
@@ -290,7 +294,7 @@ mod tests {
             suspected: false,
             was_open: false,
             refusals: 0,
-            wakes,
+            resumes,
         };
         (state, events)
     }
@@ -298,7 +302,7 @@ mod tests {
     fn refused(state: &State, status: Option<u16>) -> Refused {
         let shared = &state.listener.exchange.shared;
         Refused {
-            failure: shared.broke(Break::AfterSend, ""),
+            failure: shared.transport_failure(TransportBreak::AfterSend, ""),
             status,
             body: Vec::new(),
         }
@@ -332,7 +336,7 @@ mod tests {
         assert_eq!(occupied, [30, 60, 120, 240, 300]);
         for status in [None, Some(500), Some(404), Some(404)] {
             let refusal = refused(&state, status);
-            assert!(state.refused(&refusal) < LONGEST_WAIT * 2, "{status:?}");
+            assert!(state.refused(&refusal) < MAX_WAIT * 2, "{status:?}");
         }
         assert!(matches!(events.try_recv(), Ok(LinkEvent::Suspect(_))));
         assert!(events.try_recv().is_err());

@@ -38,7 +38,7 @@ impl fmt::Display for Package {
 }
 
 /// Options that are followed by a value of theirs.
-const VALUED: &[&str] = &[
+const OPTIONS_WITH_VALUE: &[&str] = &[
     "-c",
     "--call",
     "-w",
@@ -118,7 +118,7 @@ fn named<'a>(words: &[&'a str], by: &[&str]) -> Option<&'a str> {
         if !word.starts_with('-') {
             return Some(word);
         }
-        if VALUED.contains(&word) {
+        if OPTIONS_WITH_VALUE.contains(&word) {
             words.next();
         }
     }

@@ -2,48 +2,48 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::actor::behalf::{Behalf, Slot};
+use crate::actor::call_origin::{CallOrigin, Slot};
 use crate::transport::link::LinkCall;
 
 #[derive(Default)]
-pub(crate) struct CallsUnderWay {
+pub(crate) struct ActiveCalls {
     calls: Mutex<Calls>,
 }
 
 #[derive(Default)]
 struct Calls {
     last: u64,
-    under_way: Vec<(u64, Behalf, Option<Slot>)>,
+    active: Vec<(u64, CallOrigin, Option<Slot>)>,
 }
 
-impl CallsUnderWay {
+impl ActiveCalls {
     /// The call is under way while the guard lives.
-    pub(super) fn enter(self: &Arc<Self>, call: &LinkCall) -> Calling {
+    pub(super) fn enter(self: &Arc<Self>, call: &LinkCall) -> ActiveCallGuard {
         let mut calls = self.calls();
         calls.last += 1;
         let key = calls.last;
-        if let Some(behalf) = &call.behalf {
-            let entry = (key, behalf.clone(), call.slot.clone());
-            calls.under_way.push(entry);
+        if let Some(origin) = &call.origin {
+            let entry = (key, origin.clone(), call.slot.clone());
+            calls.active.push(entry);
         }
-        Calling(Arc::clone(self), key)
+        ActiveCallGuard(Arc::clone(self), key)
     }
 
     /// The conversation that receives a server's question that names no call: the one with calls in
     /// progress, if there is exactly one. The slot is that of the latest call.
-    pub(super) fn only_one(&self) -> Result<(Behalf, Option<Slot>), String> {
+    pub(super) fn only_conversation(&self) -> Result<(CallOrigin, Option<Slot>), String> {
         let calls = self.calls();
-        let Some((_, last, slot)) = calls.under_way.last() else {
+        let Some((_, last, slot)) = calls.active.last() else {
             return Err("no call of a person is under way".to_owned());
         };
         if calls
-            .under_way
+            .active
             .iter()
             .any(|(_, other, _)| other.session != last.session)
         {
             // The next question can be asked.
             if let Some(slot) = slot {
-                slot.keep_conversations_apart();
+                slot.isolate_conversations();
             }
             return Err(
                 "several conversations use this server now, and it does not say which of them \
@@ -59,11 +59,11 @@ impl CallsUnderWay {
     }
 }
 
-/// See [`CallsUnderWay::enter`].
-pub(crate) struct Calling(Arc<CallsUnderWay>, u64);
+/// See [`ActiveCalls::enter`].
+pub(crate) struct ActiveCallGuard(Arc<ActiveCalls>, u64);
 
-impl Drop for Calling {
+impl Drop for ActiveCallGuard {
     fn drop(&mut self) {
-        self.0.calls().under_way.retain(|(key, ..)| *key != self.1);
+        self.0.calls().active.retain(|(key, ..)| *key != self.1);
     }
 }

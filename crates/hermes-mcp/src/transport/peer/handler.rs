@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::ConnectionShared;
-use crate::actor::behalf::{Behalf, Slot};
+use crate::actor::call_origin::{CallOrigin, Slot};
 use crate::transport::connect::ServerRequests;
 use crate::transport::link::LinkEvent;
 
@@ -55,7 +55,7 @@ impl Handler {
         &self,
         method: &str,
         params: Value,
-        caller: Result<(Behalf, Option<Slot>), String>,
+        caller: Result<(CallOrigin, Option<Slot>), String>,
     ) -> Result<Value, ErrorData> {
         if method == "roots/list" {
             return Ok(serde_json::json!({ "roots": [] }));
@@ -72,16 +72,16 @@ impl Handler {
         };
         // While somebody thinks, the clock of the call stands still and its place is free.
         let asks = method == "elicitation/create";
-        let _asking = asks.then(|| self.shared.person.ask());
+        let _asking = asks.then(|| self.shared.user_wait.ask());
         let slot = caller.as_ref().ok().and_then(|(_, slot)| slot.as_ref());
         let _paused = slot.filter(|_| asks).map(Slot::pause);
-        let person = caller.map(|(behalf, _)| behalf.asker);
+        let asker = caller.map(|(origin, _)| origin.asker);
         let answer = tokio::select! {
             biased;
             () = self.shared.stop.cancelled() => {
                 return Err(ErrorData::internal_error("the connection is closed", None));
             }
-            answer = requests.answer(method, params, person) => answer,
+            answer = requests.answer(method, params, asker) => answer,
         };
         answer.map_err(|declined| {
             let code = ErrorCode(declined.code);
@@ -90,7 +90,7 @@ impl Handler {
     }
 
     /// The server asks in the middle of some call, or says that it no longer wants to know.
-    async fn asked(
+    async fn pending(
         &self,
         method: &str,
         params: Value,
@@ -101,7 +101,7 @@ impl Handler {
             () = context.ct.cancelled() => {
                 Err(ErrorData::internal_error("the question was withdrawn", None))
             }
-            answer = self.answer(method, params, self.shared.callers.only_one()) => answer,
+            answer = self.answer(method, params, self.shared.active_calls.only_conversation()) => answer,
         }
     }
 
@@ -113,7 +113,7 @@ impl Handler {
     ) -> Result<R, ErrorData> {
         let broken = |error| ErrorData::internal_error(format!("{method}: {error}"), None);
         let params = serde_json::to_value(params).map_err(broken)?;
-        let answer = self.asked(method, params, context).await?;
+        let answer = self.pending(method, params, context).await?;
         serde_json::from_value(answer).map_err(broken)
     }
 }
@@ -150,7 +150,7 @@ impl ClientHandler for Handler {
         context: RequestContext<RoleClient>,
     ) -> Result<CustomResult, ErrorData> {
         let params = request.params.unwrap_or(Value::Null);
-        let answer = self.asked(&request.method, params, &context).await?;
+        let answer = self.pending(&request.method, params, &context).await?;
         Ok(CustomResult(answer))
     }
 
@@ -180,21 +180,21 @@ impl ClientHandler for Handler {
             .ok()
             .and_then(|level| level.as_str().map(str::to_owned))
             .unwrap_or_default();
-        self.shared.tell(LinkEvent::Log {
+        self.shared.send_event(LinkEvent::Log {
             level,
             text: text.chars().take(LOG_CHARS).collect(),
         });
     }
 
     async fn on_resource_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.shared.changed(&LinkEvent::ResourcesChanged);
+        self.shared.list_changed(&LinkEvent::ResourcesChanged);
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.shared.changed(&LinkEvent::ToolsChanged);
+        self.shared.list_changed(&LinkEvent::ToolsChanged);
     }
 
     async fn on_prompt_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.shared.changed(&LinkEvent::PromptsChanged);
+        self.shared.list_changed(&LinkEvent::PromptsChanged);
     }
 }

@@ -13,9 +13,9 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::ConnectionShared;
-use crate::failure::classify::{self, Break};
+use crate::failure::classify::{self, TransportBreak};
 use crate::failure::{Certainty, FailureClass, McpFailure};
-use crate::transport::http::{keeps_open, without_bom};
+use crate::transport::http::{is_keepalive_text, without_bom};
 use crate::transport::link::LinkEvent;
 
 /// Reads messages that rmcp would drop, so that no request waits for an answer that was given.
@@ -111,7 +111,7 @@ impl PeerInbox {
                     return Some(self.unreadable(&stray));
                 }
                 if let ServerJsonRpcMessage::Response(response) = &message {
-                    keep(&self.shared, &response.id, text);
+                    store_raw_result(&self.shared, &response.id, text);
                 }
                 vec![message]
             }
@@ -163,7 +163,7 @@ impl PeerInbox {
         }
         match self.read(text.as_bytes()) {
             Some(messages) if !messages.is_empty() => messages,
-            None if keeps_open(text) && !text.trim_start().starts_with('[') => Vec::new(),
+            None if is_keepalive_text(text) && !text.trim_start().starts_with('[') => Vec::new(),
             _ => {
                 let start: String = text.chars().take(200).collect();
                 self.unreadable(&format!("the server sent something else than MCP: {start}"))
@@ -221,7 +221,7 @@ impl PeerInbox {
                     classify::rpc(i64::from(error.code.0), &error.message, &situation);
                 // What was refused is another request, as far as it says.
                 failure.certainty = Certainty::MaybeExecuted;
-                self.shared.fault(id.clone(), failure);
+                self.shared.set_request_failure(id.clone(), failure);
                 vec![ServerJsonRpcMessage::error(error, Some(id))]
             }
             None => self.unreadable(&format!("the server refused something: {}", error.message)),
@@ -235,7 +235,7 @@ impl PeerInbox {
         let Some(id) = self.only_waiting() else {
             let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             if !waiting.is_empty() {
-                self.shared.tell(LinkEvent::Suspect(why.to_owned()));
+                self.shared.send_event(LinkEvent::Suspect(why.to_owned()));
             }
             return Vec::new();
         };
@@ -245,9 +245,11 @@ impl PeerInbox {
     /// A request whose answer cannot be read. It may have run.
     fn fail(&self, id: RequestId, why: &str) -> ServerJsonRpcMessage {
         self.not_sent(&id);
-        let failure = self.shared.broke(Break::AfterSend, why);
+        let failure = self
+            .shared
+            .transport_failure(TransportBreak::AfterSend, why);
         let error = ErrorData::internal_error(failure.text.clone(), None);
-        self.shared.fault(id.clone(), failure);
+        self.shared.set_request_failure(id.clone(), failure);
         ServerJsonRpcMessage::error(error, Some(id))
     }
 
@@ -277,7 +279,7 @@ impl PeerInbox {
             waiting.remove(at);
         }
         answer
-            .hand_over(&self.shared)
+            .deliver(&self.shared)
             .or_else(|| serde_json::from_slice(text).ok())
     }
 
@@ -334,7 +336,7 @@ impl PeerInbox {
             text.clone(),
         );
         failure.rpc_code = Some(-32603);
-        self.shared.fault(id.clone(), failure);
+        self.shared.set_request_failure(id.clone(), failure);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|one| one.id != id);
         let error = ErrorData::internal_error(text, None);
@@ -366,20 +368,20 @@ impl PlainAnswer {
 
     /// Keeps the result for its caller and gives rmcp the notice that it is there. `None`:
     /// nobody takes it.
-    pub(crate) fn hand_over(self, shared: &ConnectionShared) -> Option<ServerJsonRpcMessage> {
+    pub(crate) fn deliver(self, shared: &ConnectionShared) -> Option<ServerJsonRpcMessage> {
         let notice = ServerJsonRpcMessage::response(ServerResult::empty(()), self.id.clone());
-        shared.keep_result(self.id, self.result).then_some(notice)
+        shared.store_result(self.id, self.result).then_some(notice)
     }
 }
 
 /// The result as it came, beside what rmcp makes of it.
-pub(crate) fn keep(shared: &ConnectionShared, id: &RequestId, message: &[u8]) {
+pub(crate) fn store_raw_result(shared: &ConnectionShared, id: &RequestId, message: &[u8]) {
     #[derive(Deserialize)]
     struct PlainAnswer {
         result: Value,
     }
     if let Ok(answer) = serde_json::from_slice::<PlainAnswer>(message) {
-        shared.keep_result(plain_id(id), answer.result);
+        shared.store_result(plain_id(id), answer.result);
     }
 }
 

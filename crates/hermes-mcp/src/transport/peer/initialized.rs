@@ -14,23 +14,23 @@ use super::ConnectionShared;
 use crate::failure::McpFailure;
 
 /// How often it is sent in all while the server refuses it or closes the connection.
-const ATTEMPTS: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 /// A server that has listed its tools is not waited for longer.
-const PATIENCE: Duration = Duration::from_millis(500);
+const ACCEPT_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, Default)]
 enum State {
     /// Taken by the server, or not needed.
     #[default]
-    Over,
-    UnderWay,
+    Done,
+    Sending,
     Refused(McpFailure),
 }
 
 #[derive(Default)]
-pub(crate) struct Greeting(watch::Sender<State>);
+pub(crate) struct InitializedNotice(watch::Sender<State>);
 
-impl Greeting {
+impl InitializedNotice {
     /// Sends it in the background, again at once where it is refused (4xx) or the connection breaks.
     pub(crate) fn begin<F>(
         shared: &Arc<ConnectionShared>,
@@ -39,13 +39,15 @@ impl Greeting {
         F: Future<Output = Result<(), McpFailure>> + Send + 'static,
     {
         let shared = Arc::clone(shared);
-        shared.greeting.0.send_replace(State::UnderWay);
+        shared.initialized.0.send_replace(State::Sending);
         drop(hermes_core::task::spawn("mcp-greeting", async move {
             let sending = async {
                 let mut attempt = 1;
                 loop {
                     match send().await {
-                        Err(why) if attempt < ATTEMPTS && may_pass(&why) => attempt += 1,
+                        Err(why) if attempt < MAX_ATTEMPTS && may_succeed_again(&why) => {
+                            attempt += 1
+                        }
                         sent => return sent,
                     }
                 }
@@ -55,36 +57,36 @@ impl Greeting {
                 sent = sending => sent,
             };
             match sent {
-                Ok(()) => shared.greeting.forgive(),
+                Ok(()) => shared.initialized.mark_done(),
                 Err(why) => {
-                    shared.greeting.0.send_replace(State::Refused(why));
+                    shared.initialized.0.send_replace(State::Refused(why));
                 }
             }
         }));
     }
 
     /// Whether anything is to be decided about it.
-    pub(crate) fn is_over(&self) -> bool {
-        matches!(*self.0.borrow(), State::Over)
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(*self.0.borrow(), State::Done)
     }
 
     /// It worked, or the server works without it.
-    pub(crate) fn forgive(&self) {
-        self.0.send_replace(State::Over);
+    pub(crate) fn mark_done(&self) {
+        self.0.send_replace(State::Done);
     }
 
     /// [`Self::taken`] of a server that works: it is not waited for for long.
-    pub(crate) async fn taken_by_working_server(&self) -> Result<(), McpFailure> {
-        tokio::time::timeout(PATIENCE, self.taken())
+    pub(crate) async fn wait_accepted_briefly(&self) -> Result<(), McpFailure> {
+        tokio::time::timeout(ACCEPT_TIMEOUT, self.wait_accepted())
             .await
             .unwrap_or(Ok(()))
     }
 
     /// Waits until the server took it, or says why it did not.
-    pub(crate) async fn taken(&self) -> Result<(), McpFailure> {
+    pub(crate) async fn wait_accepted(&self) -> Result<(), McpFailure> {
         let mut state = self.0.subscribe();
         let settled = state
-            .wait_for(|state| !matches!(state, State::UnderWay))
+            .wait_for(|state| !matches!(state, State::Sending))
             .await;
         match settled.as_deref() {
             Ok(State::Refused(why)) => Err(why.clone()),
@@ -95,7 +97,7 @@ impl Greeting {
 }
 
 /// Whether sending it again may help.
-fn may_pass(why: &McpFailure) -> bool {
+fn may_succeed_again(why: &McpFailure) -> bool {
     why.http_status
         .is_none_or(|status| (400..500).contains(&status) && status != 429)
 }

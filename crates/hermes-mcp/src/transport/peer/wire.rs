@@ -15,7 +15,7 @@ pub(crate) struct WireRequest {
     pub(crate) items: Option<&'static str>,
 }
 
-pub(crate) fn wire(op: &Op, era: Era) -> WireRequest {
+pub(crate) fn wire_request(op: &Op, era: Era) -> WireRequest {
     let plain = |method, params: Value, items| WireRequest {
         method,
         params: match params {
@@ -78,7 +78,7 @@ impl Pages {
             self.joined = page;
         }
         let cursor = cursor?;
-        // A server that repeats a cursor would keep us busy for ever.
+        // A server that repeats a cursor would keep us busy forever.
         if self.cursors.contains(&cursor) || self.cursors.len() + 1 >= MAX_PAGES {
             tracing::warn!(
                 "the list of {member} does not end; cut after {} pages",
@@ -117,22 +117,25 @@ mod tests {
     #[test]
     fn a_list_without_end_is_cut_at_fifty_pages() {
         let mut pages = Pages::default();
-        let mut asked = 1;
+        let mut pending = 1;
         while pages
             .take(
-                json!({"tools": [asked], "nextCursor": format!("c{asked}")}),
+                json!({"tools": [pending], "nextCursor": format!("c{pending}")}),
                 "tools",
             )
             .is_some()
         {
-            asked += 1;
+            pending += 1;
         }
-        assert_eq!(asked, MAX_PAGES);
+        assert_eq!(pending, MAX_PAGES);
     }
 
     #[test]
     fn the_probe_follows_the_era() {
-        assert_eq!(wire(&Op::Probe, Era::Legacy).method, "ping");
-        assert_eq!(wire(&Op::Probe, Era::Modern).method, "server/discover");
+        assert_eq!(wire_request(&Op::Probe, Era::Legacy).method, "ping");
+        assert_eq!(
+            wire_request(&Op::Probe, Era::Modern).method,
+            "server/discover"
+        );
     }
 }

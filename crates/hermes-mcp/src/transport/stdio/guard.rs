@@ -42,7 +42,7 @@ impl Guard {
     pub(super) fn add(&self, group: u32) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.groups.push(group);
-        if !state.say(&format!("+ {group}\n")) {
+        if !state.send(&format!("+ {group}\n")) {
             state.start();
         }
     }
@@ -50,12 +50,12 @@ impl Guard {
     pub(super) fn remove(&self, group: u32) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.groups.retain(|&one| one != group);
-        state.say(&format!("- {group}\n"));
+        state.send(&format!("- {group}\n"));
     }
 }
 
 impl State {
-    fn say(&mut self, line: &str) -> bool {
+    fn send(&mut self, line: &str) -> bool {
         self.process
             .as_mut()
             .is_some_and(|(_, stdin)| stdin.write_all(line.as_bytes()).is_ok())
@@ -81,7 +81,7 @@ impl State {
             Ok(mut process) => {
                 self.process = process.stdin.take().map(|stdin| (process, stdin));
                 for group in self.groups.clone() {
-                    self.say(&format!("+ {group}\n"));
+                    self.send(&format!("+ {group}\n"));
                 }
             }
             Err(error) => tracing::warn!("MCP children have no guard: /bin/sh: {error}"),

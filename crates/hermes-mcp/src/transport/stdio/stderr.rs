@@ -10,13 +10,13 @@ use std::time::Duration;
 use hermes_core::redact;
 use tokio::time::Instant;
 
-const RING: usize = 64 << 10;
+const RING_BYTES: usize = 64 << 10;
 
 /// The log file is put aside at this size, and one such is kept.
-const LOG_SIZE: u64 = 5 << 20;
+const MAX_LOG_BYTES: u64 = 5 << 20;
 
 /// A child that shouts more than this in a minute is not logged until the minute is over.
-const LOUD: usize = 1 << 20;
+const MAX_BYTES_PER_MINUTE: usize = 1 << 20;
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// The last 64 KB, over all children of one server.
@@ -28,9 +28,9 @@ pub struct StderrRing {
 impl StderrRing {
     pub(super) fn push(&self, chunk: &[u8]) {
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let chunk = &chunk[chunk.len().saturating_sub(RING)..];
-        let over = (bytes.len() + chunk.len()).saturating_sub(RING);
-        bytes.drain(..over);
+        let chunk = &chunk[chunk.len().saturating_sub(RING_BYTES)..];
+        let excess = (bytes.len() + chunk.len()).saturating_sub(RING_BYTES);
+        bytes.drain(..excess);
         bytes.extend(chunk);
     }
 
@@ -66,7 +66,7 @@ impl StderrLog {
     /// Appends. A log that cannot be written is no reason to disturb a server.
     fn write(&self, text: &[u8]) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.as_ref().is_some_and(|(_, size)| *size > LOG_SIZE) {
+        if open.as_ref().is_some_and(|(_, size)| *size > MAX_LOG_BYTES) {
             *open = None;
             let aside = self.path.with_extension("log.1");
             let _ = std::fs::rename(&self.path, aside);
@@ -115,7 +115,7 @@ impl<'a> Logger<'a> {
             self.since = Instant::now();
             self.written = 0;
         }
-        if self.written > LOUD {
+        if self.written > MAX_BYTES_PER_MINUTE {
             return;
         }
         self.written += chunk.len();
@@ -131,7 +131,7 @@ impl<'a> Logger<'a> {
             text.extend_from_slice(line.as_bytes());
             self.line.clear();
         }
-        if self.written > LOUD {
+        if self.written > MAX_BYTES_PER_MINUTE {
             let note = format!("[{}] (too loud; not logged for a minute)\n", self.server);
             text.extend_from_slice(note.as_bytes());
         }
@@ -151,10 +151,10 @@ mod tests {
         for number in 0..20_000 {
             ring.push(format!("line {number}\n").as_bytes());
         }
-        assert_eq!(ring.tail().len(), RING);
+        assert_eq!(ring.tail().len(), RING_BYTES);
         assert_eq!(ring.last_line().as_deref(), Some("line 19999"));
-        ring.push(&vec![b'x'; 3 * RING]);
-        assert_eq!(ring.tail(), "x".repeat(RING));
+        ring.push(&vec![b'x'; 3 * RING_BYTES]);
+        assert_eq!(ring.tail(), "x".repeat(RING_BYTES));
     }
 
     #[tokio::test(start_paused = true)]

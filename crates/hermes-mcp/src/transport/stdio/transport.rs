@@ -12,22 +12,23 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{ChildStderr, ChildStdout, Command};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::child::{self, Child, PipeEnds, Watched};
+use super::StderrRing;
+use super::child::{self, Child, ChildExitHandler, PipeEnds};
+use super::env::{self, StdioProgram};
 use super::lines::{Lines, StdioLine};
-use super::pen::Pen;
+use super::pipe_writer::PipeWriter;
 use super::stderr::Logger;
-use super::{StderrRing, env};
 use crate::failure::McpFailure;
-use crate::failure::classify::Break;
+use crate::failure::classify::TransportBreak;
 use crate::transport::connect::StdioTarget;
 use crate::transport::http::RmcpFault;
 use crate::transport::peer::{ConnectionShared, PeerInbox};
 
 /// A child that closed its stdout and lives on for longer than this is of no use.
-const REASON_TIME: Duration = Duration::from_secs(2);
+const EXIT_REASON_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct StdioTransport {
-    pen: Arc<Pen>,
+    writer: Arc<PipeWriter>,
     reader: Reader,
     inbox: Arc<PeerInbox>,
     child: Arc<Child>,
@@ -46,26 +47,8 @@ pub(crate) async fn spawn(
         previous.stop(false).await;
     }
     let program = env::program(target, &children.env, &children.home)
-        .map_err(|text| shared.broke(Break::Permanent, &text))?;
-    let mut command = Command::new(&program.path);
-    command
-        .args(&target.args)
-        .env_clear()
-        .envs(&program.env)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
-    if let Some(cwd) = &target.cwd {
-        command.current_dir(cwd);
-    }
-    let mut process = command.spawn().map_err(|error| {
-        let what = match error.kind() {
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => Break::Permanent,
-            _ => Break::BeforeSend,
-        };
-        shared.broke(what, &format!("{}: {error}", program.path.display()))
-    })?;
+        .map_err(|text| shared.transport_failure(TransportBreak::Permanent, &text))?;
+    let mut process = start_process(target, &program, shared)?;
     let pipes = (
         process.id(),
         process.stdin.take(),
@@ -73,23 +56,26 @@ pub(crate) async fn spawn(
         process.stderr.take(),
     );
     let (Some(pid), Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-        return Err(shared.broke(Break::BeforeSend, "the child has no pipes"));
+        return Err(shared.transport_failure(TransportBreak::BeforeSend, "the child has no pipes"));
     };
     let child = Arc::new(Child::new(pid, server, children));
     children.guard.add(pid);
     children.remember(server, &child.inner);
-    let books = Arc::clone(&child.inner);
-    let noted = tokio::task::spawn_blocking(move || books.children.ledger.add(&books.server, pid));
+    let registered = Arc::clone(&child.inner);
+    let noted = tokio::task::spawn_blocking(move || {
+        registered.children.registry.add(&registered.server, pid)
+    });
     let _ = noted.await;
     let ends = PipeEnds {
         stdout: CancellationToken::new(),
         stderr: CancellationToken::new(),
     };
-    let pen = Pen::new(stdin, child.inner.close_stdin.clone())
-        .map_err(|error| shared.broke(Break::BeforeSend, &error.to_string()))?;
+    let writer = PipeWriter::new(stdin, child.inner.close_stdin.clone()).map_err(|error| {
+        shared.transport_failure(TransportBreak::BeforeSend, &error.to_string())
+    })?;
     let inbox = PeerInbox::new(shared);
     let transport = StdioTransport {
-        pen: Arc::clone(&pen),
+        writer: Arc::clone(&writer),
         reader: Reader {
             lines: Some((Lines::new(stdout), ends.stdout.clone().drop_guard())),
             read: VecDeque::new(),
@@ -102,16 +88,45 @@ pub(crate) async fn spawn(
         shared: Arc::clone(shared),
     };
     listen_to_stderr(&child, ring, stderr, &ends);
-    let watched = Watched {
+    let exit_handler = ChildExitHandler {
         inner: Arc::clone(&child.inner),
         shared: Arc::clone(shared),
         ring: Arc::clone(ring),
-        pen,
+        writer,
         inbox,
     };
-    let supervisor = child::supervise(watched, process, ends);
+    let supervisor = child::supervise(exit_handler, process, ends);
     drop(hermes_core::task::spawn("mcp-child", supervisor));
     Ok((transport, child))
+}
+
+/// Starts the program as the leader of its own process group.
+fn start_process(
+    target: &StdioTarget,
+    program: &StdioProgram,
+    shared: &ConnectionShared,
+) -> Result<tokio::process::Child, McpFailure> {
+    let mut command = Command::new(&program.path);
+    command
+        .args(&target.args)
+        .env_clear()
+        .envs(&program.env)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    if let Some(cwd) = &target.cwd {
+        command.current_dir(cwd);
+    }
+    command.spawn().map_err(|error| {
+        let what = match error.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => {
+                TransportBreak::Permanent
+            }
+            _ => TransportBreak::BeforeSend,
+        };
+        shared.transport_failure(what, &format!("{}: {error}", program.path.display()))
+    })
 }
 
 fn listen_to_stderr(child: &Child, ring: &Arc<StderrRing>, stderr: ChildStderr, ends: &PipeEnds) {
@@ -152,7 +167,7 @@ impl Reader {
                 return Some(message);
             }
             let (lines, _) = self.lines.as_mut()?;
-            match lines.next(|| self.shared.hear()).await {
+            match lines.next(|| self.shared.record_activity()).await {
                 Some(line) => self.read.extend(self.messages(&line)),
                 None => self.lines = None,
             }
@@ -177,7 +192,7 @@ impl Reader {
 }
 
 fn unsent(shared: &ConnectionShared, cause: &str) -> RmcpFault {
-    RmcpFault(shared.broke(Break::BeforeSend, cause))
+    RmcpFault(shared.transport_failure(TransportBreak::BeforeSend, cause))
 }
 
 impl Transport<RoleClient> for StdioTransport {
@@ -196,7 +211,7 @@ impl Transport<RoleClient> for StdioTransport {
             ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
-        let line = line.map(|line| self.pen.write(line));
+        let line = line.map(|line| self.writer.write(line));
         let shared = Arc::clone(&self.shared);
         let inbox = Arc::clone(&self.inbox);
         async move {
@@ -220,7 +235,7 @@ impl Transport<RoleClient> for StdioTransport {
                 inbox.not_sent(id);
             }
             // The end of the process says more than that of the pipe.
-            let died = tokio::time::timeout(REASON_TIME, shared.died()).await;
+            let died = tokio::time::timeout(EXIT_REASON_TIMEOUT, shared.failed()).await;
             let cause = died.map_or(cause, |died| died.text);
             Err(unsent(&shared, &cause))
         }
@@ -231,7 +246,7 @@ impl Transport<RoleClient> for StdioTransport {
             return Some(message);
         }
         // The child is ending: why follows at once, and should be what everybody is told.
-        let _ = tokio::time::timeout(REASON_TIME, self.shared.died()).await;
+        let _ = tokio::time::timeout(EXIT_REASON_TIMEOUT, self.shared.failed()).await;
         None
     }
 

@@ -69,8 +69,8 @@ async fn a_name_that_does_not_resolve_for_a_while_costs_nothing_but_time() {
         // The open connections go, so that the name is needed again.
         server.restart();
         rig.server.reconnect();
-        rig.until(|standing| {
-            let why = standing.state.why().unwrap_or_default();
+        rig.until(|status| {
+            let why = status.state.why().unwrap_or_default();
             why.contains("name service")
         })
         .await;

@@ -10,9 +10,9 @@ use serde_json::json;
 
 use crate::rig::{Rig, spec, stdio_target};
 
-const LIVES: u64 = 24;
+const RUNS: u64 = 24;
 /// Calls of one life.
-const CALLS: usize = 8;
+const CALLS_PER_RUN: usize = 8;
 
 /// Marks every call in a file, and dies where the call says, or where a file says for what is not a call.
 const SERVER: &str = r#"
@@ -36,7 +36,7 @@ while read -r line; do
 done
 "#;
 
-async fn life(seed: u64) -> Vec<String> {
+async fn run(seed: u64) -> Vec<String> {
     let dice = ShapeRng::new(seed);
     let home = tempfile::tempdir().unwrap();
     let marks = |home: &Path| std::fs::read_to_string(home.join("marks")).unwrap_or_default();
@@ -48,7 +48,7 @@ async fn life(seed: u64) -> Vec<String> {
     }));
     rig.ready().await;
     let mut broken = Vec::new();
-    for at in 0..CALLS {
+    for at in 0..CALLS_PER_RUN {
         let how = dice.pick(&[
             "well",
             "before",
@@ -77,18 +77,18 @@ async fn life(seed: u64) -> Vec<String> {
                 .lines()
                 .filter(|mark| *mark == token)
                 .count();
-            let said = format!("seed {seed}, {how}: {result:?}");
+            let details = format!("seed {seed}, {how}: {result:?}");
             if ran > 1 {
-                broken.push(format!("done twice: {said}"));
+                broken.push(format!("done twice: {details}"));
             }
             match &result {
-                Ok(_) if ran == 0 => broken.push(format!("said to be done: {said}")),
+                Ok(_) if ran == 0 => broken.push(format!("said to be done: {details}")),
                 Err(error) if ran > 0 && !error.outcome_unknown => {
-                    broken.push(format!("said not to have run: {said}"));
+                    broken.push(format!("said not to have run: {details}"));
                 }
                 // A child that has answered may end with the next call in its pipe, unread.
                 Err(_) if part == 1 && !handshake && ways[0] != "answered" => {
-                    broken.push(format!("the call after a death fails: {said}"));
+                    broken.push(format!("the call after a death fails: {details}"));
                 }
                 _ => {}
             }
@@ -109,7 +109,7 @@ async fn life(seed: u64) -> Vec<String> {
 
 #[tokio::test]
 async fn children_die_at_any_point() {
-    let mut broken: Vec<String> = join_all((0..LIVES).map(life)).await.concat();
+    let mut broken: Vec<String> = join_all((0..RUNS).map(run)).await.concat();
     broken.truncate(20);
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }

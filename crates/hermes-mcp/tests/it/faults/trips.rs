@@ -98,9 +98,9 @@ async fn the_stateless_era_needs_two_trips_to_be_ready_again() {
     let server = FaultyServer::start_as(Wire::Modern);
     let mut rig = Rig::to(&server).await;
     let before = server.seen().len();
-    let epoch = rig.server.standing().epoch;
+    let epoch = rig.server.connection_status().epoch;
     rig.server.reconnect();
-    rig.until(|standing| standing.epoch > epoch).await;
+    rig.until(|status| status.epoch > epoch).await;
     let mut posted = posted(&server, before);
     posted.retain(|method| method != "subscriptions/listen");
     assert_eq!(posted, ["server/discover", "tools/list"]);
@@ -158,6 +158,6 @@ async fn a_refused_greeting_keeps_the_server_from_being_ready() {
     assert!(error.failure.text.contains("not from here"), "{error:?}");
     assert!(!error.outcome_unknown);
     assert_eq!(server.counts().effects, 0);
-    assert_eq!(rig.server.standing().epoch, 1);
+    assert_eq!(rig.server.connection_status().epoch, 1);
     rig.stop().await;
 }

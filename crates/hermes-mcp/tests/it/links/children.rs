@@ -69,7 +69,7 @@ async fn until(what: &str, wanted: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let waited = tokio::time::timeout(super::PATIENCE, waiting).await;
+    let waited = tokio::time::timeout(super::TEST_TIMEOUT, waiting).await;
     assert!(waited.is_ok(), "never: {what}");
 }
 
@@ -87,17 +87,17 @@ async fn a_child_is_started_asked_and_stopped() {
     let result = ask(&*link, tool("pid", nothing())).await.unwrap();
     let pid = text(&result).to_owned();
     assert_eq!(link.facts().child_pid, pid.parse().ok());
-    let ledger = home.path().join("mcp-children.json");
-    assert!(std::fs::read_to_string(&ledger).unwrap().contains(&pid));
+    let registry = home.path().join("mcp-children.json");
+    assert!(std::fs::read_to_string(&registry).unwrap().contains(&pid));
     link.close().await;
     assert!(!alive(&pid));
-    assert!(!std::fs::read_to_string(&ledger).unwrap().contains(&pid));
+    assert!(!std::fs::read_to_string(&registry).unwrap().contains(&pid));
     let failure = ask(&*link, Op::ListTools).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::NotSent);
 }
 
 #[tokio::test]
-async fn the_death_of_a_child_is_seen_at_once_and_told_with_its_last_words() {
+async fn the_exit_of_a_child_is_reported_at_once_with_its_last_output() {
     let home = tempfile::tempdir().unwrap();
     let bench = Bench::new(script(home.path(), SERVER));
     let link = bench.connect().await.unwrap();
@@ -240,12 +240,12 @@ async fn too_long_a_line_fails_its_call_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_returns_at_once_and_the_server_is_told() {
+async fn a_cancelled_call_returns_at_once_and_the_server_is_notified() {
     let home = tempfile::tempdir().unwrap();
     let bench = Bench::new(script(home.path(), SERVER));
     let link = bench.connect().await.unwrap();
     let cancel = CancellationToken::new();
-    let mut call = within(super::PATIENCE);
+    let mut call = within(super::TEST_TIMEOUT);
     call.cancel = cancel.clone();
     let mute = tool("mute", nothing());
     let stop = async {
@@ -255,8 +255,8 @@ async fn a_cancelled_call_returns_at_once_and_the_server_is_told() {
     };
     let (outcome, ()) = tokio::join!(link.request(&mute, call), stop);
     assert_eq!(outcome.unwrap_err().class, FailureClass::Cancelled);
-    let told = || bench.connector.stderr.tail().contains("cancelled");
-    until("the server is told", told).await;
+    let is_cancelled = || bench.connector.stderr.tail().contains("cancelled");
+    until("the server is told", is_cancelled).await;
     let late = link.request(&mute, within(Duration::from_millis(50))).await;
     assert_eq!(late.unwrap_err().class, FailureClass::TimedOut);
     ask(&*link, Op::Probe).await.unwrap();
@@ -379,24 +379,27 @@ async fn children_see_the_allowed_environment_only() {
 }
 
 #[tokio::test]
-async fn leftovers_of_a_dead_process_are_swept() {
+async fn orphans_of_a_dead_process_are_reaped() {
     let home = tempfile::tempdir().unwrap();
     let bench = Bench::new(script(home.path(), SERVER));
     let link = bench.connect().await.unwrap();
     let pid = link.facts().child_pid.unwrap();
     let children = Children::new(home.path(), []);
     // Its owner lives: not ours to end.
-    assert_eq!(children.sweep().await.ended, []);
+    assert_eq!(children.reap_orphans().await.ended, []);
     // As if the owner had been another process, long gone.
-    let ledger = home.path().join("mcp-children.json");
-    let text = std::fs::read_to_string(&ledger).unwrap();
+    let registry = home.path().join("mcp-children.json");
+    let text = std::fs::read_to_string(&registry).unwrap();
     let mut entries: serde_json::Value = serde_json::from_str(&text).unwrap();
     entries[0]["owner_started"] = json!("long ago");
-    std::fs::write(&ledger, entries.to_string()).unwrap();
-    assert_eq!(children.sweep().await.ended, [("bench".to_owned(), pid)]);
+    std::fs::write(&registry, entries.to_string()).unwrap();
+    assert_eq!(
+        children.reap_orphans().await.ended,
+        [("bench".to_owned(), pid)]
+    );
     assert!(link.closed().await.text.contains("signal"));
     let again = Arc::clone(&children);
-    assert_eq!(again.sweep().await.ended, []);
+    assert_eq!(again.reap_orphans().await.ended, []);
 }
 
 /// Ours, told to die without a word.
@@ -456,22 +459,22 @@ fn open_files() -> Vec<String> {
 }
 
 /// Between children only these stay open: the pipe to the guard, and the log.
-const KEPT_OPEN: usize = 2;
+const MAX_KEPT_OPEN: usize = 2;
 
 async fn until_closed(before: &[String]) {
-    let closed = || open_files().len() <= before.len() + KEPT_OPEN;
+    let closed = || open_files().len() <= before.len() + MAX_KEPT_OPEN;
     let waiting = async {
         while !closed() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let waited = tokio::time::timeout(super::PATIENCE, waiting).await;
+    let waited = tokio::time::timeout(super::TEST_TIMEOUT, waiting).await;
     let now = open_files();
     assert!(waited.is_ok(), "open at first: {before:#?}\nnow: {now:#?}");
 }
 
 #[tokio::test]
-async fn many_lives_leave_nothing_open() {
+async fn many_children_leave_nothing_open() {
     let before = open_files();
     let home = tempfile::tempdir().unwrap();
     let bench = Bench::new(script(home.path(), SERVER));

@@ -120,7 +120,7 @@ async fn progress_is_reported_while_the_call_runs() {
     server.answer_as_events(true);
     let link = bench(&server).connect().await.unwrap();
     let (sender, mut progress) = mpsc::channel(16);
-    let mut call = within(super::PATIENCE);
+    let mut call = within(super::TEST_TIMEOUT);
     call.progress = Some(sender);
     let steps = tool("steps", json!({"count": 3, "pause_ms": 1}));
     link.request(&steps, call).await.unwrap();
@@ -132,7 +132,7 @@ async fn progress_is_reported_while_the_call_runs() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_returns_at_once_and_the_server_is_told() {
+async fn a_cancelled_call_returns_at_once_and_the_server_is_notified() {
     for wire in [Wire::Legacy, Wire::Modern, Wire::Sse] {
         let server = FaultyServer::start_as(wire);
         let target = match wire {
@@ -141,7 +141,7 @@ async fn a_cancelled_call_returns_at_once_and_the_server_is_told() {
         };
         let link = Bench::new(target).connect().await.unwrap();
         let cancel = CancellationToken::new();
-        let mut call = within(super::PATIENCE);
+        let mut call = within(super::TEST_TIMEOUT);
         call.cancel = cancel.clone();
         let slow = tool("slow", json!({"gate": "shut"}));
         let stop = async {
@@ -162,7 +162,7 @@ async fn a_cancelled_call_returns_at_once_and_the_server_is_told() {
 struct Tokens {
     current: AtomicUsize,
     challenges: Mutex<Vec<(Option<String>, Option<String>)>>,
-    dead: bool,
+    no_more_tokens: bool,
     accepted: AtomicUsize,
 }
 
@@ -184,7 +184,7 @@ impl TokenSource for Tokens {
         let token = token.map(|token| token.expose_secret().to_owned());
         self.challenges.lock().unwrap().push((token, challenge));
         Box::pin(async move {
-            if self.dead {
+            if self.no_more_tokens {
                 let text = "log in again";
                 return Err(McpFailure::new(
                     FailureClass::NeedsAuth,
@@ -238,14 +238,18 @@ async fn a_refused_token_is_renewed_and_the_call_reported() {
 }
 
 #[tokio::test]
-async fn without_another_token_a_person_is_needed() {
+async fn without_another_token_a_login_is_needed() {
     let server = FaultyServer::start();
     server.fault_always("initialize", Fault::challenge("Bearer"));
-    let dead = Arc::new(Tokens {
-        dead: true,
+    let no_more_tokens = Arc::new(Tokens {
+        no_more_tokens: true,
         ..Tokens::default()
     });
-    let failure = with_tokens(&server, &dead).connect().await.err().unwrap();
+    let failure = with_tokens(&server, &no_more_tokens)
+        .connect()
+        .await
+        .err()
+        .unwrap();
     assert_eq!(failure.class, FailureClass::NeedsAuth);
     assert_eq!(failure.text, "log in again");
     // A token source that never finds a good one ends, too.
@@ -316,7 +320,7 @@ async fn redirects_are_followed_within_the_origin_only() {
 }
 
 #[tokio::test]
-async fn the_listening_stream_tells_of_a_lost_session() {
+async fn the_listening_stream_reports_a_lost_session() {
     let server = FaultyServer::start();
     let mut bench = bench(&server);
     let link = bench.connect().await.unwrap();
@@ -347,9 +351,9 @@ async fn the_last_byte_is_remembered_and_a_dead_address_is_not_sent() {
     let server = FaultyServer::start();
     let bench = bench(&server);
     let link = bench.connect().await.unwrap();
-    let before = link.last_heard();
+    let before = link.last_activity();
     ask(&*link, Op::Probe).await.unwrap();
-    assert!(link.last_heard() > before);
+    assert!(link.last_activity() > before);
     server.go_down();
     // The first request may still find the open socket of before.
     ask(&*link, tool("bump", nothing())).await.unwrap_err();
@@ -395,13 +399,13 @@ async fn after_a_sleep_the_listening_stream_is_opened_anew() {
         server.wait_for(|counts| counts.listening >= 1).await;
         ask(&*link, Op::ListTools).await.unwrap();
         // What goes out on the old stream is lost, so it is said until it is heard.
-        let heard = loop {
+        let received = loop {
             server.notify("notifications/tools/list_changed", &json!({}));
             tokio::select! {
                 event = bench.event() => break event,
                 () = tokio::time::sleep(Duration::from_millis(5)) => {}
             }
         };
-        assert_eq!(heard, LinkEvent::ToolsChanged, "{wire:?}");
+        assert_eq!(received, LinkEvent::ToolsChanged, "{wire:?}");
     }
 }

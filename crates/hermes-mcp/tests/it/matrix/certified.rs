@@ -28,14 +28,14 @@ fn read(mut client: Command, lose: impl FnOnce()) -> [String; 3] {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = lines.next();
     lose();
-    let told = writeln!(child.stdin.take().unwrap(), "lost");
+    let written = writeln!(child.stdin.take().unwrap(), "lost");
     let rest: Vec<String> = lines.map_while(Result::ok).collect();
     assert!(
         child.wait().unwrap().success(),
         "{}",
         errors.join().unwrap()
     );
-    told.unwrap();
+    written.unwrap();
     let [second, third] = <[String; 2]>::try_from(rest).unwrap();
     [first.unwrap().unwrap(), second, third]
 }
@@ -76,10 +76,10 @@ fn the_python_sdk_reads_the_shapes_of_the_fault_server() {
         let server = FaultyServer::start();
         let how = combination(&format!("http/proxy-keeps/all/{how}/1/0"));
         let client = peers.python_client(false, &server.url());
-        let said = read(client, || {
+        let details = read(client, || {
             server.lose_sessions_in(&how);
         });
-        assert_eq!(said, ["1", wanted, "2"], "{how}");
+        assert_eq!(details, ["1", wanted, "2"], "{how}");
         assert_eq!(server.marks(), ["before", "after"], "{how}");
     }
 }
@@ -94,10 +94,10 @@ fn the_python_sdk_uses_the_older_transport_of_the_fault_server() {
     // Only pings are refused, so that the call of the lost session is served.
     let how = combination("sse/forgotten/pings/404/empty/plain/none/1/0");
     let client = peers.python_client(true, &server.url());
-    let said = read(client, || {
+    let details = read(client, || {
         server.lose_sessions_in(&how);
     });
-    assert_eq!(said, ["1", "2", "3"]);
+    assert_eq!(details, ["1", "2", "3"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -110,8 +110,8 @@ async fn the_python_sdk_works_through_the_proxy() {
     let proxy = ShapeProxy::start_here(&server.url());
     let how = combination("http/proxy-closes/all/404/html:o4/plain/none/1/0");
     let client = peers.python_client(false, &proxy.url());
-    let said = block_in_place(|| read(client, || proxy.lose_sessions_in(&how)));
-    assert_eq!(said, ["1", "error: Session terminated", "2"]);
+    let details = block_in_place(|| read(client, || proxy.lose_sessions_in(&how)));
+    assert_eq!(details, ["1", "error: Session terminated", "2"]);
     assert!(proxy.refused() >= 1);
     // The server itself forgot nothing.
     assert_eq!(server.counts().refused, 0);

@@ -20,11 +20,11 @@ use super::time::with_virtual_time;
 use crate::rig::call;
 
 /// Chains of a usual run.
-const CHAINS: u64 = 240;
+const CHAIN_COUNT: u64 = 240;
 /// Calls in quick succession after which a lost session is replaced at the latest.
-const AT_LATEST: usize = 12;
+const MAX_CALLS_UNTIL_REPLACED: usize = 12;
 /// Longer than any pause between two new sessions for one tool.
-const LONG: Duration = Duration::from_secs(70);
+const LONGER_THAN_ANY_PAUSE: Duration = Duration::from_secs(70);
 
 /// One trouble.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ enum Trouble {
     Alone,
     /// So many messages in 50 ms, others get this status.
     Limited {
-        most: usize,
+        max_calls: usize,
         status: u16,
     },
     Unlimited,
@@ -113,7 +113,7 @@ impl Trouble {
             },
             6 => Self::Alone,
             7 => Self::Limited {
-                most: dice.pick(&[1, 2, 4, 7]),
+                max_calls: dice.pick(&[1, 2, 4, 7]),
                 status: dice.pick(&[429, 429, 403, 400, 503]),
             },
             8 => Self::Unlimited,
@@ -156,8 +156,8 @@ impl Trouble {
             Self::Alone => {
                 stage.server.end_balancer();
             }
-            Self::Limited { most, status } => {
-                stage.server.limit(Some((most, status)));
+            Self::Limited { max_calls, status } => {
+                stage.server.limit(Some((max_calls, status)));
             }
             Self::Unlimited => {
                 stage.server.limit(None);
@@ -205,10 +205,10 @@ fn broken(seed: u64) -> (Vec<Trouble>, Vec<Broken>) {
             trouble.happen(&stage, &mut chain).await;
         }
         let mut broken = at_rest(&stage, &mut chain, &dice).await;
-        broken.extend(truth(&stage, &chain.calls));
+        broken.extend(false_claims(&stage, &chain.calls));
         let mut always = effects(&stage, &chain.calls);
         if repeats {
-            // A person said that running twice is harmless, and that it is not asked about.
+            // The user said that running twice is harmless, and that it is not asked about.
             always.retain(|(rule, _)| !rule.starts_with('2') && !rule.starts_with('3'));
         }
         broken.extend(always);
@@ -224,7 +224,7 @@ async fn at_rest(stage: &Stage, chain: &mut Chain, dice: &ShapeRng) -> Vec<Broke
     server.slow_questions(Duration::ZERO);
     let soon = dice.percent(50);
     if !soon {
-        stage.pass(LONG).await;
+        stage.pass(LONGER_THAN_ANY_PAUSE).await;
     }
     server.lose_sessions_in(&Combination {
         transport: Transport::Http,
@@ -234,30 +234,34 @@ async fn at_rest(stage: &Stage, chain: &mut Chain, dice: &ShapeRng) -> Vec<Broke
         callers: 1,
         seed: 0,
     });
-    let most = if soon { AT_LATEST } else { 2 };
-    for _ in 0..most {
+    let max_calls = if soon { MAX_CALLS_UNTIL_REPLACED } else { 2 };
+    for _ in 0..max_calls {
         chain.calls.push(stage.call().await);
         if chain.calls.last().is_some_and(Outcome::is_ok) {
             return Vec::new();
         }
     }
-    let said = chain.calls.last().map(Outcome::says).unwrap_or_default();
+    let details = chain
+        .calls
+        .last()
+        .map(Outcome::describe)
+        .unwrap_or_default();
     vec![(
         "1 a lost session is replaced",
-        format!("{most} calls; {said}"),
+        format!("{max_calls} calls; {details}"),
     )]
 }
 
 /// No text says of a call that ran that it did not.
-fn truth(stage: &Stage, calls: &[Outcome]) -> Vec<Broken> {
+fn false_claims(stage: &Stage, calls: &[Outcome]) -> Vec<Broken> {
     let marks = stage.server.marks();
     let mut broken = Vec::new();
     for outcome in calls {
         let Some(Err(error)) = &outcome.result else {
             continue;
         };
-        let told = refusal_outcome(&error.server, &error.failure, error.outcome_unknown);
-        let ToolOutcome::Error { text, .. } = told else {
+        let refusal = refusal_outcome(&error.server, &error.failure, error.outcome_unknown);
+        let ToolOutcome::Error { text, .. } = refusal else {
             continue;
         };
         if text.matches("did not run").count() > usize::from(!marks.contains(&outcome.token)) {
@@ -275,7 +279,7 @@ fn chains_of_troubles() {
         .map(|seed| seed.parse().unwrap())
         .collect();
     if seeds.is_empty() {
-        seeds = (0..number("HERMES_CHAINS", CHAINS)).collect();
+        seeds = (0..number("HERMES_CHAINS", CHAIN_COUNT)).collect();
     }
     let (mut report, mut failed) = (String::new(), 0);
     for seed in seeds {
@@ -286,8 +290,8 @@ fn chains_of_troubles() {
         failed += 1;
         if failed <= 8 {
             let _ = writeln!(report, "seed {seed}: {troubles:?}");
-            for (rule, said) in broken {
-                let _ = writeln!(report, "    {rule}: {said}");
+            for (rule, details) in broken {
+                let _ = writeln!(report, "    {rule}: {details}");
             }
         }
     }
@@ -316,7 +320,7 @@ fn a_session_lost_again_before_the_tool_worked_is_replaced_again() {
         lose();
         assert!(!stage.call().await.is_ok());
         let second = stage.call().await;
-        assert!(second.is_ok(), "{}", second.says());
+        assert!(second.is_ok(), "{}", second.describe());
     });
 }
 
@@ -347,7 +351,7 @@ fn losses_in_a_row_cost_one_call_each() {
                 }
             }
             let second = stage.call().await;
-            assert!(second.is_ok(), "{}", second.says());
+            assert!(second.is_ok(), "{}", second.describe());
         });
     }
 }

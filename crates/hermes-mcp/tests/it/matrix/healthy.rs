@@ -1,7 +1,7 @@
 //! The opposite direction: nothing is forgotten, and tools fail in every way. What a tool says is
 //! its own affair; the session and the other tools do not suffer.
 
-use hermes_mcp::FailureClass;
+use hermes_mcp::{BreakerState, FailureClass, ReportedState};
 use hermes_testkit::mcp_server::combination::Transport;
 use hermes_testkit::mcp_server::shape::{Body, ErrorId, Extra, Framing, Shape, ShapeRng};
 use serde_json::json;
@@ -42,7 +42,7 @@ fn beside_a_tool_that_answers(shape: &Shape) -> Vec<Broken> {
         }
         stage.settle().await;
         if let Some(failed) = good.iter().find(|call| !call.is_ok()) {
-            broken.push(("other tools work", failed.says()));
+            broken.push(("other tools work", failed.describe()));
         }
         broken.extend(effects(&stage, &good));
         let after = stage.server.counts();
@@ -56,12 +56,12 @@ fn beside_a_tool_that_answers(shape: &Shape) -> Vec<Broken> {
         let most = usize::from(shape.refuses());
         let own = shape.is_like_a_tools_own_error();
         if own && (status.epoch > 1 + most as u64 || made > most) {
-            let said = format!("epoch {}, {made} new sessions", status.epoch);
-            broken.push(("a healthy session is kept", said));
+            let details = format!("epoch {}, {made} new sessions", status.epoch);
+            broken.push(("a healthy session is kept", details));
         }
-        if status.state != "ready" || status.breaker != "closed" {
-            let said = format!("{}, {}", status.state, status.breaker);
-            broken.push(("the status stays healthy", said));
+        if status.state != ReportedState::Ready || status.breaker != BreakerState::Closed {
+            let details = format!("{}, {}", status.state.name(), status.breaker.name());
+            broken.push(("the status stays healthy", details));
         }
         broken
     })
@@ -73,8 +73,8 @@ fn check(shapes: impl Iterator<Item = Shape>) {
     let mut count = 0;
     for shape in shapes {
         count += 1;
-        for (rule, said) in beside_a_tool_that_answers(&shape) {
-            report.push(format!("{rule}: {shape}\n    {said}"));
+        for (rule, details) in beside_a_tool_that_answers(&shape) {
+            report.push(format!("{rule}: {shape}\n    {details}"));
         }
     }
     report.sort();
@@ -125,7 +125,7 @@ fn errors_of_tools_on_a_stream_are_their_own_affair() {
             assert!(after.sessions <= before.sessions + 1, "{code}");
             assert!(stage.status().epoch <= 2, "{code}");
             assert_eq!(after.calls, before.calls + 6, "{code}");
-            assert_eq!(stage.status().state, "ready");
+            assert_eq!(stage.status().state, ReportedState::Ready);
         });
     }
 }

@@ -32,7 +32,7 @@ use invariants::broken;
 const COUNT: usize = 3000;
 const SEED: u64 = 20_261_116;
 /// Failing combinations shown of each kind.
-const SHOWN: usize = 4;
+const MAX_SHOWN: usize = 4;
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().unwrap())
@@ -55,16 +55,16 @@ fn check(combinations: impl Iterator<Item = Combination>) {
         count += 1;
         let broken = broken(&combination);
         failed += usize::from(!broken.is_empty());
-        for (rule, said) in broken {
-            kinds.entry(rule).or_default().push((combination, said));
+        for (rule, details) in broken {
+            kinds.entry(rule).or_default().push((combination, details));
         }
     }
     let mut report = String::new();
-    let shown = number("HERMES_MATRIX_SHOWN", SHOWN as u64) as usize;
+    let shown = number("HERMES_MATRIX_SHOWN", MAX_SHOWN as u64) as usize;
     for (rule, cases) in &kinds {
         let _ = writeln!(report, "\n{rule}: broken in {}", cases.len());
-        for (combination, said) in cases.iter().take(shown) {
-            let _ = writeln!(report, "  {combination}\n      {said}");
+        for (combination, details) in cases.iter().take(shown) {
+            let _ = writeln!(report, "  {combination}\n      {details}");
         }
         let statuses: BTreeMap<u16, usize> =
             cases.iter().fold(BTreeMap::new(), |mut sum, (case, _)| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_mcp::CallOptions;
+use hermes_mcp::{CallOptions, ReportedState};
 use hermes_testkit::mcp_server::combination::{Combination, Transport};
 use hermes_testkit::mcp_server::{FaultyServer, Wire};
 use tokio::time::Instant;
@@ -14,7 +14,7 @@ use crate::rig::call;
 
 const BLACK_HOLES: usize = 12;
 /// What they may add to anything.
-const ADDED: Duration = Duration::from_millis(300);
+const MAX_ADDED_DELAY: Duration = Duration::from_millis(300);
 
 fn combination(text: &str) -> Combination {
     text.parse().unwrap()
@@ -35,9 +35,9 @@ fn a_stream_that_went_silent_is_replaced_within_one_keepalive_interval() {
             assert_eq!(made, 1, "seed {seed}: {:?}", stage.status());
             for _ in 0..3 {
                 let done = stage.call().await;
-                assert!(done.is_ok(), "seed {seed}: {}", done.says());
+                assert!(done.is_ok(), "seed {seed}: {}", done.describe());
             }
-            assert_eq!(stage.status().state, "ready");
+            assert_eq!(stage.status().state, ReportedState::Ready);
         });
     }
 }
@@ -68,7 +68,7 @@ async fn times(black_holes: usize) -> (Duration, Duration) {
         ));
         let began = Instant::now();
         let done = stage.call().await;
-        assert!(done.is_ok(), "{}", done.says());
+        assert!(done.is_ok(), "{}", done.describe());
         worst = worst.max(began.elapsed());
     }
     (up, worst)
@@ -79,11 +79,11 @@ fn twelve_black_holes_do_not_delay_a_healthy_server() {
     let (up_alone, healed_alone) = with_virtual_time(|| times(0));
     let (up, healed) = with_virtual_time(|| times(BLACK_HOLES));
     assert!(
-        up <= up_alone + ADDED,
+        up <= up_alone + MAX_ADDED_DELAY,
         "up after {up:?}, alone after {up_alone:?}"
     );
     assert!(
-        healed <= healed_alone + ADDED,
+        healed <= healed_alone + MAX_ADDED_DELAY,
         "healed after {healed:?}, alone after {healed_alone:?}"
     );
 }
@@ -116,7 +116,7 @@ fn calls_to_black_holes_do_not_delay_those_to_a_healthy_server() {
         let calling = stage.peer.call(op, CallOptions::default());
         let done = drive(&activity, Duration::from_mins(1), calling).await;
         done.unwrap().unwrap();
-        let took = began.elapsed();
-        assert!(took <= ADDED, "{took:?}");
+        let elapsed = began.elapsed();
+        assert!(elapsed <= MAX_ADDED_DELAY, "{elapsed:?}");
     });
 }

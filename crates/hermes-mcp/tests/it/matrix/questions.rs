@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use hermes_mcp::ReportedState;
 use hermes_testkit::mcp_server::combination::{Combination, Scenario, Scope, Transport};
 use hermes_testkit::mcp_server::shape::{Body, Extra, Framing, Shape, ShapeRng};
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Wire};
@@ -12,7 +13,7 @@ use super::stage::{KEEPALIVE, Stage, spec};
 use super::time::with_virtual_time;
 
 /// Slower than the examination likes, faster than it gives up.
-const SLOW: Duration = Duration::from_millis(800);
+const SLOW_ANSWER: Duration = Duration::from_millis(800);
 
 /// The examination that finds a slow session suspect must not be the reason for the next one.
 #[test]
@@ -20,16 +21,16 @@ fn slow_answers_to_pings_keep_no_call_away() {
     with_virtual_time(|| async {
         for transport in [Transport::Http, Transport::Sse] {
             let stage = Stage::set(transport, 1).await.unwrap();
-            stage.server.slow_questions(SLOW);
+            stage.server.slow_questions(SLOW_ANSWER);
             let asked = stage.server.counts().posts;
             stage.pass(KEEPALIVE * 4).await;
             let asked = stage.server.counts().posts - asked;
             assert!((2..=20).contains(&asked), "{asked} in four intervals");
             let began = Instant::now();
             let outcome = stage.call().await;
-            assert!(outcome.is_ok(), "{}", outcome.says());
-            assert!(began.elapsed() < SLOW * 3, "{:?}", began.elapsed());
-            assert_eq!(stage.status().state, "ready");
+            assert!(outcome.is_ok(), "{}", outcome.describe());
+            assert!(began.elapsed() < SLOW_ANSWER * 3, "{:?}", began.elapsed());
+            assert_eq!(stage.status().state, ReportedState::Ready);
         }
     });
 }
@@ -43,7 +44,7 @@ fn a_call_is_sent_again_though_all_pings_were_misrouted() {
         stage.server.fault("tools/call", refusal());
         stage.server.fault_times("ping", 6, refusal());
         let outcome = stage.call().await;
-        assert!(outcome.is_ok(), "{}", outcome.says());
+        assert!(outcome.is_ok(), "{}", outcome.describe());
         assert_eq!(stage.server.counts().effects, 2);
     });
 }
@@ -98,7 +99,7 @@ fn a_list_that_is_unknown_once_does_not_mean_that_there_are_no_tools() {
         stage.server.fault_times("tools/list", 2, unknown());
         drop(stage.call().await);
         let outcome = stage.call().await;
-        assert!(outcome.is_ok(), "{}", outcome.says());
+        assert!(outcome.is_ok(), "{}", outcome.describe());
         assert!(stage.status().tools > 0);
     });
 }
@@ -137,7 +138,7 @@ fn a_session_that_is_lost_in_the_handshake_leaves_no_server_without_tools() {
             assert!(
                 outcome.is_ok(),
                 "seed {seed}, {refusal:?}: {}",
-                outcome.says()
+                outcome.describe()
             );
             assert!(stage.status().tools > 0, "seed {seed}, {refusal:?}");
         }

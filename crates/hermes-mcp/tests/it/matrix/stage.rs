@@ -24,7 +24,7 @@ use crate::rig::{call, http_target, named};
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
 /// More than any call may take, waits for a link included.
-pub(super) const PATIENCE: Duration = Duration::from_mins(2);
+pub(super) const TEST_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// How one call ended.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Outcome {
     }
 
     /// In a few words.
-    pub(super) fn says(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match &self.result {
             None => "hangs".to_owned(),
             Some(Ok(result)) => format!("ok {result}"),
@@ -101,12 +101,12 @@ impl Stage {
         server.forget_requests();
         let specs = vec![spec("peer", &server, change)];
         let stage = Self::with(server, specs, seed);
-        if !stage.is_ready_within(PATIENCE).await {
+        if !stage.is_ready_within(TEST_TIMEOUT).await {
             return Err(format!("never up: {:?}", stage.status()));
         }
         let first = stage.call().await;
         if !first.is_ok() {
-            return Err(format!("the call before the loss: {}", first.says()));
+            return Err(format!("the call before the loss: {}", first.describe()));
         }
         Ok(stage)
     }
@@ -148,16 +148,16 @@ impl Stage {
     }
 
     /// Waits until it is ready, and its listening stream open.
-    pub(super) async fn is_ready_within(&self, longest: Duration) -> bool {
+    pub(super) async fn is_ready_within(&self, limit: Duration) -> bool {
         let peer = self.peer.clone();
         let mut events = self.manager.events();
         let ready = async {
-            while peer.standing().state != LinkState::Ready {
+            while peer.connection_status().state != LinkState::Ready {
                 // Lagging only means that there is something new to see.
                 let _ = events.recv().await;
             }
         };
-        let done = drive(&self.activity(), longest, ready).await.is_some();
+        let done = drive(&self.activity(), limit, ready).await.is_some();
         self.settle().await;
         done
     }
@@ -165,7 +165,7 @@ impl Stage {
     pub(super) async fn op(&self, op: Op) -> Option<Result<Value, CallError>> {
         let (peer, options) = (self.peer.clone(), CallOptions::default());
         let calling = task::spawn("matrix-call", async move { peer.call(op, options).await });
-        let result = drive(&self.activity(), PATIENCE, calling).await?;
+        let result = drive(&self.activity(), TEST_TIMEOUT, calling).await?;
         Some(result.unwrap().unwrap().map(|output| output.result))
     }
 
@@ -189,7 +189,7 @@ impl Stage {
                 })
             })
             .collect();
-        let done = drive(&self.activity(), PATIENCE, join_all(calls)).await;
+        let done = drive(&self.activity(), TEST_TIMEOUT, join_all(calls)).await;
         let Some(done) = done else {
             return tokens
                 .into_iter()

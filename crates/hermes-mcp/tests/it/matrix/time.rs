@@ -18,9 +18,9 @@ use tokio::time::Instant;
 
 /// Turns of the runtime without activity: more than a message takes from task to task, from the
 /// socket to the caller and back.
-const TURNS: usize = 24;
+const QUIET_TURNS: usize = 24;
 /// Real time without activity.
-const QUIET: Duration = Duration::from_micros(150);
+const QUIET_TIME: Duration = Duration::from_micros(150);
 /// Steps of the clock grow from the first to the last of these while nothing happens. The last
 /// is short beside every timeout, so that two timers that lie apart fire apart.
 const FIRST_STEP: Duration = Duration::from_millis(1);
@@ -54,7 +54,7 @@ pub(crate) async fn settle(activity: &dyn Fn() -> u64) {
     let mut seen = activity();
     let mut turns = 0;
     let mut since = std::time::Instant::now();
-    while turns < TURNS || since.elapsed() < QUIET {
+    while turns < QUIET_TURNS || since.elapsed() < QUIET_TIME {
         // Comes back after all ready tasks have run and the sockets were polled.
         tokio::task::yield_now().await;
         let now = activity();
@@ -70,11 +70,11 @@ pub(crate) async fn settle(activity: &dyn Fn() -> u64) {
 /// `None`: it was not done by then.
 pub(crate) async fn drive<T>(
     activity: &dyn Fn() -> u64,
-    longest: Duration,
+    limit: Duration,
     work: impl Future<Output = T>,
 ) -> Option<T> {
     let time = async {
-        let end = Instant::now() + longest;
+        let end = Instant::now() + limit;
         let mut step = FIRST_STEP;
         while Instant::now() < end {
             let before = activity();

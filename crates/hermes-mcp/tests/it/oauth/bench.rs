@@ -72,12 +72,12 @@ impl Bench {
     }
 
     /// A process without anybody at the keyboard.
-    pub(crate) fn alone(&self) -> OAuthClient {
+    pub(crate) fn without_user(&self) -> OAuthClient {
         self.client(None)
     }
 
-    pub(crate) fn with(&self, person: &Arc<Person>) -> OAuthClient {
-        self.client(Some(person.clone()))
+    pub(crate) fn with(&self, user: &Arc<TestUser>) -> OAuthClient {
+        self.client(Some(user.clone()))
     }
 
     fn client(&self, prompt: Option<Arc<dyn AuthPrompt>>) -> OAuthClient {
@@ -143,44 +143,44 @@ pub(crate) async fn token(client: &OAuthClient) -> Option<String> {
 
 /// How the browser brings the answer back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum RedirectVia {
     Callback,
     Paste,
     /// It does not.
     Never,
 }
 
-/// A person who clicks "allow" at once.
-pub(crate) struct Person {
-    way: Way,
+/// The user who clicks "allow" at once.
+pub(crate) struct TestUser {
+    redirect_via: RedirectVia,
     http: reqwest::Client,
     pub(crate) pages: Mutex<Vec<LoginPage>>,
     pub(crate) notes: Mutex<Vec<String>>,
     /// Changes the address the browser is sent to.
-    pub(crate) meddle: Box<dyn Fn(String) -> Vec<String> + Send + Sync>,
+    pub(crate) alter: Box<dyn Fn(String) -> Vec<String> + Send + Sync>,
     lines: (
         mpsc::UnboundedSender<String>,
         tokio::sync::Mutex<mpsc::UnboundedReceiver<String>>,
     ),
 }
 
-impl Person {
-    pub(crate) fn new(way: Way) -> Arc<Self> {
-        Self::meddling(way, |url| vec![url])
+impl TestUser {
+    pub(crate) fn new(redirect_via: RedirectVia) -> Arc<Self> {
+        Self::altering(redirect_via, |url| vec![url])
     }
 
-    /// The browser visits (or the person pastes) what `meddle` makes of the address, in order.
-    pub(crate) fn meddling(
-        way: Way,
-        meddle: impl Fn(String) -> Vec<String> + Send + Sync + 'static,
+    /// The browser visits (or the user pastes) what `alter` makes of the address, in order.
+    pub(crate) fn altering(
+        redirect_via: RedirectVia,
+        alter: impl Fn(String) -> Vec<String> + Send + Sync + 'static,
     ) -> Arc<Self> {
         let (sender, receiver) = mpsc::unbounded_channel();
         Arc::new(Self {
-            way,
+            redirect_via,
             http: http(),
             pages: Mutex::default(),
             notes: Mutex::default(),
-            meddle: Box::new(meddle),
+            alter: Box::new(alter),
             lines: (sender, tokio::sync::Mutex::new(receiver)),
         })
     }
@@ -199,18 +199,18 @@ impl Person {
     }
 }
 
-impl AuthPrompt for Person {
+impl AuthPrompt for TestUser {
     fn show(&self, page: &LoginPage) -> BoxFuture<'_, Result<(), String>> {
         let page = page.clone();
         self.pages.lock().unwrap().push(page.clone());
         Box::pin(async move {
-            if self.way == Way::Never {
+            if self.redirect_via == RedirectVia::Never {
                 return Ok(());
             }
             let answer = self.http.get(&page.url).send().await.unwrap();
             let target = answer.headers()[LOCATION].to_str().unwrap().to_owned();
-            for address in (self.meddle)(target) {
-                if self.way == Way::Callback {
+            for address in (self.alter)(target) {
+                if self.redirect_via == RedirectVia::Callback {
                     self.http.get(address).send().await.unwrap();
                 } else {
                     self.types(&address);

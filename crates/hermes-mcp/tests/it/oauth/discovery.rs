@@ -4,14 +4,14 @@ use hermes_mcp::{FailureClass, OAuthErrorKind, TokenSource as _};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::bench::{Bench, Person, Way, token};
+use super::bench::{Bench, RedirectVia, TestUser, token};
 use super::server::Reply;
 
 const PRM: &str = "/.well-known/oauth-protected-resource/mcp";
 const ASM: &str = "/.well-known/oauth-authorization-server";
 
 async fn login(bench: &Bench) -> Result<(), hermes_mcp::OAuthError> {
-    let client = bench.with(&Person::new(Way::Callback));
+    let client = bench.with(&TestUser::new(RedirectVia::Callback));
     client.login(&CancellationToken::new()).await?;
     assert!(token(&client).await.is_some());
     Ok(())
@@ -289,8 +289,8 @@ async fn the_first_refusal_leads_through_the_whole_flow() {
         "scope=\"read\", resource_metadata=\"{}{PRM}\"",
         bench.server.base
     );
-    let person = Person::new(Way::Callback);
-    let client = bench.with(&person);
+    let user = TestUser::new(RedirectVia::Callback);
+    let client = bench.with(&user);
     assert!(client.bearer().await.is_none());
     client
         .rejected(None, bench.server.challenge(None))
@@ -298,7 +298,7 @@ async fn the_first_refusal_leads_through_the_whole_flow() {
         .unwrap();
     let access = token(&client).await.unwrap();
     assert_eq!(bench.server.challenge(Some(&access)), None);
-    assert_eq!(person.asked(), 1);
+    assert_eq!(user.asked(), 1);
     assert!(
         bench.server.seen("POST /mcp").is_empty(),
         "the challenge was at hand"

@@ -148,13 +148,13 @@ async fn a_real_authorization_server_discovers_registers_grants_and_refreshes() 
 
     // The first refusal leads through discovery, registration and the browser.
     let browser = Arc::new(Browser::default());
-    let person = client(Some(browser.clone()));
+    let user = client(Some(browser.clone()));
     let challenge = server.visit(None).await.unwrap_err();
-    person.rejected(None, Some(challenge)).await.unwrap();
-    let first = person.bearer().await.unwrap();
+    user.rejected(None, Some(challenge)).await.unwrap();
+    let first = user.bearer().await.unwrap();
     let first = first.expose_secret();
     assert_eq!(server.visit(Some(first)).await.unwrap(), "read");
-    let status = person.status().await;
+    let status = user.status().await;
     assert!(status.renewable, "{status:?}");
     assert_eq!(status.issuer.as_deref(), Some(server.base.as_str()));
     assert!(status.expires_at.is_some());
@@ -177,17 +177,17 @@ async fn a_real_authorization_server_discovers_registers_grants_and_refreshes() 
             .rejected(Some(token.clone().into()), Some(challenge))
             .await
             .unwrap();
-        let fresh = gateway.bearer().await.unwrap().expose_secret().to_owned();
-        assert_ne!(fresh, token);
-        assert_eq!(server.visit(Some(&fresh)).await.unwrap(), "read");
-        token = fresh;
+        let renewed = gateway.bearer().await.unwrap().expose_secret().to_owned();
+        assert_ne!(renewed, token);
+        assert_eq!(server.visit(Some(&renewed)).await.unwrap(), "read");
+        token = renewed;
     }
-    // The process of the person goes on with what the other one fetched.
-    assert_eq!(person.bearer().await.unwrap().expose_secret(), token);
+    // The process of the user goes on with what the other one fetched.
+    assert_eq!(user.bearer().await.unwrap().expose_secret(), token);
 
     // An explicit login registers anew and replaces everything.
-    person.login(&CancellationToken::new()).await.unwrap();
-    let again = person.bearer().await.unwrap();
+    user.login(&CancellationToken::new()).await.unwrap();
+    let again = user.bearer().await.unwrap();
     assert_eq!(
         server.visit(Some(again.expose_secret())).await.unwrap(),
         "read"

@@ -14,9 +14,9 @@ use tokio_util::task::TaskTracker;
 use crate::rig::call;
 
 /// Between two calls, over all servers: 20 per second.
-const PACE: Duration = Duration::from_millis(50);
+const CALL_INTERVAL: Duration = Duration::from_millis(50);
 /// A server that is away for longer than this (its start is not ours) may cost reads.
-const LONG: Duration = Duration::from_secs(5);
+const LONG_OUTAGE: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 pub(super) struct Member {
@@ -41,7 +41,7 @@ pub(super) struct Tally {
     /// Writes known not to have run, by reason.
     pub(super) refused: BTreeMap<String, usize>,
     /// Where the status said something else than what was so.
-    pub(super) untrue: Vec<String>,
+    pub(super) wrong_statuses: Vec<String>,
 }
 
 /// When a server was away: its name, from, until.
@@ -49,14 +49,14 @@ type Outage = (String, Instant, Instant);
 
 /// What calls and troubles share.
 #[derive(Default)]
-pub(super) struct Book {
+pub(super) struct CallLog {
     tally: Mutex<Tally>,
     outages: Mutex<Vec<Outage>>,
     /// Answers so far, by server.
     answers: watch::Sender<BTreeMap<String, usize>>,
 }
 
-impl Book {
+impl CallLog {
     pub(super) fn away(&self, name: &str, since: Instant) {
         let outage = (name.to_owned(), since, Instant::now());
         self.outages.lock().unwrap().push(outage);
@@ -71,15 +71,15 @@ impl Book {
         let _ = answers.wait_for(|now| count(now) > before + 1).await;
     }
 
-    pub(super) fn untrue(&self, what: String) {
-        self.tally.lock().unwrap().untrue.push(what);
+    pub(super) fn wrong_statuses(&self, what: String) {
+        self.tally.lock().unwrap().wrong_statuses.push(what);
     }
 
     fn was_away_for_long(&self, name: &str, from: Instant) -> bool {
         let outages = self.outages.lock().unwrap();
         outages
             .iter()
-            .any(|(who, begin, end)| who == name && *end > from && *end - *begin > LONG)
+            .any(|(who, begin, end)| who == name && *end > from && *end - *begin > LONG_OUTAGE)
     }
 
     fn enter(&self, member: &Member, token: Option<String>, from: Instant, error: Option<Failed>) {
@@ -117,7 +117,7 @@ struct Failed {
 pub(super) struct Load {
     manager: Arc<McpManager>,
     members: Vec<Member>,
-    book: Arc<Book>,
+    log: Arc<CallLog>,
     calls: TaskTracker,
     number: usize,
 }
@@ -127,18 +127,18 @@ impl Load {
         Self {
             manager: manager.clone(),
             members,
-            book: Arc::default(),
+            log: Arc::default(),
             calls: TaskTracker::new(),
             number: 0,
         }
     }
 
-    pub(super) fn book(&self) -> Arc<Book> {
-        self.book.clone()
+    pub(super) fn log(&self) -> Arc<CallLog> {
+        self.log.clone()
     }
 
     pub(super) async fn run(&mut self, length: Duration) {
-        let mut ticks = interval(PACE);
+        let mut ticks = interval(CALL_INTERVAL);
         // Where the machine does not keep up, the load does not pile up.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let end = Instant::now() + length;
@@ -147,7 +147,7 @@ impl Load {
             let member = self.members[self.number % self.members.len()].clone();
             let turn = self.number / self.members.len();
             self.number += 1;
-            let one = one(self.manager.clone(), member, turn, self.book.clone());
+            let one = one(self.manager.clone(), member, turn, self.log.clone());
             drop(task::spawn("soak-call", self.calls.track_future(one)));
         }
     }
@@ -156,7 +156,7 @@ impl Load {
     pub(super) async fn end(self) -> Tally {
         self.calls.close();
         self.calls.wait().await;
-        std::mem::take(&mut *self.book.tally.lock().unwrap())
+        std::mem::take(&mut *self.log.tally.lock().unwrap())
     }
 }
 
@@ -169,7 +169,7 @@ fn is_own_error(error: &CallError) -> bool {
 }
 
 /// One call; reads and writes take turns.
-async fn one(manager: Arc<McpManager>, member: Member, turn: usize, book: Arc<Book>) {
+async fn one(manager: Arc<McpManager>, member: Member, turn: usize, log: Arc<CallLog>) {
     let write = member.writes && turn.is_multiple_of(2);
     let token = write.then(|| format!("{}-{turn}", member.name));
     let op = match &token {
@@ -190,5 +190,5 @@ async fn one(manager: Arc<McpManager>, member: Member, turn: usize, book: Arc<Bo
             unknown: error.outcome_unknown || is_own_error(&error),
         }),
     };
-    book.enter(&member, token, from, error);
+    log.enter(&member, token, from, error);
 }

@@ -8,21 +8,21 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 /// Idle sockets and links that served their last calls go away by themselves within this time.
-const SETTLE: Duration = Duration::from_mins(1);
+const SETTLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// Sockets come and go with the moment.
 const SPARE_FILES: usize = 8;
 /// Between two looks at the memory.
-const LOOK: Duration = Duration::from_secs(2);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
 /// More growth over the whole run than this is a leak.
-const MOST_GROWTH_KIB: f64 = 12.0 * 1024.0;
+const MAX_GROWTH_KIB: f64 = 12.0 * 1024.0;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Holdings {
+pub(super) struct ProcessResources {
     files: usize,
     pub(super) children: usize,
 }
 
-impl Holdings {
+impl ProcessResources {
     pub(super) fn now() -> Self {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
         let children = tasks
@@ -37,7 +37,7 @@ impl Holdings {
 
     /// When it fits again, or what it is after a fair time.
     pub(super) async fn settled(before: Self) -> Self {
-        let end = Instant::now() + SETTLE;
+        let end = Instant::now() + SETTLE_TIMEOUT;
         loop {
             let now = Self::now();
             if now.fits(before) || Instant::now() > end {
@@ -72,7 +72,11 @@ impl Memory {
     pub(super) async fn watch(stop: CancellationToken) -> Self {
         let begin = Instant::now();
         let mut samples = Vec::new();
-        while stop.run_until_cancelled(sleep(LOOK)).await.is_some() {
+        while stop
+            .run_until_cancelled(sleep(SAMPLE_INTERVAL))
+            .await
+            .is_some()
+        {
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
             let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
             let kib = line.unwrap().trim().trim_end_matches(" kB");
@@ -106,8 +110,8 @@ impl Memory {
         self.slope() * length
     }
 
-    pub(super) fn judge(&self) {
-        assert!(self.growth() <= MOST_GROWTH_KIB, "memory grows: {self}");
+    pub(super) fn check(&self) {
+        assert!(self.growth() <= MAX_GROWTH_KIB, "memory grows: {self}");
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Lines, StdioLine};
 
 /// Small, so that short inputs have long lines.
 const MAX: usize = 24;
-const KEPT: usize = 8;
+const END_BYTES: usize = 8;
 
 pub fn stdio(data: &[u8]) {
     let expected = lines(data);
@@ -19,7 +19,7 @@ pub fn stdio(data: &[u8]) {
 }
 
 fn read(data: &[u8], size: usize) -> Vec<StdioLine> {
-    let mut lines = Lines::with_limits(Pieces { rest: data, size }, MAX, KEPT);
+    let mut lines = Lines::with_limits(Pieces { rest: data, size }, MAX, END_BYTES);
     let mut context = Context::from_waker(Waker::noop());
     let mut found = Vec::new();
     loop {
@@ -30,7 +30,7 @@ fn read(data: &[u8], size: usize) -> Vec<StdioLine> {
         };
         let held = match &line {
             StdioLine::Whole(line) => line.len(),
-            StdioLine::TooLong { head, tail, .. } => head.len().max(tail.len()) + MAX - KEPT,
+            StdioLine::TooLong { head, tail, .. } => head.len().max(tail.len()) + MAX - END_BYTES,
         };
         assert!(held <= MAX, "{line:?}");
         found.push(line);
@@ -49,8 +49,8 @@ fn lines(data: &[u8]) -> Vec<StdioLine> {
             return StdioLine::Whole(line.to_vec());
         }
         StdioLine::TooLong {
-            head: line[..KEPT].to_vec(),
-            tail: line[line.len() - KEPT..].to_vec(),
+            head: line[..END_BYTES].to_vec(),
+            tail: line[line.len() - END_BYTES..].to_vec(),
             length: line.len(),
         }
     };
