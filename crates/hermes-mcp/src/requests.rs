@@ -1,5 +1,5 @@
-//! What a server may ask of us, answered as its config allows: questions to the user
-//! (`elicitation/create`) and answers of a model (`sampling/createMessage`).
+//! Requests from a server, answered as its config allows: questions to the user
+//! (`elicitation/create`) and model completions (`sampling/createMessage`).
 
 mod elicit;
 mod form;
@@ -18,10 +18,10 @@ use crate::config::{Elicitation, ServerConfig};
 use crate::transport::connect::{Declined, ServerRequests};
 use sampling::{LimitedSampler, Sampler};
 
-/// Questions of one server that may be open at once.
+/// Maximum number of simultaneously open questions of one server.
 const MAX_OPEN_QUESTIONS: usize = 4;
 
-/// The answers of one server.
+/// Answers the requests of one server.
 pub struct ServerRequestHandler {
     server: String,
     elicitation: Elicitation,
@@ -31,7 +31,7 @@ pub struct ServerRequestHandler {
 }
 
 impl ServerRequestHandler {
-    /// `sampler`: the way to a model, where there is one.
+    /// `sampler`: access to a model, where there is one.
     pub fn new(config: &ServerConfig, sampler: Option<Arc<dyn Sampler>>) -> Self {
         let sampler = sampler.filter(|_| config.sampling.enabled);
         Self {
@@ -92,7 +92,7 @@ impl ServerRequests for ServerRequestHandler {
     }
 }
 
-/// How often a server asked for what, and what it got.
+/// Number of server requests, by method and outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Audit(Mutex<BTreeMap<String, u64>>);
 
@@ -112,7 +112,7 @@ impl Audit {
     }
 }
 
-/// A name for a question that no other one in this process has.
+/// An id that is unique in this process.
 fn question_id() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!("mcp-q{}", NEXT.fetch_add(1, Ordering::Relaxed))

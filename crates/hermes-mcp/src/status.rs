@@ -1,4 +1,4 @@
-//! Status for other processes and for users, counters, child processes on disk.
+//! Status for users and other processes, counters, and the on-disk registry of child processes.
 
 pub(crate) mod child_registry;
 pub(crate) mod metrics;

@@ -8,15 +8,15 @@ use super::{ServerRequestHandler, form, question_id};
 use crate::actor::call_origin::AskerResult;
 use crate::transport::connect::Declined;
 
-/// Longer texts of a server are cut before the user sees them.
+/// Longer texts from a server are truncated before the user sees them.
 const MAX_TEXT_CHARS: usize = 4000;
 
-/// What the server is told.
+/// The result returned to the server.
 enum Outcome {
     Accept(Option<Map<String, Value>>),
-    /// The user, or their absence, said no.
+    /// The user declined, or there is no user to ask.
     Decline(Option<String>),
-    /// There was no decision.
+    /// No decision was made.
     Cancel(String),
 }
 
@@ -109,7 +109,7 @@ fn want_visit(params: &Value) -> Result<Want, Declined> {
         .ok()
         .filter(|url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some())
         .ok_or_else(|| invalid("url must be an http or https address"))?;
-    // A password in front of the host makes one host look like another.
+    // A password before the host name makes one host look like another.
     if !url.username().is_empty() || url.password().is_some() {
         return Err(invalid("url must not contain a user name"));
     }

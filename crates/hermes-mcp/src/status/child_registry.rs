@@ -1,7 +1,7 @@
-//! Who our children are, on disk, so that a later process can end those of one that died.
+//! The on-disk registry of our child processes, so that a later process can end those of a crashed
+//! one.
 //!
-//! An entry names process and owner by pid *and* start time: a pid alone may belong to somebody
-//! else by now.
+//! An entry identifies process and owner by pid *and* start time, because pids are reused.
 
 use std::io;
 use std::path::PathBuf;
@@ -25,14 +25,14 @@ pub(crate) struct ChildRegistry {
     path: PathBuf,
 }
 
-/// What a sweep ended.
+/// The processes ended by [`ChildRegistry::reap_orphans`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReapReport {
-    /// Servers whose leftover child was ended, with its pid.
+    /// Servers whose orphaned child was ended, with its pid.
     pub ended: Vec<(String, u32)>,
 }
 
-/// Leftovers get this long between SIGTERM and SIGKILL.
+/// Time that orphans get between SIGTERM and SIGKILL.
 const TERM_TIMEOUT: Duration = Duration::from_secs(2);
 /// Other processes hold the lock only while they rewrite a small file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -62,7 +62,7 @@ impl ChildRegistry {
         self.change(|entries| entries.retain(|entry| entry.pid != pid || entry.owner != owner));
     }
 
-    /// Ends the children of owners that are gone.
+    /// Ends children whose owner no longer runs.
     pub(crate) async fn reap_orphans(&self) -> ReapReport {
         let mut orphans = Vec::new();
         self.change(|entries| {
@@ -99,8 +99,8 @@ impl ChildRegistry {
         }
     }
 
-    /// Reads, changes and writes under a lock that all processes of this home respect. A ledger
-    /// that cannot be kept is worth a warning, not a failed server.
+    /// Reads, changes and writes the registry under a lock shared by all processes of this home. An
+    /// error is logged; it must not fail the server.
     fn change(&self, change: impl FnOnce(&mut Vec<Entry>)) {
         if let Err(error) = self.try_change(change) {
             tracing::warn!(path = %self.path.display(), "ledger of MCP children: {error}");
@@ -132,8 +132,8 @@ pub(crate) fn signal_group(group: u32, signal: Signal) {
     }
 }
 
-/// Whether a process of the group still runs. A zombie does not: in a container without an init
-/// nobody may ever reap it.
+/// Whether a process of the group still runs. Zombies do not count: in a container without an init
+/// they may never be reaped.
 pub(crate) fn group_runs(group: u32) -> bool {
     i32::try_from(group)
         .ok()
@@ -150,7 +150,7 @@ fn has_running_member(group: Pid) -> bool {
         let stat = std::fs::read_to_string(process.path().join("stat")).unwrap_or_default();
         let mut fields = fields_after_name(&stat);
         let state = fields.next();
-        // The parent comes in between.
+        // The parent pid lies in between.
         let group_of_process = fields.nth(1).and_then(|field| field.parse().ok());
         state.is_some_and(|state| !matches!(state, "Z" | "X"))
             && group_of_process == Some(group.as_raw_nonzero().get())
@@ -162,8 +162,8 @@ fn has_running_member(_group: Pid) -> bool {
     true
 }
 
-/// The fields of `/proc/PID/stat` from the state on. The name before them, in parentheses, may hold
-/// anything.
+/// The fields of `/proc/PID/stat` from the state on. The name before them, in parentheses, may
+/// contain any character.
 #[cfg(target_os = "linux")]
 fn fields_after_name(stat: &str) -> std::str::SplitWhitespace<'_> {
     let end = stat.rfind(')').map_or(stat.len(), |at| at + 1);
@@ -174,7 +174,7 @@ pub(crate) fn is_running(pid: u32, started: &str) -> bool {
     start_time(pid).is_some_and(|now| now == started)
 }
 
-/// When a process started, in whatever unit the system tells it. `None`: no such process.
+/// The start time of a process, in a system-dependent unit. `None`: no such process.
 #[cfg(target_os = "linux")]
 pub(crate) fn start_time(pid: u32) -> Option<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -214,7 +214,7 @@ mod tests {
         let pid = Pid::from_child(&child);
         assert!(group_runs(child.id()));
         drop(child.stdin.take());
-        // Waits for its end and leaves it a zombie.
+        // Waits for its exit without reaping it.
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(pid), ended).unwrap();
         assert!(test_kill_process_group(pid).is_ok());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Round trips kept for the percentiles.
+/// Number of round trips kept for the percentiles.
 const MAX_ROUND_TRIPS: usize = 128;
 
 #[derive(Debug, Default)]
@@ -23,13 +23,13 @@ struct Inner {
 /// Labels are joined with a slash, e.g. `call_tool/ok`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// op/outcome.
+    /// By operation and outcome.
     pub calls: BTreeMap<String, u64>,
     /// By class of the first failure.
     pub retries: BTreeMap<String, u64>,
-    /// By what caused them; the first connect is `start`.
+    /// By cause; the first connect is `start`.
     pub reconnects: BTreeMap<String, u64>,
-    /// Callers that waited for a recovery which another one started.
+    /// Callers that waited for a recovery started by another caller.
     pub joined: u64,
     /// By result.
     pub keepalive: BTreeMap<String, u64>,
@@ -73,7 +73,7 @@ impl Metrics {
         self.with(|inner| inner.counters.clone())
     }
 
-    /// p50 and p95 of the last round trips.
+    /// p50 and p95 of the most recent round trips.
     pub(crate) fn percentiles(&self) -> Option<(Duration, Duration)> {
         let mut sorted: Vec<Duration> =
             self.with(|inner| inner.round_trips.iter().copied().collect());

@@ -1,4 +1,4 @@
-//! What the user can see about the servers: in JSON, as a table, and one by one.
+//! Server reports for the user: as JSON, as a table, and in detail.
 
 mod details;
 mod now;
@@ -21,7 +21,7 @@ pub use details::details;
 pub(crate) use now::remedy;
 pub use now::{doing, line};
 
-/// One server.
+/// The report on one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerReport {
     pub name: String,
@@ -29,24 +29,24 @@ pub struct ServerReport {
     /// The URL or command line, without secrets.
     pub target: Option<String>,
     pub enabled: bool,
-    /// `invalid` when its settings cannot be used; else the state of the link.
+    /// `invalid` when its settings cannot be used; otherwise the state of the link.
     pub state: ReportedState,
-    /// Tools the model gets.
+    /// Number of tools offered to the model.
     pub tools: usize,
-    /// What is wrong with its settings.
+    /// Problems with its settings.
     pub problems: Vec<Problem>,
-    /// What is odd about what it offers.
+    /// Oddities in the tools that it offers.
     pub remarks: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkReport>,
 }
 
-/// The live part. Times in seconds.
+/// The part that changes at run time. Times in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkReport {
     pub since: DateTime<Utc>,
     pub why: Option<String>,
-    /// Of the ladder of attempts: the one that runs, or the last one that failed.
+    /// Number of the connection attempt that is running, or of the last one that failed.
     pub attempt: Option<u32>,
     pub epoch: u64,
     pub era: Option<crate::transport::link::Era>,
@@ -67,7 +67,7 @@ pub struct LinkReport {
     pub child_pid: Option<u32>,
     pub uptime: Option<f64>,
     pub stderr_tail: Option<String>,
-    /// What the server asked of us, and how that ended.
+    /// Requests from the server, by method and outcome.
     pub requests: BTreeMap<String, u64>,
     pub counters: Counters,
 }
@@ -103,7 +103,7 @@ impl ServerReport {
         }
     }
 
-    /// The same after some time in which nothing new was learnt.
+    /// The same report after some time without new information.
     #[must_use]
     pub(crate) fn later(mut self, passed: Duration) -> Self {
         let passed = passed.as_secs_f64();
@@ -116,7 +116,7 @@ impl ServerReport {
         self
     }
 
-    /// With what only the state itself knows.
+    /// Adds the fields that only the state contains.
     #[must_use]
     pub(crate) fn in_state(mut self, state: &LinkState) -> Self {
         if let (
@@ -129,13 +129,13 @@ impl ServerReport {
         self
     }
 
-    /// Calls that were made.
+    /// Number of calls made.
     fn calls(&self) -> u64 {
         let link = self.link.as_ref();
         link.map_or(0, |link| link.counters.calls.values().sum())
     }
 
-    /// Its row in a table, one cell for each of [`COLUMNS`].
+    /// The table row, one cell for each of [`COLUMNS`].
     pub fn cells(&self, now: DateTime<Utc>) -> [String; 7] {
         let last_ok = self.link.as_ref().and_then(|link| link.last_ok);
         [
@@ -153,17 +153,17 @@ impl ServerReport {
         ]
     }
 
-    /// The model sees its tools though it is down.
+    /// Whether the model still sees the tools although the server is down.
     fn keeps_tools(&self) -> bool {
         self.tools > 0 && !self.is_up()
     }
 
-    /// Whether it is not known yet how it stands.
+    /// Whether a connection attempt is running, so that its condition is unknown.
     pub fn is_connecting(&self) -> bool {
         self.state == ReportedState::Connecting
     }
 
-    /// Whether calls go through.
+    /// Whether calls can be made.
     pub fn is_up(&self) -> bool {
         matches!(
             self.state,
@@ -209,7 +209,7 @@ impl LinkReport {
     }
 }
 
-/// What [`ServerReport::cells`] are called.
+/// Headings of [`ServerReport::cells`].
 pub const COLUMNS: [&str; 7] = [
     "NAME",
     "TRANSPORT",
@@ -220,7 +220,7 @@ pub const COLUMNS: [&str; 7] = [
     "DETAIL",
 ];
 
-/// One line per server, with a heading and a sum.
+/// One line per server, with a heading and a total.
 pub fn table(reports: &[ServerReport], now: DateTime<Utc>) -> String {
     let mut rows = vec![COLUMNS.map(str::to_owned)];
     rows.extend(reports.iter().map(|report| report.cells(now)));
@@ -248,7 +248,7 @@ pub fn table(reports: &[ServerReport], now: DateTime<Utc>) -> String {
     out
 }
 
-/// `2 ok · 1 down · 1 off`; what is neither up nor down yet has a number of its own.
+/// `2 ok · 1 down · 1 off`; servers that are still connecting are counted separately.
 pub fn summary(reports: &[ServerReport]) -> String {
     let count = |states: &[ReportedState]| {
         let of_these = |report: &&ServerReport| states.contains(&report.state);
@@ -269,7 +269,7 @@ pub fn summary(reports: &[ServerReport]) -> String {
     parts.join(" · ")
 }
 
-/// What the mark at a number of tools means, where there is one.
+/// The footnote to the mark at a number of tools, where that mark is used.
 pub fn remark(reports: &[ServerReport]) -> Option<&'static str> {
     reports
         .iter()
@@ -277,7 +277,7 @@ pub fn remark(reports: &[ServerReport]) -> Option<&'static str> {
         .then_some("* the model still sees these tools; calls say that the server is down")
 }
 
-/// States in the words of users.
+/// The state as shown to users.
 fn state_text(state: ReportedState) -> &'static str {
     match state {
         ReportedState::Ready => "connected",
@@ -293,7 +293,7 @@ fn state_text(state: ReportedState) -> &'static str {
     }
 }
 
-/// What matters most about it, in a few words.
+/// The most important fact about the server, in a few words.
 fn detail(report: &ServerReport, now: DateTime<Utc>) -> String {
     if let Some(problem) = report.problems.iter().find(|problem| problem.fatal) {
         return problem.text.clone();

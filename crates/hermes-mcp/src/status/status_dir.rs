@@ -1,5 +1,5 @@
-//! What processes that live long tell about their servers, for users who ask elsewhere
-//! (`hermes mcp status`): one file per process, `cache/mcp-status/<pid>.json`.
+//! The server status that long-running processes publish for `hermes mcp status`: one file per
+//! process, `cache/mcp-status/<pid>.json`.
 
 use std::path::PathBuf;
 
@@ -11,17 +11,17 @@ use serde_json::Value;
 use crate::status::child_registry;
 use crate::status::report::{self, ServerReport};
 
-/// The notes of one home.
+/// The status files of one home.
 #[derive(Clone, Debug)]
 pub struct StatusDir {
     dir: PathBuf,
 }
 
-/// What one process says.
+/// The status published by one process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessStatus {
     pub pid: u32,
-    /// Tells the process from a later one with the same id.
+    /// Distinguishes the process from a later one with the same pid.
     started: String,
     pub at: DateTime<Utc>,
     pub servers: Vec<ServerStatusRecord>,
@@ -32,16 +32,16 @@ pub struct ServerStatusRecord {
     pub name: String,
     /// A [`ServerReport`].
     pub report: Value,
-    /// The same for users; read back with the ages of that moment.
+    /// The same as text for users; its ages are updated on reading.
     pub text: String,
-    /// And on one line; empty where an older version wrote it.
+    /// The same on one line; empty in files written by older versions.
     #[serde(default)]
     pub line: String,
 }
 
 impl ProcessStatus {
-    /// With the ages of this moment in what users read. It is shown as it was written where another
-    /// version wrote it.
+    /// Updates the ages in the texts. A report written by another version may not be readable; its
+    /// texts are then left unchanged.
     fn with_current_ages(mut self, now: DateTime<Utc>) -> Self {
         let passed = (now - self.at).to_std().unwrap_or_default();
         for record in &mut self.servers {
@@ -64,7 +64,7 @@ impl StatusDir {
         self.dir.join(format!("{}.json", std::process::id()))
     }
 
-    /// Replaces what this process said before.
+    /// Replaces the status that this process published before.
     pub fn write(&self, reports: &[ServerReport], now: DateTime<Utc>) -> std::io::Result<()> {
         let pid = std::process::id();
         let record = |report: &ServerReport| ServerStatusRecord {
@@ -83,13 +83,14 @@ impl StatusDir {
         crate::tools::remembered::write_file(&self.own_path(), &text)
     }
 
-    /// This process has no servers any more.
+    /// Called when this process has no servers any more.
     pub fn remove_own(&self) {
-        // It may never have said anything.
+        // There may be no file to remove.
         let _ = std::fs::remove_file(self.own_path());
     }
 
-    /// What living processes say, oldest first. What the dead left is removed.
+    /// The status of running processes, oldest first. Removes files of processes that no longer
+    /// run.
     pub fn read(&self) -> Vec<ProcessStatus> {
         let Ok(files) = std::fs::read_dir(&self.dir) else {
             return Vec::new();
@@ -104,7 +105,7 @@ impl StatusDir {
                     statuses.push(status.with_current_ages(SystemClock.now()));
                 }
                 Some(_) => drop(std::fs::remove_file(&path)),
-                // Perhaps of a newer version: not ours to remove.
+                // Possibly written by a newer version, so it is not removed.
                 None => {}
             }
         }
@@ -125,17 +126,17 @@ mod tests {
         let now = Utc::now();
         status_dir.write(&[], now).unwrap();
         assert_eq!(status_dir.read()[0].pid, std::process::id());
-        let dead = home.path().join("board/999999999.json");
+        let stale = home.path().join("board/999999999.json");
         let status = ProcessStatus {
             pid: 999_999_999,
             started: "1".to_owned(),
             at: now,
             servers: Vec::new(),
         };
-        std::fs::write(&dead, serde_json::to_vec(&status).unwrap()).unwrap();
+        std::fs::write(&stale, serde_json::to_vec(&status).unwrap()).unwrap();
         std::fs::write(home.path().join("board/odd.json"), "{").unwrap();
         assert_eq!(status_dir.read().len(), 1);
-        assert!(!dead.exists());
+        assert!(!stale.exists());
         status_dir.remove_own();
         assert_eq!(status_dir.read(), []);
     }

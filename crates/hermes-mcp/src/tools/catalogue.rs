@@ -1,7 +1,7 @@
-//! From what servers offer to the tools of a session.
+//! Builds the tools of a session from the lists of the servers.
 //!
-//! The same lists give the same tools in the same order with the same bytes: prompt caches live on
-//! it. Names that two tools would share are given to neither.
+//! Equal lists give equal tools in equal order, byte for byte: prompt caches depend on it. If two
+//! tools would share a name, neither is offered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Catalogue {
     pub remarks: Vec<Remark>,
 }
 
-/// Something odd about what a server offers.
+/// An oddity in the tools that a server offers.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Remark {
     pub server: String,
@@ -87,7 +87,7 @@ impl Catalogue {
         }
     }
 
-    /// How many tools of this server are offered.
+    /// Number of tools of this server that are offered.
     pub fn count(&self, server: &str) -> usize {
         let toolset = naming::toolset(server);
         let own = |tool: &&Arc<dyn Tool>| tool.spec().toolset == toolset;
@@ -100,12 +100,12 @@ fn owner(tool: &RemoteTool) -> String {
     format!("{raw} of {}", tool.caller.server())
 }
 
-/// The tools of one server, being collected.
+/// Collects the tools of one server.
 struct ToolCollector<'a> {
     source: &'a Source<'a>,
     media: &'a Arc<MediaStore>,
     known: &'a KnownTools,
-    /// Tools that say something else than before, to which nobody has agreed.
+    /// Tools whose description changed and that the user has not yet allowed.
     awaiting_consent: Vec<String>,
     remarks: &'a mut Vec<Remark>,
     tools: Vec<RemoteTool>,
@@ -136,7 +136,7 @@ impl ToolCollector<'_> {
         self.utilities();
     }
 
-    /// Why a tool must not be offered. Annotations for headers matter only where there are headers.
+    /// Why a tool must not be offered. Header annotations matter only to transports with headers.
     fn header_error(&self, raw: &Value) -> Option<String> {
         let over_http = matches!(self.source.config.transport, ServerTransport::Http { .. });
         let stateless = self.source.snapshot.facts.era == Era::Modern;
@@ -265,7 +265,7 @@ impl ToolCollector<'_> {
     fn utility(&mut self, name: &str, description: String, parameters: Value, action: Action) {
         let config = self.source.config;
         let full = naming::tool_name(&config.name, name);
-        // A tool that the server itself calls so is the one that is meant.
+        // A server's own tool of this name takes precedence.
         if self.tools.iter().any(|tool| tool.spec.name == full) {
             return;
         }
@@ -296,7 +296,7 @@ impl ToolMatcher {
         }
     }
 
-    /// By the server's own name, or as the model sees it.
+    /// Matches the server's own name or the name that the model sees.
     fn includes(&self, name: &str) -> bool {
         let shown = naming::component(name);
         let matches = |set: &GlobSet| set.is_match(name) || set.is_match(&shown);
@@ -307,7 +307,7 @@ impl ToolMatcher {
     }
 }
 
-/// Patterns were checked when the config was read; one that is bad all the same matches nothing.
+/// Patterns are checked when the config is read; an invalid one matches nothing.
 fn globs(patterns: &[String]) -> GlobSet {
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {

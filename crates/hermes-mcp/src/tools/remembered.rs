@@ -1,5 +1,4 @@
-//! The lists of lazy servers (`lazy: true`), kept in a file so that their tools can be offered
-//! without starting them.
+//! The stored lists of lazy servers (`lazy: true`), whose tools are offered without starting them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ pub struct SchemaFile {
 
 #[derive(Serialize, Deserialize)]
 struct Remembered {
-    /// Of the endpoint: another command or address is another server.
+    /// Fingerprint of the endpoint: another command or address is another server.
     fingerprint: String,
     facts: LinkFacts,
     tools: Vec<Value>,
@@ -31,7 +30,7 @@ impl SchemaFile {
         Self { path }
     }
 
-    /// `None`: nothing of use is there. That only costs a start.
+    /// `None`: there is no usable list, so the server must be started.
     pub(crate) fn load(&self, fingerprint: &str) -> Option<CatalogueSnapshot> {
         let text = std::fs::read(&self.path).ok()?;
         let stored: Remembered = serde_json::from_slice(&text)

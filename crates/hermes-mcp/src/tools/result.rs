@@ -1,8 +1,8 @@
-//! What a server answered, as the model reads it.
+//! Converts a server's result into what the model reads.
 //!
-//! Text stays text. Binary content is saved below the home's cache, with limits that are checked
-//! before anything is decoded; images the model can look at travel along as well. Long text is the
-//! engine's business: it spills and fences what comes from outside.
+//! Text is passed on unchanged. Binary content is saved below the home's cache, within limits that
+//! are checked before decoding; images that the model can view are attached as well. The engine
+//! shortens long text and marks it as external.
 
 mod media;
 mod refusal;
@@ -19,7 +19,7 @@ pub use refusal::refusal_outcome;
 
 use media::MediaBudget;
 
-/// Items of a listing that are shown; more only cost room.
+/// Maximum number of listed items; more only cost context.
 const MAX_LISTED: usize = 500;
 
 /// The result of `tools/call`.
@@ -81,7 +81,7 @@ pub async fn prompt_outcome(result: &Value, media: &MediaStore) -> ToolOutcome {
     page.finish("(the prompt is empty)")
 }
 
-/// The result of a `…/list`: what a model needs to choose, one JSON object.
+/// The result of a `…/list`: what a model needs to choose from it, as one JSON object.
 pub(crate) fn listing_outcome(result: &Value, key: &str) -> ToolOutcome {
     let mut listing = Map::new();
     list(&mut listing, result, key);
@@ -139,7 +139,7 @@ fn blocks<'a>(result: &'a Value, key: &str) -> &'a [Value] {
     }
 }
 
-/// A result being put together.
+/// Builds up a result.
 struct Page<'a> {
     media: &'a MediaStore,
     budget: MediaBudget,
@@ -187,7 +187,7 @@ impl<'a> Page<'a> {
                     "[link to {name} {uri}{about}; read_resource reads it]"
                 ));
             }
-            // Kinds that later versions of the protocol add.
+            // Content types of later protocol versions.
             _ => self.line(block.to_string()),
         }
     }
@@ -222,7 +222,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Said once: many servers repeat it as text.
+    /// Skipped where the text already contains it, as with many servers.
     fn structured(&mut self, structured: &Value) {
         let repeated = |line: &String| {
             serde_json::from_str::<Value>(line).is_ok_and(|value| value == *structured)

@@ -1,8 +1,8 @@
-//! The schema of a remote tool as models get it.
+//! Sanitises the schemas of remote tools for the model.
 //!
-//! Servers write JSON schemas that some provider or other refuses, and one bad tool makes the
-//! whole request fail. The model therefore gets a repaired copy; the wire gets what the server
-//! asked for. Where a property had to be renamed, [`SanitisedSchema::restore`] takes it back.
+//! Many servers write JSON schemas that one provider or another refuses, and one bad tool makes the
+//! whole request fail. The model therefore gets a repaired copy. [`SanitisedSchema::restore`]
+//! reverses renamed properties before the arguments are sent to the server.
 
 mod headers;
 mod repair;
@@ -17,23 +17,23 @@ use serde_json::{Map, Value};
 pub(crate) use headers::header_problem;
 pub(crate) use scan::suspicious_phrases;
 
-/// Nested deeper than this, a schema is cut.
+/// Deeper levels of a schema are removed.
 const MAX_DEPTH: usize = 24;
-/// Longest schema text of one tool, in bytes; beyond it the prose goes, then the schema.
+/// Maximum schema size of one tool; above it, first the descriptions are removed, then the schema.
 const MAX_SCHEMA_BYTES: usize = 64 * 1024;
-/// Longest description of a tool, in characters.
+/// Maximum length of a tool description.
 const MAX_DESCRIPTION_CHARS: usize = 4096;
 
-/// A schema for the model and the way back.
+/// A schema for the model, with the renames that must be reversed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SanitisedSchema {
     pub schema: Value,
     renames: Renames,
-    /// What was changed beyond recognition; for status and logs.
+    /// Major changes, for status and logs.
     pub remarks: Vec<String>,
 }
 
-/// Name for the model → the server's name, level by level.
+/// Names for the model → names of the server, per level.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Renames {
     names: BTreeMap<String, String>,
@@ -67,7 +67,7 @@ impl SanitisedSchema {
         }
     }
 
-    /// The arguments with the server's own names.
+    /// The arguments under the server's own names.
     pub(crate) fn restore(&self, arguments: Map<String, Value>) -> Map<String, Value> {
         if self.renames.is_empty() {
             return arguments;
@@ -104,7 +104,7 @@ fn restore_value(value: Value, renames: &Renames) -> Value {
     }
 }
 
-/// Whether every provider takes it as the name of a property.
+/// Whether every provider accepts it as a property name.
 fn is_plain(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name
@@ -165,7 +165,7 @@ fn rename(schema: &mut Value, renames: &mut Renames, depth: usize) {
     }
 }
 
-/// A plain name for `name` that is not taken.
+/// A plain variant of `name` that is not in `taken`.
 fn unused_plain_name(name: &str, taken: &std::collections::BTreeSet<String>) -> String {
     let cleaned: String = name
         .chars()
@@ -226,7 +226,7 @@ fn without_prose(value: &Value, names: bool) -> Value {
     }
 }
 
-/// The description of a tool for the model: what the server says, within bounds.
+/// The tool description for the model: the server's own, with a limited length.
 pub(crate) fn description(server: &str, tool: &str, text: Option<&str>) -> String {
     let text = text.map(str::trim).unwrap_or_default();
     if text.is_empty() {

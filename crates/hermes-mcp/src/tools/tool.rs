@@ -1,4 +1,4 @@
-//! A tool of a server, as the engine sees it.
+//! A remote tool, as the engine sees it.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ mod recording_asker;
 
 use recording_asker::RecordingAsker;
 
-/// Progress texts that wait to be shown; more are dropped.
+/// Number of progress texts waiting to be shown; more are dropped.
 const PROGRESS_CAPACITY: usize = 16;
-/// As much of a description as a question shows.
+/// Maximum length of a description in a question to the user.
 const MAX_SHOWN_CHARS: usize = 2000;
 
-/// Whoever carries a request to its server.
+/// Sends requests to a server.
 pub trait Caller: Send + Sync {
     fn server(&self) -> &str;
     fn call(&self, op: Op, options: CallOptions) -> BoxFuture<'_, Result<OpOutput, CallError>>;
@@ -43,7 +43,7 @@ impl Caller for ServerHandle {
     }
 }
 
-/// What calling it does.
+/// The operation that a call of the tool performs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     Call {
@@ -56,11 +56,11 @@ pub(crate) enum Action {
     GetPrompt,
 }
 
-/// What the user is asked before a tool is used that says something else than before.
+/// The question to the user before a tool with a changed description is used.
 #[derive(Clone)]
 pub(crate) struct ToolConsent {
     pub(crate) known: KnownTools,
-    /// What it says now.
+    /// The new description.
     pub(crate) description: String,
 }
 
@@ -68,14 +68,14 @@ pub(crate) struct ToolConsent {
 pub(crate) struct RemoteTool {
     pub(crate) spec: ToolSpec,
     pub(crate) action: Action,
-    /// The user must agree before it is used.
+    /// Set where the user must agree before it is used.
     pub(crate) consent: Option<ToolConsent>,
     pub(crate) caller: Arc<dyn Caller>,
     pub(crate) media: Arc<MediaStore>,
 }
 
 impl RemoteTool {
-    /// The server's own name of it; `None` for our utilities.
+    /// The server's own name of the tool; `None` for our utilities.
     pub(crate) fn raw_name(&self) -> Option<&str> {
         match &self.action {
             Action::Call { tool, .. } => Some(tool),
@@ -94,7 +94,7 @@ impl RemoteTool {
         asker.explain(outcome)
     }
 
-    /// Asks once; the answer holds until the tool says something else again.
+    /// Asks once; the answer holds until the description changes again.
     async fn ask_consent(
         &self,
         consent: &ToolConsent,
@@ -162,7 +162,7 @@ impl RemoteTool {
             Action::GetPrompt => result::prompt_outcome(&output, &self.media).await,
             Action::ListPrompts => result::listing_outcome(&output, "prompts"),
             Action::ListResources => {
-                // Servers without templates refuse; the list is worth having all the same.
+                // Servers without templates refuse this; the list is useful without them.
                 let templates = self
                     .request(Op::ListResourceTemplates, cx, asker)
                     .await
@@ -200,7 +200,7 @@ impl RemoteTool {
         })
     }
 
-    /// Carries progress to the user while it waits.
+    /// Shows progress to the user while it waits.
     async fn request(
         &self,
         op: Op,
@@ -248,8 +248,8 @@ impl Tool for RemoteTool {
     }
 }
 
-/// A call runs alone unless the user allowed parallel ones, or a trusted server says that the
-/// tool changes nothing.
+/// Calls run exclusively unless the user allowed parallel ones, or a trusted server declares the
+/// tool read-only.
 pub(crate) fn effects(parallel: bool, trusted_read_only: bool) -> Effects {
     if parallel || trusted_read_only {
         Effects::ReadOnly

@@ -1,7 +1,7 @@
-//! All servers of a process and the tools they give.
+//! All servers of a process and their tools.
 //!
-//! The composition root makes one, hands it to every session as a source of tools, tells it when
-//! config.yaml changed, and ends it.
+//! The composition root creates one, gives it to every session as a source of tools, applies
+//! changes of config.yaml to it, and shuts it down.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,7 +28,7 @@ mod wait;
 
 use wait::ToolWait;
 
-/// Pause between looks at a token file that keeps changing.
+/// Pause between two reads of a token file that keeps changing.
 const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How a server is reached.
@@ -37,14 +37,14 @@ pub struct ServerAccess {
     pub oauth: Option<OAuthClient>,
 }
 
-/// Makes the way to a server from its config; the error says what is wrong with it.
+/// Builds the access to a server from its config, or returns what is wrong with the config.
 pub(crate) type MakeServerAccess =
     Box<dyn Fn(&ServerConfig) -> Result<ServerAccess, Problem> + Send + Sync>;
 
 pub struct ToolboxParts {
     pub make_access: MakeServerAccess,
     pub media: MediaStore,
-    /// What the tools said about themselves before.
+    /// Tool descriptions known from before.
     pub known: KnownTools,
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
@@ -63,14 +63,14 @@ pub struct Toolbox {
 #[derive(Default)]
 struct State {
     servers: Vec<Server>,
-    /// By what it was built from, decisions of the user included.
+    /// With the key that it was built from, including the user's decisions.
     built: Option<((Vec<CatalogueKey>, u64), Catalogue)>,
 }
 
 struct Server {
     entry: ServerEntry,
     oauth: Option<OAuthClient>,
-    /// Ends the watch over its token file.
+    /// Stops watching its token file.
     watch: CancellationToken,
     waiting: ToolWait,
 }
@@ -90,7 +90,7 @@ impl Drop for Server {
     }
 }
 
-/// What the tools of one server depend on.
+/// Everything that the tools of one server depend on.
 #[derive(Clone, PartialEq, Eq)]
 struct CatalogueKey {
     server: String,
@@ -113,7 +113,7 @@ impl Toolbox {
         this
     }
 
-    /// Takes over a changed config. Only what changed is touched.
+    /// Applies a changed config. Servers whose settings did not change are not touched.
     pub fn apply(&self, entries: Vec<ServerEntry>) {
         let mut specs = Vec::new();
         let mut servers = Vec::new();
@@ -170,7 +170,7 @@ impl Toolbox {
                 loop {
                     oauth.changed().await;
                     handle.auth_changed();
-                    // Read, so that the change is known from now on.
+                    // Reading it marks the current version as known.
                     oauth.token().await;
                     tokio::time::sleep(TOKEN_CHECK_INTERVAL).await;
                 }
@@ -186,7 +186,7 @@ impl Toolbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tools of all servers as they are now: the same `Arc` until something changes.
+    /// The current tools of all servers: the same `Arc` until something changes.
     pub fn tools(&self) -> Arc<[Arc<dyn Tool>]> {
         self.catalogue().tools
     }
@@ -233,7 +233,7 @@ impl Toolbox {
         })
     }
 
-    /// Names of all servers that are configured and usable, in the order of the file.
+    /// Names of all usable servers, in the order of the file.
     pub fn names(&self) -> Vec<String> {
         let usable = |server: &&Server| server.entry.config.is_some();
         let state = self.state();
@@ -245,17 +245,17 @@ impl Toolbox {
         self.manager.server(name)
     }
 
-    /// The user wants a new connection. False: there is no such server.
+    /// Reconnects on the user's request. Returns false if there is no such server.
     pub fn reconnect(&self, name: &str) -> bool {
         self.server(name).inspect(ServerHandle::reconnect).is_some()
     }
 
-    /// What happens to the servers.
+    /// Subscribes to the events of all servers.
     pub fn events(&self) -> broadcast::Receiver<McpEvent> {
         self.manager.events()
     }
 
-    /// What the user can see about the servers, in the order of the file.
+    /// Reports on all servers, in the order of the file.
     pub fn report(&self) -> Vec<ServerReport> {
         let catalogue = self.catalogue();
         let state = self.state();
@@ -274,7 +274,7 @@ impl Toolbox {
         state.servers.iter().map(report).collect()
     }
 
-    /// Ends everything: no child is left.
+    /// Shuts down all servers and waits until their children have exited.
     pub async fn shutdown(&self, limit: Duration) {
         self.ended.cancel();
         let started = Instant::now();

@@ -1,9 +1,9 @@
 //! Streamable HTTP: our own client below rmcp's transport.
 //!
-//! rmcp's own one hides the body of a refused request, drops errors without an id (so that calls
-//! hang) and retries its listening stream forever. Here every refused request becomes a
-//! classified [`McpFailure`], every answer gets the id of the request it answers, and the
-//! listening stream minds its manners.
+//! rmcp's client hides the body of a refused request, drops errors without an id (so that calls
+//! hang) and retries its listening stream forever. Here every refused request becomes a classified
+//! [`McpFailure`], every answer gets the id of its request, and the listening stream is reopened
+//! with a backoff.
 
 pub(crate) mod answer;
 mod answer_stream;
@@ -48,12 +48,12 @@ pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
-/// More requests at once than any server gets: the actor limits them, not the transport.
+/// Above the actor's limit, which is the one that counts.
 const MAX_CONCURRENT_REQUESTS: usize = 256;
-/// The answer to the end of a session is waited for this long.
+/// How long the answer to the deletion of a session is awaited.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A failure on its way through rmcp.
+/// Carries a failure through rmcp's error types.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct RmcpFault(pub(crate) McpFailure);
@@ -78,7 +78,7 @@ pub(crate) struct Http {
     rng: Arc<dyn Rng>,
 }
 
-/// The transport to run rmcp on.
+/// The transport on which rmcp runs.
 pub(crate) fn transport(
     target: &HttpTarget,
     shared: &Arc<ConnectionShared>,
@@ -89,11 +89,11 @@ pub(crate) fn transport(
         rng: Arc::clone(rng),
     };
     let mut config = StreamableHttpClientTransportConfig::with_uri(target.url.as_str())
-        // One recovery for all transports: the actor's.
+        // Recovery is the actor's task, for all transports.
         .reinit_on_expired_session(false)
         .max_concurrent_requests(MAX_CONCURRENT_REQUESTS)
         .max_sse_event_size(MAX_EVENT_BYTES);
-    // Streams that are cut are resumed below rmcp.
+    // Interrupted streams are resumed below rmcp.
     config.retry_config = Arc::new(NeverRetry::default());
     StreamableHttpClientTransport::with_client(http, config)
 }
@@ -142,7 +142,7 @@ impl Http {
         };
         let id = pending.id.clone();
         let answered = match self.answered(response, pending, reply_to).await {
-            // Some servers take what they do not know for a notification: they are of the older era.
+            // Some servers treat unknown requests as notifications: they are of the older era.
             Err(Unanswered::Accepted(failure)) if kind == MessageKind::Discover => {
                 let message = answer::discover_unanswered(&failure, id);
                 return Ok(StreamableHttpPostResponse::Json(message, None));
@@ -180,7 +180,7 @@ impl Http {
         });
     }
 
-    /// Reads the answer to a request, whatever its successful status.
+    /// Reads the answer to a request with any successful status.
     async fn answered(
         &self,
         response: reqwest::Response,
@@ -224,7 +224,7 @@ impl Http {
         if matches!(status, 202 | 204)
             && let Some(failure) = answer::failure_in(&body, self.shared())
         {
-            // Errors of tools come with 200.
+            // Tool errors have status 200.
             let http_status = Some(status);
             return Err(Unanswered::Broken(McpFailure {
                 http_status,
@@ -233,7 +233,7 @@ impl Http {
         }
         let messages = match self.messages(&content_type, body, &pending).await {
             Ok(messages) => messages,
-            // "Accepted" may come with a word or a page.
+            // "Accepted" may have a short text or an HTML page as its body.
             Err(_) if matches!(status, 202 | 204) => {
                 return Err(self.no_answer(status, &pending).await);
             }
@@ -250,7 +250,7 @@ impl Http {
         })
     }
 
-    /// The messages of a body that is no stream, or why it is no answer.
+    /// The messages of a body that is not a stream, or why it is not an answer.
     async fn messages(
         &self,
         content_type: &str,
@@ -271,9 +271,9 @@ impl Http {
         found.ok_or(cause)
     }
 
-    /// The server took the request and answered nothing. Some then answer on the listening stream,
-    /// against the specification: where there is one, it is given a moment. rmcp takes an answer
-    /// from there, and what this returns counts for nothing then.
+    /// The server accepted the request without an answer. Some then answer on the listening stream,
+    /// contrary to the specification, so an open one is given a moment. rmcp takes an answer from
+    /// there, and then ignores the value returned here.
     async fn no_answer(&self, status: u16, pending: &answer::PendingRequest) -> Unanswered {
         if let Some(waiting) = self.shared().await_on_stream(&pending.id) {
             tokio::time::sleep(self.shared().stream.options().late_answer).await;
@@ -294,7 +294,7 @@ impl Http {
     }
 }
 
-/// A request that succeeded as far as HTTP is concerned.
+/// A request with a successful HTTP status but no usable answer.
 enum Unanswered {
     /// There is no answer.
     Accepted(McpFailure),
@@ -302,7 +302,7 @@ enum Unanswered {
     Broken(McpFailure),
 }
 
-/// What a request that resumes the answer must carry.
+/// The headers of a request that resumes the answer.
 struct ReplyTo {
     session: Option<Arc<str>>,
     headers: HeaderMap,
@@ -321,21 +321,21 @@ impl ReplyTo {
     }
 }
 
-/// What a message is, as far as sending it differs.
+/// The kinds of messages that are sent differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageKind {
-    /// An operation: what becomes of it is the actor's decision.
+    /// An operation: the actor decides whether to repeat it.
     Operation,
     Handshake,
-    /// Handshake of 2026-07-28, whose refusal tells the era.
+    /// Handshake of 2026-07-28, whose refusal reveals the era.
     Discover,
     /// The end of the handshake.
     Initialized,
-    /// Answers and notifications: repeated here when a token was renewed.
+    /// Answers and notifications: repeated here after a token was renewed.
     Other,
-    /// The one stream of HTTP+SSE.
+    /// The single stream of HTTP+SSE.
     Stream,
-    /// The listening stream, a courtesy.
+    /// The optional listening stream.
     Listen,
 }
 
@@ -386,7 +386,7 @@ fn not_mcp(content_type: &str, body: &[u8]) -> String {
     )
 }
 
-/// In lower case; empty where none is named.
+/// In lower case; empty if the header is missing.
 pub(crate) fn content_type(headers: &HeaderMap) -> String {
     let named = header(headers, "content-type").unwrap_or_default();
     named.trim().to_ascii_lowercase()
@@ -423,14 +423,14 @@ impl StreamableHttpClient for Http {
             session: Some(session_id.as_ref()),
             ..Outgoing::new(Method::DELETE, headers, MessageKind::Other)
         };
-        // Servers may refuse (405) or have forgotten it already: gone is gone. Whether they answer does
-        // not matter either, and somebody may wait for the end of this process.
+        // Servers may refuse this (405) or have forgotten the session already. The answer does not
+        // matter, and the end of the process may be waiting for it.
         let _ = tokio::time::timeout(DELETE_TIMEOUT, self.exchange.send(request)).await;
         Ok(())
     }
 
-    /// The listening stream: one that never ends and reconnects by itself. Answers that were cut
-    /// are resumed by [`AnswerStream`]; rmcp never sees an event id to do it with.
+    /// The listening stream: it never ends and reconnects by itself. Interrupted answers are
+    /// resumed by [`AnswerStream`]; rmcp gets no event ids and therefore cannot do so.
     async fn get_stream(
         &self,
         _uri: Arc<str>,

@@ -1,5 +1,5 @@
-//! Our end of a connection: what the transports, the handler of the server's messages and the
-//! link have in common.
+//! Our end of a connection: the state shared by the transports, the handler of server messages and
+//! the link.
 
 mod active_calls;
 mod changes;
@@ -40,7 +40,7 @@ use progress::ProgressReports;
 pub(crate) use subscribe::subscribe;
 use user_wait::UserWait;
 
-/// What the parts of one connection share.
+/// The state shared by the parts of one connection.
 pub(crate) struct ConnectionShared {
     server: String,
     epoch: u64,
@@ -49,7 +49,7 @@ pub(crate) struct ConnectionShared {
     state: ConnectionState,
     events: mpsc::Sender<LinkEvent>,
     changes: ListChanges,
-    /// Counts the times the machine woke up.
+    /// Number of times the machine resumed from sleep.
     resumes: watch::Sender<u64>,
     outcomes: RequestOutcomes,
     active_calls: Arc<ActiveCalls>,
@@ -57,14 +57,14 @@ pub(crate) struct ConnectionShared {
     pub(crate) progress: ProgressReports,
     pub(crate) initialized: InitializedNotice,
     pub(crate) stream: Arc<ListeningStream>,
-    /// Ends everything that belongs to the connection.
+    /// Stops everything that belongs to the connection.
     pub(crate) stop: CancellationToken,
 }
 
-/// How far the connection has come, and what is known of its end.
+/// The progress of the connection, and the reason for its end.
 struct ConnectionState {
     session: AtomicBool,
-    /// The handshake is over.
+    /// The handshake is complete.
     ready: AtomicBool,
     modern: AtomicBool,
     /// A request on this link has succeeded.
@@ -126,7 +126,7 @@ impl ConnectionShared {
         self.kind
     }
 
-    /// The handshake is over: from now on requests are the user's.
+    /// The handshake is complete: from now on requests are the user's.
     pub(crate) fn mark_ready(&self, era: Era) {
         self.state
             .modern
@@ -134,7 +134,7 @@ impl ConnectionShared {
         self.state.ready.store(true, Ordering::Relaxed);
     }
 
-    /// What the classifier has to know. `session`: whether the request carried a session id.
+    /// The context for the classifier. `session`: whether the request carried a session id.
     pub(crate) fn situation(&self, session: bool) -> LinkSituation<'_> {
         let ready = self.state.ready.load(Ordering::Relaxed);
         LinkSituation {
@@ -159,7 +159,7 @@ impl ConnectionShared {
         classify::io(what, cause, &self.situation(self.has_session()))
     }
 
-    /// The server showed that it is there: an answer, or bytes of the stream that carries them.
+    /// The server is alive: it sent an answer, or bytes on the stream that carries answers.
     pub(crate) fn record_activity(&self) {
         *self
             .state
@@ -184,19 +184,19 @@ impl ConnectionShared {
         self.state.session.load(Ordering::Relaxed)
     }
 
-    /// The connection is gone for good. The first reason stays.
+    /// The connection has failed permanently. The first reason is kept.
     pub(crate) fn fail(&self, why: McpFailure) {
-        self.state.failure.send_if_modified(|dead| {
-            if dead.is_some() {
+        self.state.failure.send_if_modified(|failure| {
+            if failure.is_some() {
                 return false;
             }
             tracing::info!(server = self.server, epoch = self.epoch, "link lost: {why}");
-            *dead = Some(why);
+            *failure = Some(why);
             true
         });
     }
 
-    /// During the handshake rmcp may forget why it failed; the reason is kept here.
+    /// rmcp may lose the reason for a failed handshake, so it is stored here.
     pub(crate) fn record_refusal(&self, why: &McpFailure) {
         if !self.state.ready.load(Ordering::Relaxed) {
             let mut refusal = self
@@ -208,7 +208,7 @@ impl ConnectionShared {
         }
     }
 
-    /// Why the handshake failed, if it is known.
+    /// Why the handshake failed, if known.
     pub(crate) fn refusal(&self) -> Option<McpFailure> {
         let noted = self
             .state
@@ -223,39 +223,39 @@ impl ConnectionShared {
     }
 
     pub(crate) async fn failed(&self) -> McpFailure {
-        let mut dead = self.state.failure.subscribe();
-        // The sender lives in `self`, so waiting cannot fail.
-        match dead
+        let mut failure = self.state.failure.subscribe();
+        // The sender is owned by `self`, so waiting cannot fail.
+        match failure
             .wait_for(Option::is_some)
             .await
-            .map(|dead| dead.clone())
+            .map(|failure| failure.clone())
         {
             Ok(Some(why)) => why,
             _ => std::future::pending().await,
         }
     }
 
-    /// Why a request failed, where rmcp would not say.
+    /// Why a request failed, where rmcp does not report it.
     pub(crate) fn set_request_failure(&self, id: RequestId, why: McpFailure) {
         self.record_refusal(&why);
         self.outcomes.fail(id, why);
     }
 
-    /// Keeps the result of an operation for its caller; returns whether it was kept.
+    /// Stores the result of an operation for its caller; returns whether it was stored.
     pub(crate) fn store_result(&self, id: RequestId, result: Value) -> bool {
         self.state.ready.load(Ordering::Relaxed) && self.outcomes.store_result(id, result)
     }
 
-    /// Tells the actor, unless it is far behind: logs are droppable, and a suspicion that finds a
-    /// full queue is not the only one.
+    /// Notifies the actor, unless its queue is full: logs may be dropped, and other suspicions will
+    /// follow.
     pub(crate) fn send_event(&self, event: LinkEvent) {
         if let Err(error) = self.events.try_send(event) {
             tracing::debug!(server = self.server, "event dropped: {error}");
         }
     }
 
-    /// Takes an answer to this request from the listening stream while the guard lives; `None`
-    /// where no such stream is open or about to be.
+    /// Accepts an answer to this request from the listening stream while the guard exists; `None`
+    /// where no such stream is open or being opened.
     pub(crate) fn await_on_stream(&self, id: &RequestId) -> Option<OnStream> {
         let is_legacy = !self.state.modern.load(Ordering::Relaxed);
         let opening = self.has_session()
@@ -265,7 +265,7 @@ impl ConnectionShared {
         (opening || self.stream.is_open()).then(|| self.stream.expect(id))
     }
 
-    /// What rmcp gets of this message, if it is an answer that is awaited on the listening stream.
+    /// The message for rmcp, if this is an answer that is awaited on the listening stream.
     pub(crate) fn take_from_stream(&self, text: &[u8]) -> Option<ServerJsonRpcMessage> {
         if !self.stream.expects_any() {
             return None;
@@ -278,7 +278,7 @@ impl ConnectionShared {
         answer.deliver(self)
     }
 
-    /// The machine slept: streams may be dead without a word.
+    /// The machine slept: streams may be dead without notice.
     pub(crate) fn notify_resumed(&self) {
         self.resumes.send_modify(|count| *count += 1);
     }

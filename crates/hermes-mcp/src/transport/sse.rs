@@ -1,6 +1,6 @@
-//! HTTP+SSE, the transport of 2024-11-05 (`transport: sse`): one stream for all that comes, a
-//! second address for all that goes. Only the stream shows that the server is there: what answers
-//! a POST may be something in front of it.
+//! HTTP+SSE, the transport of 2024-11-05 (`transport: sse`): one stream for incoming messages, a
+//! second address for outgoing ones. Only the stream proves that the server is alive: a POST may be
+//! answered by a proxy before it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,30 +28,30 @@ use crate::transport::http::{
 };
 use crate::transport::peer::{ConnectionShared, InitializedNotice, PeerInbox};
 
-/// Messages read and not yet taken; more wait in the socket.
+/// Messages read and not yet processed; more wait in the socket.
 const QUEUE_CAPACITY: usize = 64;
-/// When the stream ends, what was just sent may be refused this much later: a refusal says that it did
-/// not run, the end of the stream does not.
+/// After the end of the stream, a request just sent may be refused within this time: a refusal
+/// means that it was not executed, the end of the stream does not.
 const FINAL_REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
-/// How often a handshake is sent where instances of the server refuse it that do not hold the stream: a
-/// load balancer without stickiness.
+/// How often a handshake is sent if instances that do not hold the stream refuse it: a load
+/// balancer without stickiness.
 const MAX_HANDSHAKES: usize = 8;
 
 pub(crate) struct SseTransport {
     exchange: Arc<Exchange>,
     endpoint: Url,
     incoming: mpsc::Receiver<ServerJsonRpcMessage>,
-    /// Weak, so that the end of the stream is the end of what comes.
+    /// Weak, so that the channel closes with the stream.
     received: mpsc::WeakSender<ServerJsonRpcMessage>,
     inbox: Arc<PeerInbox>,
     pending_posts: PendingPosts,
 }
 
-/// Messages that are being sent.
+/// Messages being sent.
 #[derive(Clone, Default)]
 struct PendingPosts(Arc<watch::Sender<usize>>);
 
-/// Counts a message for as long as it lives.
+/// Counts a message while it exists.
 struct PendingPost(PendingPosts);
 
 impl PendingPosts {
@@ -60,10 +60,10 @@ impl PendingPosts {
         PendingPost(self.clone())
     }
 
-    /// Until each of them was accepted or refused.
+    /// Waits until each of them was accepted or refused.
     async fn settled(&self) {
         let mut count = self.0.subscribe();
-        // The sender lives in `self`.
+        // The sender is owned by `self`.
         let _ = count.wait_for(|count| *count == 0).await;
     }
 }
@@ -76,7 +76,7 @@ impl Drop for PendingPost {
 
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
-/// Opens the stream and waits for the address to send to.
+/// Opens the stream and waits for the address for outgoing messages.
 pub(crate) async fn transport(
     target: &HttpTarget,
     shared: &Arc<ConnectionShared>,
@@ -143,7 +143,7 @@ async fn endpoint(
         }
         let named = event.data.unwrap_or_default();
         return match base.join(named.trim()) {
-            // Our headers and token must not go elsewhere.
+            // Our headers and token must not be sent elsewhere.
             Ok(url) if url.origin() == base.origin() => Ok(url),
             Ok(url) => Err(shared.transport_failure(
                 TransportBreak::Permanent,
@@ -192,8 +192,8 @@ async fn read(
     drop(received);
 }
 
-/// Sends a message and gives what the server answered to the POST itself: "Accepted", an empty
-/// body, or what should have come on the stream.
+/// Sends a message and returns the body of the reply to the POST: "Accepted", nothing, or what
+/// should have been sent on the stream.
 async fn post(
     exchange: Arc<Exchange>,
     endpoint: Url,
@@ -211,10 +211,10 @@ async fn post(
         .map_err(|refused| refused.failure)?;
     let status = response.status().as_u16();
     let is_page = content_type(response.headers()).starts_with("text/html");
-    // The status has accepted it already, so a body that breaks off does no harm.
+    // The status has already accepted it, so an incomplete body does no harm.
     let body = bounded_body(response).await.unwrap_or_default();
     if let Some(failure) = answer::failure_in(&body, &exchange.shared) {
-        // Answers come on the stream: this is something in front of the tools.
+        // Answers arrive on the stream: this is from a component before the tools.
         let http_status = Some(status);
         return Err(McpFailure {
             http_status,
@@ -233,7 +233,7 @@ async fn post(
     Ok(body)
 }
 
-/// The same for a handshake, which has no effect.
+/// The same for a handshake, which has no side effects and can be repeated.
 async fn post_handshake(
     exchange: Arc<Exchange>,
     endpoint: Url,
@@ -253,8 +253,8 @@ async fn post_handshake(
     answer
 }
 
-/// Whether it was turned down as such. A missing login does not come by asking again; but without
-/// tokens the stream was opened with all that there is to show.
+/// Whether it was refused as such. Repeating does not help against a missing login; but without
+/// tokens, the stream was opened with the same credentials.
 fn is_refused(why: &McpFailure, has_tokens: bool) -> bool {
     use FailureClass as C;
     let refused = why
@@ -299,7 +299,7 @@ impl Transport<RoleClient> for SseTransport {
                 kind => post(exchange, endpoint, body, kind).await,
             };
             if let (Err(failure), Some(id)) = (&answer, &id) {
-                // rmcp may see the end of the stream first, and would only say that.
+                // rmcp may see the end of the stream first, and would only report that.
                 shared.set_request_failure(id.clone(), failure.clone());
             }
             drop(pending_post);
@@ -310,7 +310,7 @@ impl Transport<RoleClient> for SseTransport {
                 inbox.not_sent(&id);
                 RmcpFault(failure)
             })?;
-            // Without a stream nobody receives any more: the link is over.
+            // Without the stream no answer can arrive: the link is over.
             if let Some(received) = received.upgrade() {
                 for message in inbox.read_reply(&body, &id) {
                     let _ = received.send(message).await;

@@ -1,4 +1,4 @@
-//! Between the protocol's messages and ours.
+//! Conversion between the protocol's messages and those of hermes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Sampled;
 
-/// What a server may send: more is not read.
+/// Maximum number of messages accepted from a server.
 const MAX_MESSAGES: usize = 1000;
 const MAX_CHARS: usize = 1_000_000;
 
@@ -148,7 +148,7 @@ pub(super) fn result(sampled: &Sampled) -> Value {
         Some(FinishReason::Length) => "maxTokens",
         _ => "endTurn",
     };
-    // One block alone is what all versions understand.
+    // All protocol versions understand a single block without a list.
     let content = if blocks.len() == 1 {
         blocks.remove(0)
     } else {

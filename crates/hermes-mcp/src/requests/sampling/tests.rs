@@ -124,7 +124,7 @@ async fn models_are_chosen_within_what_is_allowed() {
             .contains("not among the allowed")
     );
     assert_eq!(audit.counts()["sampling/refused"], 1);
-    // Without a list a hint is not enough to choose another model than the user's.
+    // Without an allow-list, a hint is not enough to choose a model other than the user's.
     let (free, _) = answer(limits(), &hinted).await;
     assert_eq!(free.unwrap()["model"], "usual");
 }

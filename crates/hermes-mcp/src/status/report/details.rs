@@ -1,11 +1,11 @@
-//! Everything about one server.
+//! The detailed report on one server.
 
 use chrono::{DateTime, Utc};
 
 use super::{LinkReport, ServerReport, ago, doing, reconnects, span, state_text};
 use crate::transport::link::Era;
 
-/// Lines of a child's stderr that are shown.
+/// Number of lines of a child's stderr that are shown.
 const TAIL_LINES: usize = 8;
 
 /// One fact per line.

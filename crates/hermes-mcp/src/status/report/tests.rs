@@ -159,7 +159,8 @@ fn failure(seconds_ago: i64) -> LastError {
     }
 }
 
-/// A server in a state, with its last failure so many seconds ago; the last success was 12 s ago.
+/// A server in the given state, with its last failure `failed` seconds ago and its last success 12
+/// s ago.
 fn in_state(state: ReportedState, failed: Option<i64>) -> ServerReport {
     let mut status = status(state);
     status.last_error = failed.map(failure);
@@ -283,7 +284,7 @@ fn one_line_has_the_present_and_the_past() {
     );
 }
 
-/// What another process wrote is shown with the ages of the moment of reading.
+/// Ages in the report of another process are computed when it is read.
 #[test]
 fn a_report_is_read_back_and_grows_older() {
     let mut all = reports();

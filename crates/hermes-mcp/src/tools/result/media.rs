@@ -1,4 +1,4 @@
-//! Binary content: limits first, then a file.
+//! Saves binary content to files, within limits.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use hermes_core::message::Part;
 use sha2::{Digest as _, Sha256};
 
-/// Largest single piece, decoded.
+/// Maximum size of one item, decoded.
 const MAX_BYTES: usize = 50 * 1024 * 1024;
-/// Largest sum of one result.
+/// Maximum total size of one result.
 const MAX_TOTAL_BYTES: usize = 64 * 1024 * 1024;
-/// Larger images are not shown to the model; providers refuse them.
+/// Larger images are not attached because providers refuse them.
 const MAX_IMAGE_BYTES: usize = 3_750_000;
 const MAX_IMAGES: usize = 8;
 
@@ -23,24 +23,25 @@ const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What one result may still use.
+/// The remaining limits of one result.
 #[derive(Debug, Default)]
 pub(super) struct MediaBudget {
     bytes: usize,
     shown: usize,
 }
 
-/// Where binary content is kept: named by its hash, so that the same bytes are kept once.
+/// The directory for binary content. Files are named by their hash, so that equal content is stored
+/// once.
 #[derive(Clone, Debug)]
 pub struct MediaStore {
     dir: PathBuf,
 }
 
-/// A piece that was saved.
+/// A saved item.
 pub(super) struct SavedMedia {
     pub(super) path: PathBuf,
     pub(super) bytes: usize,
-    /// For the model to look at.
+    /// The image as attached for the model.
     pub(super) image: Option<Part>,
 }
 
@@ -55,7 +56,7 @@ impl MediaStore {
         mime: &str,
         budget: &mut MediaBudget,
     ) -> Result<SavedMedia, String> {
-        // Of the text, before a byte is decoded.
+        // Estimated from the encoded length, before decoding anything.
         let estimate = data.len() / 4 * 3;
         if estimate > MAX_BYTES {
             return Err(format!(
@@ -93,8 +94,8 @@ impl MediaStore {
     }
 }
 
-/// What kind of image the bytes are, of those that models look at. It counts more than what the server calls them:
-/// some say `image/jpg` or `application/octet-stream`, some nothing.
+/// The image type according to the bytes, for types that models can view. It takes precedence over
+/// the declared type: some servers declare `image/jpg`, `application/octet-stream` or nothing.
 fn image_type(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
@@ -119,7 +120,7 @@ fn image_type(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// What the server says they are.
+/// The image type according to the server.
 fn declared(mime: &str) -> Option<&'static str> {
     let mime = mime.split(';').next().unwrap_or_default().trim();
     match mime.to_ascii_lowercase().as_str() {
@@ -141,7 +142,7 @@ fn name(bytes: &[u8], mime: &str) -> String {
     format!("{name}.{}", extension(mime))
 }
 
-/// From a fixed list: a server does not choose what a file is called.
+/// From a fixed list: the server must not choose the file name.
 fn extension(mime: &str) -> &'static str {
     let mime = mime.split(';').next().unwrap_or_default().trim();
     match mime {

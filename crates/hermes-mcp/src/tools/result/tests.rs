@@ -213,7 +213,7 @@ fn every_failure_has_advice() {
     }
 }
 
-/// Also of a call that may safely run twice.
+/// This also holds for a call that is safe to repeat.
 #[test]
 fn a_call_that_may_have_run_is_never_reported_as_not_run() {
     use FailureClass as C;

@@ -1,7 +1,7 @@
-//! `x-mcp-header` of 2026-07-28: arguments that travel as headers as well.
+//! `x-mcp-header` of 2026-07-28: arguments that are also sent as headers.
 //!
-//! A tool whose annotations are wrong must not be offered over HTTP: servers and proxies in between
-//! would read something else than we sent.
+//! A tool with invalid annotations must not be offered over HTTP: servers and proxies would read
+//! values that differ from the arguments.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ pub(crate) fn header_problem(schema: &Value) -> Option<String> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SchemaPosition {
     Root,
-    /// Reached through `properties` alone.
+    /// Reached through `properties` only.
     Property,
     Elsewhere,
 }
@@ -45,7 +45,7 @@ fn object(
     }
     for (key, value) in schema {
         match key.as_str() {
-            // Examples of values, not schemas.
+            // Values, not schemas.
             KEY | "default" | "const" | "enum" | "examples" => {}
             "properties" => {
                 let inside = match position {

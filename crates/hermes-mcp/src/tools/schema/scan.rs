@@ -1,5 +1,5 @@
-//! Descriptions that talk to the model instead of describing a tool. They are reported, not
-//! blocked: the words are innocent often enough.
+//! Finds tool descriptions that give instructions to the model. They are reported, not blocked,
+//! because such phrases are often harmless.
 
 use std::sync::LazyLock;
 
@@ -49,7 +49,7 @@ static SUSPICIOUS_PATTERNS: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new
     .collect()
 });
 
-/// What is odd about this text.
+/// The suspicious phrases in this text.
 pub(crate) fn suspicious_phrases(text: &str) -> Vec<&'static str> {
     SUSPICIOUS_PATTERNS
         .iter()

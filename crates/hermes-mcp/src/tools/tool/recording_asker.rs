@@ -1,5 +1,5 @@
-//! Remembers the questions of a call that got no answer: the server may not say why it failed, and
-//! the model should know.
+//! Records the unanswered questions of a call: the server may not say why it failed, and the model
+//! should know.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,7 +21,7 @@ impl RecordingAsker {
         }
     }
 
-    /// The outcome, with what was not answered.
+    /// Adds the unanswered questions to the outcome.
     pub(super) fn explain(&self, outcome: ToolOutcome) -> ToolOutcome {
         let notes = std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner));
         if notes.is_empty() {

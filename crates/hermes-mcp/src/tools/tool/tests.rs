@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 
-/// Answers from a list and writes down what it was asked.
+/// Returns prepared answers and records the requests.
 #[derive(Default)]
 pub(crate) struct Script {
     answers: Mutex<VecDeque<Result<Value, CallError>>>,
@@ -238,7 +238,7 @@ async fn progress_reaches_the_person() {
     assert_eq!(*seen.lock().unwrap(), ["1 of 2", "2 of 2"]);
 }
 
-/// Says the same to every question and counts them.
+/// Gives the same verdict to every question and records the questions.
 struct FixedApprover(Verdict, Mutex<Vec<ApprovalRequest>>);
 
 impl hermes_core::approval::Approver for FixedApprover {

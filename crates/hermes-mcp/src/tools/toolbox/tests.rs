@@ -13,7 +13,7 @@ use crate::config;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::transport::link::{ConnectRequest, Era, Link, LinkCall, LinkFacts};
 
-/// How the servers of a test take a connect, by name.
+/// How the test servers react to a connect, by name.
 type ConnectBehaviours = Arc<Mutex<HashMap<String, ConnectBehaviour>>>;
 
 #[derive(Clone)]
@@ -160,7 +160,7 @@ impl TestToolbox {
         tools.iter().map(|tool| tool.spec().name.clone()).collect()
     }
 
-    /// What a turn is told, and how long it waited.
+    /// The notices of a turn, and how long it waited.
     async fn turn(&self) -> (Vec<String>, Duration) {
         let started = Instant::now();
         let notices = self.toolbox.await_turn(TURN, TURN).await;

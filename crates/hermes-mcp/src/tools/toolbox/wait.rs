@@ -1,5 +1,5 @@
-//! How long turns and commands wait for servers that are starting, and what they say about those
-//! that are not there.
+//! How long turns and commands wait for servers that are starting, and what they report about
+//! missing ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,19 +16,20 @@ use crate::actor::{ServerHandle, ServerSettings};
 use crate::config::ServerConfig;
 use crate::status::report;
 
-/// What turns have to do with a server that has not given its tools yet.
+/// The state of waiting for the first tools of a server.
 #[derive(Clone, Default)]
 pub(super) struct ToolWait {
-    /// The settings that nothing is known of yet. `None`: it is switched off.
+    /// The settings whose first connection attempt is still open. `None`: it is switched off.
     settings: Option<Arc<ServerSettings>>,
-    /// Until when turns wait for it: counted from the first turn that met it, for all sessions.
+    /// Deadline for waiting turns, counted from the first turn that saw the server, for all
+    /// sessions.
     until: Option<Instant>,
-    /// The user was told that it is missing, or it was not missing when somebody looked.
+    /// Whether the user was notified that it is missing, or it was found present.
     reported: bool,
 }
 
 impl ToolWait {
-    /// For a server with settings that it did not have before.
+    /// For a server with new settings.
     pub(super) fn new(config: &ServerConfig) -> Self {
         Self {
             settings: config.enabled.then(|| Arc::new(config.settings())),
@@ -36,8 +37,8 @@ impl ToolWait {
         }
     }
 
-    /// Whether the first verdict about these settings is open. The server takes them over in its
-    /// own time; until then, its state says nothing about them.
+    /// Whether the first connection attempt with these settings is still open. The server applies
+    /// new settings asynchronously; until then its state refers to the old ones.
     fn is_open(&self, handle: &ServerHandle) -> bool {
         let Some(settings) = &self.settings else {
             return false;
@@ -45,21 +46,21 @@ impl ToolWait {
         let current = handle.settings();
         let applied = current.enabled == settings.enabled && current.same_link(settings);
         let state = handle.connection_status().state;
-        // A second attempt means that the first one failed: that is a verdict.
+        // A second attempt means that the first one failed, which is a result.
         !applied || matches!(state, LinkState::Connecting { attempt: 0 | 1 })
     }
 }
 
-/// Whether what turns know of a server holds for its new settings as well.
+/// Whether the waiting state remains valid for the new settings.
 pub(super) fn is_same(old: &ServerConfig, new: &ServerConfig) -> bool {
     old.enabled == new.enabled && old.connection_fingerprint == new.connection_fingerprint
 }
 
 impl Toolbox {
-    /// Before a turn: gives servers that are starting a moment, counted from the first turn that
-    /// met them, for all the sessions that begin meanwhile. Servers that were never up are tried
-    /// again meanwhile ([`ServerHandle::wanted`]), for at most `woken`. Returns what to tell the
-    /// person about servers that are missing, once for each.
+    /// Before a turn: waits a moment for servers that are starting, counted from the first turn
+    /// that saw them, for all sessions. Servers that were never up are retried meanwhile
+    /// ([`ServerHandle::retry_if_parked`]), for at most `woken`. Returns one notice for the user
+    /// about each missing server, once.
     pub async fn await_turn(&self, limit: Duration, woken: Duration) -> Vec<String> {
         self.start_waiting(Instant::now() + limit);
         let started = self.wait_while(|state| {
@@ -75,8 +76,8 @@ impl Toolbox {
         self.pending_notices()
     }
 
-    /// Before a run that nobody watches: waits until every server is ready or has failed, each up
-    /// to its own `connect_timeout`. Returns the same as [`Toolbox::await_turn`].
+    /// Before an unattended run: waits until every server is ready or has failed, each up to its
+    /// own `connect_timeout`. Returns the same as [`Toolbox::await_turn`].
     pub async fn await_all(&self) -> Vec<String> {
         let started = Instant::now();
         let settled = self.wait_while(|state| {
@@ -109,12 +110,12 @@ impl Toolbox {
         self.manager.wait_ready(limit).await;
     }
 
-    /// The same for somebody who wants an answer soon: when one has settled, the others get
-    /// `grace` from then on. A server that hangs costs no more than that, where another answers.
+    /// The same for interactive commands: once one server has settled, the others get `grace` from
+    /// then on, so that a hanging server delays the answer no longer than that.
     pub async fn settle_soon(&self, grace: Duration, limit: Duration) {
         let end = Instant::now() + limit;
         let servers = self.manager.servers();
-        // What is off or asleep says nothing about how long others take.
+        // Servers that are off or asleep do not indicate how long others take.
         let mut starting: FuturesUnordered<_> = servers
             .iter()
             .filter(|server| !server.connection_status().state.is_settled())
@@ -126,15 +127,15 @@ impl Toolbox {
         }
     }
 
-    /// Turns wait until then for servers that none has met before.
+    /// Sets the deadline for servers that no turn has seen before.
     fn start_waiting(&self, until: Instant) {
         for server in &mut self.state().servers {
             server.waiting.until.get_or_insert(until);
         }
     }
 
-    /// Waits as long as `open` gives a time; looks again at that time and whenever something
-    /// happens to a server.
+    /// Waits as long as `open` returns a deadline; checks again at that time and after every server
+    /// event.
     async fn wait_while(&self, open: impl Fn(&State) -> Option<Instant>) {
         let mut events = self.manager.events();
         loop {
@@ -144,7 +145,7 @@ impl Toolbox {
             };
             tokio::select! {
                 () = sleep_until(next) => {}
-                // Lagging only means that much happened.
+                // Lagging only means that many events occurred.
                 event = events.recv() => if matches!(event, Err(RecvError::Closed)) {
                     return;
                 },
@@ -152,7 +153,7 @@ impl Toolbox {
         }
     }
 
-    /// Servers that were never up are tried again; waits for that as long as `limit` says.
+    /// Retries servers that were never up, and waits for each as long as `limit` allows.
     async fn retry_parked(&self, limit: impl Fn(&ServerHandle) -> Duration) {
         let servers = self.manager.servers();
         let tried = servers
@@ -161,11 +162,11 @@ impl Toolbox {
         join_all(tried).await;
     }
 
-    /// What is missing and was not told yet.
-    /// What the user is to know before a turn: servers that are missing, tools that changed.
+    /// Notices for the user before a turn: servers that are missing, tools that changed. Each is
+    /// returned once.
     fn pending_notices(&self) -> Vec<String> {
         let mut pending_notices = self.missing_server_notices();
-        // Looked at now, so that a change is told with the turn that meets it.
+        // Rebuilt here, so that the turn that meets a change also gets the notice of it.
         self.catalogue();
         pending_notices.extend(self.known.take_notices());
         pending_notices
@@ -186,9 +187,9 @@ impl Toolbox {
     }
 }
 
-/// Why the tools of a server are missing now, for the user.
+/// Why the tools of a server are missing, for the user.
 fn missing_reason(handle: &ServerHandle) -> Option<String> {
-    // Tools that are known stay listed, whatever happens to the server.
+    // Known tools remain listed even if the server is down.
     if handle.catalogue().borrow().is_some() {
         return None;
     }

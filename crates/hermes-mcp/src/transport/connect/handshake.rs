@@ -1,4 +1,4 @@
-//! From a target to a live link.
+//! Connects to a target and performs the handshake.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,17 +24,17 @@ use crate::transport::peer::{
 use crate::transport::stdio::Child;
 use crate::transport::{http, sse, stdio};
 
-/// The reason of a closed stream follows its end at once.
+/// The reason for a closed stream follows immediately after its end.
 const CLOSE_REASON_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How to open the conversation.
+/// The first request of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opening {
     /// `initialize`.
     Legacy,
     /// `server/discover`.
     Modern,
-    /// `server/discover`, and `initialize` if the server does not know it.
+    /// `server/discover`, then `initialize` if the server does not support it.
     Probe,
 }
 
@@ -57,7 +57,8 @@ pub(super) async fn connect(
             server = connector.server,
             "asking in the other era: {failure}"
         );
-        // The first refusal says more than that of a server puzzled by an unknown method.
+        // The first refusal is more informative than that of a server which does not know the
+        // method.
         if let Ok(link) = attempt(connector, &request, other).await {
             outcome = Ok(link);
         }
@@ -70,7 +71,7 @@ pub(super) async fn connect(
     Ok(link)
 }
 
-/// A package that is known to be malware is not even fetched.
+/// A package that is known malware is not even fetched.
 async fn check_malware(
     connector: &McpConnector,
     request: &ConnectRequest,
@@ -99,7 +100,7 @@ async fn check_malware(
 }
 
 /// Over HTTP a probe costs one refused request. Over stdio it may cost ten seconds, because some
-/// servers do not answer what they do not know: there it is only for servers known to be modern.
+/// servers do not answer unknown methods: there it is used only for servers known to be modern.
 fn first_opening(protocol: Protocol, kind: TransportKind, known: Option<Era>) -> Opening {
     match (protocol, kind, known) {
         (_, TransportKind::Sse, _)
@@ -111,8 +112,8 @@ fn first_opening(protocol: Protocol, kind: TransportKind, known: Option<Era>) ->
     }
 }
 
-/// A server that refuses `initialize` may have become modern since we last spoke, and one that
-/// chokes on `server/discover` may know `initialize`.
+/// A server that refuses `initialize` may have become modern since the last connection, and one
+/// that fails on `server/discover` may support `initialize`.
 fn other_opening(
     protocol: Protocol,
     kind: TransportKind,
@@ -155,7 +156,7 @@ async fn attempt(
         any_content_type: connector.any_content_type,
         late_answer: connector.late_answer,
     });
-    // Whoever drops this future, or gets an error, leaves nothing running.
+    // Stops all tasks if this future is dropped or returns an error.
     let guard = shared.stop.clone().drop_guard();
     let link = tokio::select! {
         biased;
@@ -208,7 +209,7 @@ async fn open(
         }
     };
     let peer = running.peer().clone();
-    // Otherwise a dead server would answer from memory.
+    // Otherwise a failed server would appear to answer from the cache.
     peer.set_response_cache_config(ClientCacheConfig::disabled())
         .await;
     let facts = facts(&peer, shared, child.as_deref(), started);
@@ -272,7 +273,7 @@ fn failure(error: &ClientInitializeError, shared: &ConnectionShared) -> McpFailu
                 shared.transport_failure(TransportBreak::AfterSend, &error.to_string())
             }),
         E::JsonRpcError(error) => {
-            // An answer that could not be read was made an error by the transport.
+            // The transport turned an unreadable answer into an error.
             let broken = shared.refusal().filter(|why| why.text == error.message);
             let code = i64::from(error.code.0);
             broken.unwrap_or_else(|| classify::rpc(code, &error.message, &shared.situation(false)))
@@ -324,7 +325,7 @@ fn facts(
     }
 }
 
-/// Runs rmcp's loop to its end, which is the link's.
+/// Runs rmcp's loop, whose end is the end of the link.
 fn watch(
     running: RunningService<RoleClient, Handler>,
     shared: Arc<ConnectionShared>,

@@ -1,5 +1,5 @@
-//! Making answers readable for rmcp: it drops what it cannot match with a request, and then the
-//! request waits forever.
+//! Repairs answers for rmcp, which drops whatever it cannot match with a request and so leaves the
+//! request waiting forever.
 
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
@@ -23,14 +23,14 @@ const HTTP_OK: u16 = 200;
 #[derive(Clone, Debug)]
 pub(crate) struct PendingRequest {
     pub(crate) id: RequestId,
-    /// It calls a tool: rmcp need not understand the result.
+    /// A tool call: its result is not parsed by rmcp.
     pub(crate) call: bool,
-    /// Somebody waits for the answer. A subscription has none: its stream is what was asked for.
+    /// Whether an answer is awaited. A subscription has none: its stream is the purpose.
     pub(crate) awaited: bool,
 }
 
 impl PendingRequest {
-    /// The result of a tool is read once, by us; rmcp gets a notice that it is there.
+    /// The result of a tool is parsed once, here; rmcp gets a placeholder.
     fn notice(
         &self,
         text: &[u8],
@@ -42,7 +42,7 @@ impl PendingRequest {
     }
 }
 
-/// The messages of a JSON body. Whatever answers in it answers the request.
+/// The messages of a JSON body. Any answer in it belongs to the request.
 pub(crate) fn messages(
     body: &[u8],
     pending: &PendingRequest,
@@ -52,7 +52,7 @@ pub(crate) fn messages(
         return Ok(vec![notice]);
     }
     let id = &pending.id;
-    // The usual case needs no second look.
+    // The usual case needs no repair.
     if let Ok(message) = serde_json::from_slice::<ServerJsonRpcMessage>(body)
         && answered_id(&message) == Some(id)
     {
@@ -89,7 +89,8 @@ pub(crate) fn messages(
     }
 }
 
-/// A result under the id of another request is not this one's. Errors are, whatever id they carry.
+/// A result with the id of another request does not belong to this one. An error does, whatever its
+/// id.
 fn answers_another(part: &Value, pending: &PendingRequest) -> bool {
     let id = part.get("id").filter(|id| !id.is_null());
     part.get("result").is_some()
@@ -107,7 +108,7 @@ pub(crate) fn failure_in(body: &[u8], shared: &ConnectionShared) -> Option<McpFa
         let message = error["message"].as_str().unwrap_or_default();
         let situation = shared.situation(shared.has_session());
         let mut failure = classify::rpc(code, message, &situation);
-        // The status says that the request was accepted, so it may have run, whatever the error says.
+        // By its status the request was accepted, so it may have been executed despite the error.
         failure.certainty = Certainty::MaybeExecuted;
         return Some(failure);
     }
@@ -120,8 +121,8 @@ pub(crate) fn failure_in(body: &[u8], shared: &ConnectionShared) -> Option<McpFa
     })
 }
 
-/// A tool's own error carries the id of its call. One that does not was made by something in front
-/// of the tools, and says more about the session than about the call.
+/// A tool's own error has the id of its call. One that does not was made by a component before the
+/// tools, and indicates a problem of the session rather than the call.
 fn note_stray_error(part: &Value, pending: &PendingRequest, shared: &ConnectionShared) {
     let Some(error) = part.get("error").filter(|error| !error.is_null()) else {
         return;
@@ -142,7 +143,7 @@ fn note_stray_error(part: &Value, pending: &PendingRequest, shared: &ConnectionS
         failure = shared.transport_failure(TransportBreak::NotMcp, message);
     }
     if id.is_some() && !own_id {
-        // What was refused is another request, as far as it says.
+        // According to its id another request was refused.
         failure.certainty = Certainty::MaybeExecuted;
     }
     failure.http_status = Some(HTTP_OK);
@@ -155,7 +156,7 @@ pub(crate) fn as_stream(
     stream::iter(to_events(messages).into_iter().map(Ok)).boxed()
 }
 
-/// Whether a body holds an answer to exactly this request, whatever type it claims to be.
+/// Whether a body contains an answer to exactly this request, whatever its content type.
 pub(crate) fn answers(body: &[u8], pending: &PendingRequest) -> bool {
     let parts = match serde_json::from_slice(body) {
         Ok(Value::Array(parts)) => parts,
@@ -171,7 +172,7 @@ pub(crate) fn answers(body: &[u8], pending: &PendingRequest) -> bool {
     })
 }
 
-/// The messages up to the answer in a body of events that does not say that it is one.
+/// The messages up to the answer in a body of events with another content type.
 pub(crate) async fn in_events(
     body: Vec<u8>,
     pending: &PendingRequest,
@@ -200,7 +201,7 @@ pub(crate) async fn in_events(
     Some(messages.collect())
 }
 
-/// What tells an answer from other messages, without reading all of it.
+/// The members that distinguish an answer from other messages, without parsing all of it.
 #[derive(Deserialize)]
 struct Outline {
     method: Option<IgnoredAny>,
@@ -210,7 +211,7 @@ struct Outline {
     result: Present,
 }
 
-/// Whether a member is there, if only as null.
+/// Whether a member is present, even as null.
 #[derive(Default)]
 struct Present(bool);
 
@@ -220,20 +221,20 @@ impl<'de> Deserialize<'de> for Present {
     }
 }
 
-/// What an event of the stream that answers a request is to that request.
+/// The relation of an event to the request whose answer is streamed.
 #[derive(Debug)]
 pub(crate) enum EventContent {
-    /// Messages besides the answer.
+    /// Messages other than the answer.
     Others(Vec<Sse>),
-    /// The answer, maybe with other messages; whether it is a result.
+    /// The answer, possibly with other messages; whether it is a result.
     Answer(Vec<Sse>, bool),
     Nothing,
     /// An answer that cannot be read, and why.
     Broken(String),
 }
 
-/// Reads an event, repaired if need be. An answer to somebody else's request is dropped: rmcp
-/// would take it for the end of this stream.
+/// Reads an event, repaired if necessary. An answer to another request is dropped: rmcp would take
+/// it for the end of this stream.
 pub(crate) fn read_event(
     event: &Sse,
     pending: &PendingRequest,
@@ -269,7 +270,7 @@ pub(crate) fn read_event(
     let own = named.is_none_or(|found| {
         RequestId::deserialize(&found).is_ok_and(|found| plain_id(&found) == pending.id)
     });
-    // What is refused with another id is refused on this stream: it means this request.
+    // An error with another id on this stream can only refer to this request.
     if !own && outline.error.is_none() {
         tracing::debug!("dropped an answer to another request on this stream");
         return EventContent::Nothing;
@@ -280,8 +281,8 @@ pub(crate) fn read_event(
     }
 }
 
-/// Whether an event that is no JSON only keeps its stream open: some servers send a word of their own
-/// (`keep-alive`), or a line of their log (`[INFO] …`). Other text came instead of an answer.
+/// Whether an event that is not JSON only keeps the stream open: some servers send a word
+/// (`keep-alive`) or a log line (`[INFO] …`). Any other text was sent in place of an answer.
 pub(crate) fn is_keepalive_text(data: &str) -> bool {
     let data = data.trim();
     let is_word = !data.starts_with(['{', '<']) && !data.contains(char::is_whitespace);
@@ -298,7 +299,7 @@ fn read_batch(
             let result = messages.iter().any(is_result);
             EventContent::Answer(to_events(&messages), result)
         }
-        // Not even JSON: a log line, say.
+        // Not JSON, e.g. a log line.
         Err(_) if serde_json::from_str::<IgnoredAny>(data).is_err() => EventContent::Nothing,
         Err(cause) => EventContent::Broken(cause),
     }
@@ -315,8 +316,8 @@ fn to_events(messages: &[ServerJsonRpcMessage]) -> Vec<Sse> {
     texts.map(|data| Sse::default().data(data)).collect()
 }
 
-/// Gives an answer the id of its request, and an error the members that rmcp insists on. With
-/// `only` there is nothing else that it could answer. Says whether anything changed.
+/// Gives an answer the id of its request, and an error the members that rmcp requires. With `only`,
+/// the message can answer no other request. Returns whether anything changed.
 fn repair(message: &mut Value, id: &RequestId, only: bool) -> bool {
     let Some(members) = message.as_object_mut() else {
         return false;
@@ -363,8 +364,8 @@ fn answered_id(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
-/// A refused `server/discover` tells the era: the error as rmcp can match it. Refusals that say
-/// nothing about the protocol (login, throttling, a broken server) stay what they are.
+/// A refused `server/discover` reveals the era: converts it into an error that rmcp can match.
+/// Refusals unrelated to the protocol (login, throttling, server errors) are left unchanged.
 pub(crate) fn discover_refused(refused: &Refused, id: RequestId) -> Option<ServerJsonRpcMessage> {
     let status = refused.status?;
     if !(400..500).contains(&status) || matches!(status, 401 | 403 | 407 | 408 | 425 | 429) {
@@ -384,7 +385,7 @@ pub(crate) fn discover_refused(refused: &Refused, id: RequestId) -> Option<Serve
     Some(ServerJsonRpcMessage::error(error, Some(pending.id)))
 }
 
-/// The same for a server that accepted it and sent no answer.
+/// The same for a server that accepted it without an answer.
 pub(crate) fn discover_unanswered(why: &McpFailure, id: RequestId) -> ServerJsonRpcMessage {
     let error = ErrorData::invalid_request(why.text.clone(), None);
     ServerJsonRpcMessage::error(error, Some(id))

@@ -1,8 +1,8 @@
-//! The event stream that answers one request: read to the answer, resumed where it was cut and the
-//! server said how, and failed at once where no answer can come any more.
+//! The event stream that answers one request: read up to the answer, resumed after an interruption
+//! if the server supports it, and failed as soon as no answer can arrive any more.
 //!
-//! rmcp would resume by itself, but without end as long as somebody opens a stream for it, and it
-//! skips what it cannot read. So it sees neither event ids nor broken events.
+//! rmcp's own resumption has no limit and skips events that it cannot parse, so it gets neither
+//! event ids nor broken events.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use super::{Exchange, listen};
 use crate::failure::McpFailure;
 use crate::failure::classify::TransportBreak;
 
-/// How often a cut answer is asked for again, without anything new, before the call counts as lost.
+/// Number of resumptions without new events before the call counts as lost.
 const MAX_RESUMES: u32 = 5;
 
-/// The wait before the first resumption where the server names none; then twice as long each time.
+/// The wait before the first resumption if the server names none; doubled each time.
 const INITIAL_WAIT: Duration = Duration::from_millis(100);
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
@@ -32,7 +32,7 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 pub(super) struct AnswerStream {
     pub(super) exchange: Arc<Exchange>,
     pub(super) pending: PendingRequest,
-    /// What a request that resumes the stream carries.
+    /// Headers of a request that resumes the stream.
     pub(super) session: Option<Arc<str>>,
     pub(super) headers: HeaderMap,
     status: u16,
@@ -40,7 +40,7 @@ pub(super) struct AnswerStream {
     ready: VecDeque<Sse>,
     last_id: Option<String>,
     retry: Option<Duration>,
-    /// Resumptions since something new came.
+    /// Resumptions since the last new event.
     resumes: u32,
     answered: bool,
 }
@@ -83,7 +83,7 @@ impl AnswerStream {
             }
             let next = self.current.as_mut()?.next().await;
             let cut = match next {
-                // Read to its end, so that the connection can be used again.
+                // Read to its end, so that the connection can be reused.
                 _ if self.answered => match next {
                     Some(Ok(_)) => continue,
                     _ => return None,
@@ -139,7 +139,7 @@ impl AnswerStream {
                     && let Some(data) = &event.data
                     && let Some(failure) = answer::failure_in(data.as_bytes(), shared)
                 {
-                    // Errors of tools come with 200.
+                    // Tool errors have status 200.
                     let http_status = Some(self.status);
                     let failure = McpFailure {
                         http_status,
@@ -154,7 +154,7 @@ impl AnswerStream {
         Ok(())
     }
 
-    /// Opens the stream again behind the last event, or says why the answer is lost.
+    /// Reopens the stream after the last event, or returns why the answer is lost.
     async fn resume(&mut self, cut: String) -> Result<Events, String> {
         loop {
             let Some(last) = self.last_id.clone() else {
@@ -181,7 +181,7 @@ impl AnswerStream {
         }
     }
 
-    /// Keeps the reason for whoever waits for the answer: rmcp only tells that there is none.
+    /// Records the reason for the caller: rmcp only reports that there is no answer.
     fn fail(&self, why: &str) {
         let shared = &self.exchange.shared;
         if self.pending.awaited {

@@ -1,4 +1,4 @@
-//! Reading bodies, with an end.
+//! Reads bodies, within limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use super::event_reader;
 use crate::transport::link::TransportKind;
 use crate::transport::peer::ConnectionShared;
 
-/// The largest answer that we read as one body.
+/// Maximum size of an answer in one body.
 pub(crate) const MAX_BODY_BYTES: usize = 64 << 20;
 
-/// The body of a refusal: enough for its message.
+/// Maximum size read of a refusal's body: enough for its message.
 pub(crate) const MAX_REFUSAL_BYTES: usize = 256 << 10;
 
 const BOM: &[u8] = "\u{feff}".as_bytes();
@@ -36,12 +36,12 @@ pub(crate) enum BodyError {
     UnknownCoding(String),
 }
 
-/// Without the byte order mark that some servers put in front of JSON.
+/// Removes the byte order mark that some servers put before JSON.
 pub(crate) fn without_bom(text: &[u8]) -> &[u8] {
     text.strip_prefix(BOM).unwrap_or(text)
 }
 
-/// The whole body, or why not.
+/// The whole body, or why it could not be read.
 pub(crate) async fn bounded_body(response: reqwest::Response) -> Result<Vec<u8>, BodyError> {
     if response.content_length().unwrap_or(0) > MAX_BODY_BYTES as u64 {
         return Err(BodyError::BodyTooLarge);
@@ -61,17 +61,17 @@ pub(crate) async fn bounded_body(response: reqwest::Response) -> Result<Vec<u8>,
     Ok(body)
 }
 
-/// How long the rest of an answer is read whose status has decided already.
+/// How long the rest of a body is read after the status has decided the outcome.
 const REST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Reads what nobody needs, so that the connection can be used again.
+/// Reads an unused body, so that the connection can be reused.
 pub(crate) async fn discard(response: reqwest::Response) {
-    // Whoever does not send the rest in time keeps the connection for themselves.
+    // If the rest does not arrive in time, the connection is dropped.
     let _ = tokio::time::timeout(REST_TIMEOUT, bounded_body(response)).await;
 }
 
-/// As much of a refusal's body as its message needs. A body that breaks off or stalls is as good
-/// as its beginning.
+/// As much of a refusal's body as its message needs. If the body breaks off or stalls, its
+/// beginning is used.
 pub(crate) async fn refusal_body(response: reqwest::Response) -> Vec<u8> {
     let mut body = Vec::new();
     let Ok(mut chunks) = decode::chunks(response) else {
@@ -95,7 +95,7 @@ pub(crate) async fn refusal_body(response: reqwest::Response) -> Vec<u8> {
 
 /// The events in a body that was read whole.
 pub(crate) fn events_in(body: Vec<u8>) -> BoxStream<'static, Result<Sse, SseError>> {
-    // What ends without an empty line would be dropped as cut.
+    // An event without a final empty line would be dropped as incomplete.
     let chunks = stream::iter([Ok(body), Ok(b"\n\n".to_vec())]);
     event_reader::read(chunks.boxed())
 }
@@ -105,9 +105,9 @@ pub(crate) fn events(response: reqwest::Response) -> BoxStream<'static, Result<S
     event_reader::read(chunks(response))
 }
 
-/// The events of a stream that stays open. It ends when not even a comment comes for the time
-/// that [`ReadOptions::silence`](crate::transport::peer::StreamOptions) allows. Its bytes are a sign of life of the
-/// link where all answers come on it (HTTP+SSE), and only there.
+/// The events of a long-lived stream. It ends after a silence longer than
+/// [`ReadOptions::silence`](crate::transport::peer::ReadOptions), comments included. Its bytes
+/// count as activity of the link only where all answers arrive on it (HTTP+SSE).
 pub(crate) fn watched_events(
     response: reqwest::Response,
     shared: &Arc<ConnectionShared>,
@@ -135,7 +135,7 @@ pub(crate) fn watched_events(
     event_reader::read(chunks.boxed())
 }
 
-/// Why a stream ended, where its body is to blame.
+/// Why a stream ended, if its body is the cause.
 pub(crate) fn body_error(error: &SseError) -> Option<&BodyError> {
     match error {
         SseError::Body(error) => error.downcast_ref(),
@@ -150,7 +150,8 @@ fn chunks(response: reqwest::Response) -> Chunks {
     }
 }
 
-/// An error with its cause before it: reqwest alone says little, and a line may be cut at its end.
+/// An error, preceded by its cause: reqwest's own message says little, and a line may be truncated
+/// at its end.
 pub(crate) fn describe_error(error: &dyn std::error::Error) -> String {
     let text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! Event streams in the types of rmcp.
+//! Parses event streams into the types of rmcp.
 
 use std::collections::VecDeque;
 
@@ -10,8 +10,8 @@ use sse_stream::Sse;
 
 use super::body::BodyError;
 
-/// The events of these bytes; one that is too large ends them with an error. One that the end of
-/// the bytes cuts off is dropped: a part of an answer is none.
+/// The events of these bytes; one that is too large ends them with an error. An event cut off by
+/// the end of the bytes is dropped, because part of an answer is not an answer.
 pub(super) fn read<'a, B: AsRef<[u8]> + Send + 'a>(
     chunks: BoxStream<'a, Result<B, BodyError>>,
 ) -> BoxStream<'a, Result<Sse, SseError>> {
@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// What is heard of a stream whose bytes come in pieces of this size, at most.
+    /// The events of a stream that arrives in pieces of at most this size.
     fn read_events(bytes: &[u8], piece: usize) -> Vec<Result<Sse, String>> {
         let pieces = stream::iter(bytes.chunks(piece).map(Ok)).boxed();
         let events = read(pieces).map(|event| event.map_err(|error| error.to_string()));
@@ -106,7 +106,7 @@ mod tests {
         let odd = "mood: fine\nnothing\nid: 1\nid: 7\nevent: x\nevent: message\nretry: 500\n\
                    retry: soon\n: a comment\ndata: a\ndata: b\ndata: \n\n";
         assert_eq!(events(odd), [whole]);
-        // No event: nothing is in it, or its end is missing.
+        // Not events: one is empty, the other incomplete.
         assert_eq!(events(": still here\n\n\n\ndata: cut"), []);
         assert_eq!(events("data: cut\n"), []);
     }

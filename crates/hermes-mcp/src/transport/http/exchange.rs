@@ -1,4 +1,4 @@
-//! One HTTP request: headers, token, redirects, and what a refusal means.
+//! One HTTP request: headers, token, redirects, and the meaning of a refusal.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::transport::peer::ConnectionShared;
 
 const MAX_REDIRECTS: usize = 5;
 
-/// How often a refused token is renewed for one request that is repeated from here.
+/// How often a refused token is renewed for one request that is repeated here.
 const MAX_RENEWALS: usize = 2;
 
-/// A refused request: what it means, and what the server said.
+/// A refused request: its classification and the server's response.
 pub(crate) struct Refused {
     pub(crate) failure: McpFailure,
     pub(crate) status: Option<u16>,
@@ -42,7 +42,7 @@ impl From<McpFailure> for Refused {
 /// One request.
 pub(crate) struct Outgoing<'a> {
     pub(crate) method: Method,
-    /// Where to, if not to the server's own address.
+    /// The address, if not the server's own.
     pub(crate) to: Option<&'a Url>,
     pub(crate) headers: HeaderMap,
     pub(crate) session: Option<&'a str>,
@@ -78,7 +78,7 @@ pub(crate) struct Exchange {
     pub(crate) shared: Arc<ConnectionShared>,
 }
 
-/// What one attempt ended with.
+/// The outcome of one attempt.
 enum Attempt {
     Answer(reqwest::Response),
     Refused(Refused, Option<String>),
@@ -92,8 +92,8 @@ impl Exchange {
         }
     }
 
-    /// Sends and gives back a successful response. A refused token is renewed; then what is not
-    /// an operation goes again from here, and an operation is reported as `AuthExpired`.
+    /// Sends a request and returns a successful response. A refused token is renewed; then an
+    /// operation is reported as `AuthExpired`, and any other request is repeated here.
     pub(crate) async fn send(&self, request: Outgoing<'_>) -> Result<reqwest::Response, Refused> {
         let mut headers = request.headers;
         if let Some(value) = request
@@ -148,13 +148,14 @@ impl Exchange {
         }
     }
 
-    /// Whether there is anything to log in to.
+    /// Whether a login is possible.
     pub(crate) fn has_tokens(&self) -> bool {
         self.target.tokens.is_some()
     }
 
-    /// A fixed header does not renew itself, and there is nothing to log in to. After the handshake
-    /// was accepted the refusal is one like any other: some servers answer so for a session they forgot.
+    /// A fixed header cannot be renewed, and there is no login. After a successful handshake the
+    /// refusal is treated like any other: some servers respond this way for a session that they
+    /// forgot.
     fn refused_without_tokens(&self, failure: &mut McpFailure, kind: MessageKind) {
         if kind == MessageKind::Initialized || self.phase(kind) == RequestPhase::Request {
             failure.class = FailureClass::Rpc;
@@ -167,7 +168,7 @@ impl Exchange {
     fn phase(&self, kind: MessageKind) -> RequestPhase {
         match kind {
             MessageKind::Listen => RequestPhase::Listen,
-            // The link may be in use by then.
+            // The link may already be in use.
             MessageKind::Initialized => RequestPhase::Connect,
             _ => self.shared.situation(false).phase,
         }
@@ -215,7 +216,7 @@ impl Exchange {
             }
             return Ok(self.refused(response, request, session, token_sent).await);
         }
-        // Only 307 and 308 are followed, and they say that nothing was done.
+        // Only 307 and 308 are followed, and these mean that nothing was executed.
         let text = format!("{} redirects without end", self.target.url);
         Err(self.not_followed(307, request.kind, &text))
     }
@@ -272,7 +273,8 @@ impl Exchange {
         all
     }
 
-    /// Follows within the origin and with the method kept; elsewhere our headers do not go.
+    /// Follows redirects within the origin, keeping the method; our headers must not be sent
+    /// elsewhere.
     fn redirect(
         &self,
         from: &Url,
@@ -297,9 +299,9 @@ impl Exchange {
         Err(self.not_followed(status, kind, &text))
     }
 
-    /// A redirect that ends here. In the handshake the configuration is to blame. On a live link
-    /// it may be a login page in front of the server that comes and goes, or something behind the server
-    /// that redirects after the tool ran.
+    /// A redirect that is not followed. During the handshake the configuration is wrong. On a live
+    /// link it may be a temporary login page before the server, or a component behind the server
+    /// that redirects after the tool was executed.
     fn not_followed(&self, status: u16, kind: MessageKind, text: &str) -> Refused {
         let failure = if self.phase(kind) == RequestPhase::Request {
             let mut failure = self

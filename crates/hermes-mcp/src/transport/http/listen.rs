@@ -1,5 +1,5 @@
-//! The listening stream (GET): what the server says unasked. It is a courtesy: whatever happens to
-//! it never ends the link.
+//! The listening stream (GET) for messages that the server sends by itself. It is optional: no
+//! failure of it ends the link.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,11 +25,11 @@ use crate::transport::link::LinkEvent;
 const INITIAL_WAIT: Duration = Duration::from_secs(1);
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// A server that says no (405, 409, 400...) is asked again after this time.
+/// How long to wait after a refusal (405, 409, 400...).
 const REFUSED_WAIT: Duration = Duration::from_mins(5);
 
-/// A server may take a stream that broke for an open one and refuse another (409, 400) until it
-/// notices: it is asked again after this time, then after twice as long.
+/// A server may consider a broken stream still open and refuse another one (409, 400) until it
+/// notices: the wait before the next attempt, doubled each time.
 const OCCUPIED_WAIT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Listener {
@@ -43,15 +43,15 @@ struct State {
     listener: Listener,
     current: Option<BoxStream<'static, Result<Sse, SseError>>>,
     last_id: Option<String>,
-    /// What the server asked us to wait before we come back.
+    /// The wait requested by the server.
     retry: Option<Duration>,
-    /// Attempts since something was heard.
+    /// Attempts since the last event.
     attempt: u32,
-    /// A doubt was told; once is enough until something is heard.
+    /// Whether the link was already reported as suspect; reset by the next event.
     suspected: bool,
-    /// It was open once on this link.
+    /// Whether it was open before on this link.
     was_open: bool,
-    /// Refusals since it was open.
+    /// Refusals since it was last open.
     refusals: u32,
     resumes: watch::Receiver<u64>,
 }
@@ -86,7 +86,7 @@ impl State {
             };
             let next = tokio::select! {
                 next = current.next() => next,
-                // The socket may be dead without a word; a new one is cheap.
+                // The socket may be dead without notice; a new one is cheap.
                 _ = self.resumes.changed() => {
                     self.close();
                     continue;
@@ -107,7 +107,7 @@ impl State {
                 Some(Err(error)) => {
                     tracing::debug!("listening stream: {error}");
                     if matches!(body_error(&error), Some(BodyError::Silent(_))) {
-                        // It may be dead without a word; a new one is cheap.
+                        // The socket may be dead without notice; a new one is cheap.
                         self.close();
                         continue;
                     }
@@ -125,7 +125,7 @@ impl State {
         self.listener.exchange.shared.stream.set_open(false);
     }
 
-    /// An answer that belongs elsewhere but came here is kept as it came.
+    /// Replaces an answer that is awaited on this stream by rmcp's placeholder, its result being stored.
     fn answer(&self, mut event: Sse) -> Sse {
         let shared = &self.listener.exchange.shared;
         if let Some(data) = &event.data
@@ -144,7 +144,7 @@ impl State {
         let opening = open(&exchange, headers, session, self.last_id.as_deref());
         let opened = tokio::select! {
             opened = opening => opened,
-            // A server that does not even begin to answer is asked again.
+            // Tried again if the server does not begin to answer.
             _ = self.resumes.changed() => return,
             () = silence(exchange.shared.stream.options().silence) => return,
         };
@@ -180,7 +180,7 @@ impl State {
                 wait.min(REFUSED_WAIT)
             }
             Some(400..=499) => REFUSED_WAIT,
-            // Nobody is there. Somebody has to find that out before the next call does.
+            // The server is unreachable, which should be noticed before the next call.
             None if refused.failure.class == FailureClass::NotSent => {
                 self.suspect(format!("the listening stream: {}", refused.failure.text));
                 self.wait()
@@ -199,7 +199,7 @@ impl State {
         }
     }
 
-    /// The server's own wish, or 1, 2, 4... 30 s give or take a fifth.
+    /// The wait requested by the server, or 1, 2, 4... 30 s, varied by a fifth.
     fn wait(&mut self) -> Duration {
         if let Some(retry) = self.retry.take() {
             return retry.min(REFUSED_WAIT);
@@ -242,7 +242,7 @@ pub(crate) async fn open(
         TransportBreak::NotMcp,
         &format!("{content_type} instead of a stream"),
     );
-    // As good as "not offered here".
+    // Treated as "not offered here".
     Err(Refused {
         failure,
         status: Some(405),

@@ -1,4 +1,4 @@
-//! Who has calls under way.
+//! The calls in progress, with their origins.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ struct Calls {
 }
 
 impl ActiveCalls {
-    /// The call is under way while the guard lives.
+    /// The call counts as active while the guard exists.
     pub(super) fn enter(self: &Arc<Self>, call: &LinkCall) -> ActiveCallGuard {
         let mut calls = self.calls();
         calls.last += 1;
@@ -29,7 +29,7 @@ impl ActiveCalls {
         ActiveCallGuard(Arc::clone(self), key)
     }
 
-    /// The conversation that receives a server's question that names no call: the one with calls in
+    /// The conversation that receives a server's question without a call id: the one with calls in
     /// progress, if there is exactly one. The slot is that of the latest call.
     pub(super) fn only_conversation(&self) -> Result<(CallOrigin, Option<Slot>), String> {
         let calls = self.calls();
@@ -41,7 +41,7 @@ impl ActiveCalls {
             .iter()
             .any(|(_, other, _)| other.session != last.session)
         {
-            // The next question can be asked.
+            // From now on conversations take turns, so that the next question has one origin.
             if let Some(slot) = slot {
                 slot.isolate_conversations();
             }

@@ -1,4 +1,4 @@
-//! Which lists of the server changed.
+//! Coalesces "list changed" notifications of the server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

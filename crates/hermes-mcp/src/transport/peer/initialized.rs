@@ -1,9 +1,10 @@
-//! `notifications/initialized`: sent beside the first request instead of before it, which saves a
-//! round trip of every connect. What it meets is known before that request counts as answered.
+//! `notifications/initialized`: sent concurrently with the first request instead of before it,
+//! which saves a round trip per connect. Its outcome is known before that request counts as
+//! answered.
 //!
-//! It may be refused or lost where everything else works: behind a balancer that spreads requests over
-//! several processes, the next request finds the right one. So what becomes of it decides nothing
-//! unless the tools cannot be listed either.
+//! It may be refused or lost where everything else works: behind a load balancer that spreads
+//! requests over several processes, the next request may reach the right one. Its failure therefore
+//! matters only if the tools cannot be listed either.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +14,14 @@ use tokio::sync::watch;
 use super::ConnectionShared;
 use crate::failure::McpFailure;
 
-/// How often it is sent in all while the server refuses it or closes the connection.
+/// Maximum number of attempts while the server refuses it or closes the connection.
 const MAX_ATTEMPTS: usize = 4;
-/// A server that has listed its tools is not waited for longer.
+/// Maximum wait for a server that has already listed its tools.
 const ACCEPT_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, Default)]
 enum State {
-    /// Taken by the server, or not needed.
+    /// Accepted by the server, or not needed.
     #[default]
     Done,
     Sending,
@@ -31,7 +32,8 @@ enum State {
 pub(crate) struct InitializedNotice(watch::Sender<State>);
 
 impl InitializedNotice {
-    /// Sends it in the background, again at once where it is refused (4xx) or the connection breaks.
+    /// Sends it in the background; repeats it at once if it is refused (4xx) or the connection
+    /// breaks.
     pub(crate) fn begin<F>(
         shared: &Arc<ConnectionShared>,
         mut send: impl FnMut() -> F + Send + 'static,
@@ -46,7 +48,7 @@ impl InitializedNotice {
                 loop {
                     match send().await {
                         Err(why) if attempt < MAX_ATTEMPTS && may_succeed_again(&why) => {
-                            attempt += 1
+                            attempt += 1;
                         }
                         sent => return sent,
                     }
@@ -65,24 +67,24 @@ impl InitializedNotice {
         }));
     }
 
-    /// Whether anything is to be decided about it.
+    /// Whether its outcome no longer matters.
     pub(crate) fn is_done(&self) -> bool {
         matches!(*self.0.borrow(), State::Done)
     }
 
-    /// It worked, or the server works without it.
+    /// It was accepted, or the server works without it.
     pub(crate) fn mark_done(&self) {
         self.0.send_replace(State::Done);
     }
 
-    /// [`Self::taken`] of a server that works: it is not waited for for long.
+    /// [`Self::wait_accepted`] with a short timeout, for a server that works.
     pub(crate) async fn wait_accepted_briefly(&self) -> Result<(), McpFailure> {
         tokio::time::timeout(ACCEPT_TIMEOUT, self.wait_accepted())
             .await
             .unwrap_or(Ok(()))
     }
 
-    /// Waits until the server took it, or says why it did not.
+    /// Waits until the server accepted it, or returns why it did not.
     pub(crate) async fn wait_accepted(&self) -> Result<(), McpFailure> {
         let mut state = self.0.subscribe();
         let settled = state
@@ -90,13 +92,13 @@ impl InitializedNotice {
             .await;
         match settled.as_deref() {
             Ok(State::Refused(why)) => Err(why.clone()),
-            // The sender lives in `self`, so waiting cannot fail.
+            // The sender is owned by `self`, so waiting cannot fail.
             _ => Ok(()),
         }
     }
 }
 
-/// Whether sending it again may help.
+/// Whether repeating it may help.
 fn may_succeed_again(why: &McpFailure) -> bool {
     why.http_status
         .is_none_or(|status| (400..500).contains(&status) && status != 429)

@@ -24,26 +24,26 @@ use crate::transport::http::RmcpFault;
 use crate::transport::link::{Era, Link, LinkCall, LinkFacts, TransportKind};
 use crate::transport::stdio::Child;
 
-/// How often a list that is refused right after the handshake is asked for again in the same session.
-/// A session that was lost is not worth more questions, and a load balancer gets other sessions.
+/// How often a list that is refused right after the handshake is requested again in the same
+/// session. A lost session deserves no more requests, and a load balancer gets new sessions.
 const MAX_LIST_RETRIES: usize = 3;
 
-/// How often a server may come back with questions before its answer.
+/// How often a server may request more input before its answer.
 const MAX_ROUNDS: usize = 10;
 
-/// An answer that was read just before the connection died still counts.
+/// An answer that was read just before the connection failed still counts.
 const FINAL_READ_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// A cancellation is sent within this time or not at all; nobody waits for it.
+/// A cancellation is sent within this time or not at all; no caller waits for it.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// JSON-RPC: the user must visit a page before this can be done.
 const URL_ELICITATION_REQUIRED: i32 = -32042;
 
-/// While the user is asked, the time is looked at so often.
+/// Interval at which the deadline is checked while the user is being asked.
 const USER_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Deleting a session or draining what is under way takes at most this long.
+/// Maximum time for deleting a session or draining requests in progress.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(8);
 
 pub(crate) struct LinkParts {
@@ -53,7 +53,7 @@ pub(crate) struct LinkParts {
     pub(crate) facts: LinkFacts,
     pub(crate) child: Option<Arc<Child>>,
     pub(crate) clients: Option<Arc<HttpClients>>,
-    /// Ends when rmcp's loop has ended.
+    /// Cancelled when rmcp's loop has ended.
     pub(crate) finished: tokio_util::sync::CancellationToken,
 }
 
@@ -71,18 +71,18 @@ impl RmcpLink {
         }
     }
 
-    /// A request got no answer in time, and the server has said nothing since it was made.
+    /// A request got no answer in time, and the server has sent nothing since it was made.
     fn is_silent(&self) -> bool {
-        let pending = *self
+        let asked_at = *self
             .unanswered
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        pending.is_some_and(|at| self.parts.shared.last_activity() < at)
+        asked_at.is_some_and(|at| self.parts.shared.last_activity() < at)
     }
 
-    /// The request, with an eye on the handshake: what is asked right after it may reach another
-    /// process of the server, one that does not know the session, or reach the server before the
-    /// greeting does. Lists are then asked for again, at once.
+    /// A request right after the handshake may reach another process of the server, which does not
+    /// know the session, or arrive before `notifications/initialized`. Lists are then requested
+    /// again, at once.
     async fn run_after_handshake(&self, op: &Op, call: &LinkCall) -> Result<OpOutput, McpFailure> {
         let proven = &self.parts.shared.state.proven;
         if proven.load(Ordering::Relaxed) {
@@ -106,8 +106,9 @@ impl RmcpLink {
         outcome
     }
 
-    /// What the greeting met, seen together with the first list: a server that gives it needs no
-    /// greeting, one that does not and refused the greeting is not connected.
+    /// Judges the outcome of `notifications/initialized` together with the first list: a server
+    /// that returns the list does not need the notification; one that does not, and refused the
+    /// notification, is not connected.
     async fn check_initialized(
         &self,
         op: &Op,
@@ -192,11 +193,15 @@ impl RmcpLink {
 
     async fn inputs(
         &self,
-        pending: Option<&Value>,
+        input_requests: Option<&Value>,
         call: &LinkCall,
     ) -> Result<Map<String, Value>, McpFailure> {
         let mut answers = Map::new();
-        for (key, request) in pending.and_then(Value::as_object).into_iter().flatten() {
+        for (key, request) in input_requests
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
             let method = request.get("method").and_then(Value::as_str);
             let params = request.get("params").cloned().unwrap_or(Value::Null);
             let answer = self
@@ -225,7 +230,7 @@ impl RmcpLink {
         params: Map<String, Value>,
         call: &LinkCall,
     ) -> Result<Value, McpFailure> {
-        // An empty object for a list is legal but some servers want no params at all.
+        // An empty object for a list is legal, but some servers accept no params at all.
         let params = (!params.is_empty()).then_some(Value::Object(params));
         let request = ClientRequest::CustomRequest(CustomRequest::new(method, params));
         let shared = &self.parts.shared;
@@ -259,8 +264,8 @@ impl RmcpLink {
         }
     }
 
-    /// The call was refused because the user must visit a page first. They are asked; whether to
-    /// call again is the model's decision, because only the user knows when they are done.
+    /// The call was refused because the user must visit a page first. Only the user knows when that
+    /// is done, so the model decides whether to call again.
     async fn ask_for_visit(&self, error: &ErrorData, call: &LinkCall) -> McpFailure {
         let pages = error.data.as_ref().map(|data| &data["elicitations"]);
         let mut outcomes = Vec::new();
@@ -302,7 +307,7 @@ fn requires_visit(error: &ErrorData) -> bool {
     error.code.0 == URL_ELICITATION_REQUIRED && pages.is_some_and(Value::is_array)
 }
 
-/// Waits for a deadline that stands still while the user thinks.
+/// Waits for a deadline that is paused while the user is being asked.
 async fn deadline(shared: &ConnectionShared, mut at: Instant) {
     let mut waited = shared.user_wait.total();
     loop {
@@ -327,8 +332,8 @@ fn is_list(op: &Op) -> bool {
     )
 }
 
-/// Whether the server refused the request as such. Throttling and missing logins do not get better
-/// by asking again, and an unknown method stays unknown.
+/// Whether the server refused the request as such. Repeating does not help against throttling, a
+/// missing login or an unknown method.
 fn is_refused(why: &McpFailure) -> bool {
     let status = why.http_status.unwrap_or_default();
     if why.class == FailureClass::SessionLost {
@@ -343,7 +348,7 @@ fn is_refused(why: &McpFailure) -> bool {
         )
 }
 
-/// Who made this call, and its place in the queue.
+/// The origin of this call, and its slot in the queue.
 fn caller_of(call: &LinkCall) -> Result<(CallOrigin, Option<Slot>), String> {
     match &call.origin {
         Some(origin) => Ok((origin.clone(), call.slot.clone())),
@@ -439,7 +444,7 @@ impl Link for RmcpLink {
             self.parts.shared.stop.cancel();
             let finished = tokio::time::timeout(CLOSE_TIMEOUT, self.parts.finished.cancelled());
             match &self.parts.child {
-                // The child is stopped whether rmcp's loop notices or not.
+                // The child is stopped whether or not rmcp's loop has noticed the end.
                 Some(child) => child.stop(self.is_silent()).await,
                 None => drop(finished.await),
             }
@@ -453,7 +458,7 @@ impl Drop for RmcpLink {
     }
 }
 
-/// A request on its way. Dropped before its answer, it tells the server in the background.
+/// A request in progress. If dropped before its answer, it sends a cancellation in the background.
 struct InFlight {
     handle: Option<RequestHandle<RoleClient>>,
     peer: Peer<RoleClient>,

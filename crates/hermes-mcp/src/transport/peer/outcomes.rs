@@ -1,4 +1,4 @@
-//! How requests ended, where rmcp does not say it in full.
+//! Outcomes of requests that rmcp does not report completely.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::failure::McpFailure;
 
-/// What is kept for requests that nobody waits for any more is little; this keeps it so.
+/// Limits the entries for requests that no caller waits for any more.
 const MAX_ENTRIES: usize = 256;
 
 #[derive(Default)]
@@ -18,12 +18,11 @@ pub(crate) struct RequestOutcomes {
 
 #[derive(Default)]
 struct OutcomeTables {
-    /// What a transport knows about the end of a request that rmcp reports without its reason.
+    /// The reason known to the transport, for requests whose failure rmcp reports without one.
     faults: HashMap<RequestId, McpFailure>,
-    /// Results as the server sent them. rmcp's types would lose what they do not know, and all of a
-    /// list in which one entry is odd.
+    /// Raw results. rmcp's types would lose unknown members, and a whole list if one entry is odd.
     results: HashMap<RequestId, Value>,
-    /// Requests that nobody waits for any more.
+    /// Requests that no caller waits for any more.
     abandoned: HashSet<RequestId>,
 }
 
@@ -39,7 +38,7 @@ impl RequestOutcomes {
         self.tables().faults.remove(id)
     }
 
-    /// Keeps the result for its caller; returns whether it was kept.
+    /// Stores the result for its caller; returns whether it was stored.
     pub(super) fn store_result(&self, id: RequestId, result: Value) -> bool {
         let mut tables = self.tables();
         let stored = !tables.abandoned.remove(&id) && tables.results.len() < MAX_ENTRIES;
@@ -53,7 +52,7 @@ impl RequestOutcomes {
         self.tables().results.remove(id)
     }
 
-    /// Nobody waits for this request any more.
+    /// No caller waits for this request any more.
     pub(super) fn forget(&self, id: &RequestId) {
         let mut tables = self.tables();
         tables.faults.remove(id);

@@ -1,4 +1,4 @@
-//! `subscriptions/listen`: how a server of 2026-07-28 tells that its lists changed.
+//! `subscriptions/listen`: how a server of 2026-07-28 announces changed lists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::transport::link::LinkEvent;
 
 const INITIAL_WAIT: Duration = Duration::from_secs(1);
 const MAX_WAIT: Duration = Duration::from_secs(30);
-/// A server that refuses is asked again after this time.
+/// How long to wait after a refusal.
 const REFUSED_WAIT: Duration = Duration::from_mins(5);
 
-/// Listens until the link ends. Does nothing where the server announces no changes.
+/// Listens until the link ends. Does nothing if the server announces no changes.
 pub(crate) async fn subscribe(
     peer: Peer<RoleClient>,
     capabilities: Value,
@@ -56,7 +56,7 @@ async fn keep_listening(
     while !peer.is_transport_closed() {
         match peer.listen(filter.clone()).await {
             Ok(mut subscription) => {
-                // What changed while nobody listened is not told again.
+                // Changes made while the stream was closed are not announced again.
                 if !first {
                     mark_all_changed(filter, shared);
                 }
@@ -76,7 +76,7 @@ async fn keep_listening(
                         _ => break,
                     }
                 }
-                // The socket may be dead without a word; a new one is cheap.
+                // The socket may be dead without notice; a new one is cheap.
                 if resumed {
                     continue;
                 }
@@ -122,14 +122,14 @@ fn mark_all_changed(filter: &SubscriptionFilter, shared: &ConnectionShared) {
     }
 }
 
-/// The server answered that it does not want this, as opposed to a connection that broke.
+/// Whether the server refused the request, as opposed to a broken connection.
 fn refused(error: &ServiceError) -> bool {
     match error {
         ServiceError::McpError(_) | ServiceError::UnexpectedResponse => true,
         ServiceError::TransportSend(error) => {
             RmcpFault::find(error.error.as_ref()).is_some_and(|failure| {
                 failure.rpc_code == Some(METHOD_NOT_FOUND)
-                    // Accepted without a stream is a refusal, too.
+                    // Accepting without a stream also counts as a refusal.
                     || failure
                         .http_status
                         .is_some_and(|status| matches!(status, 200..300 | 400..500))

@@ -1,4 +1,4 @@
-//! How long users have been asked on behalf of a server.
+//! Measures the time spent waiting for the user on behalf of a server.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,13 +13,13 @@ pub(crate) struct UserWait {
 #[derive(Default)]
 struct ServerQuestions {
     open: usize,
-    /// When the first of the open ones was asked.
+    /// When the oldest open question was asked.
     since: Option<Instant>,
     finished: Duration,
 }
 
 impl UserWait {
-    /// The user is being asked while the guard lives.
+    /// The user is being asked while the guard exists.
     pub(super) fn ask(self: &Arc<Self>) -> OpenQuestion {
         let mut questions = self.questions();
         questions.open += 1;
@@ -32,7 +32,7 @@ impl UserWait {
         self.questions().open > 0
     }
 
-    /// How long it has waited for the user so far, in all.
+    /// Total time spent waiting for the user so far.
     pub(super) fn total(&self) -> Duration {
         let questions = self.questions();
         let now = questions.since.map(|since| since.elapsed());

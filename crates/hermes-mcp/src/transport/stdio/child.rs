@@ -1,4 +1,4 @@
-//! The life of one child, from its start to the end of its whole group.
+//! One child process, from its start to the end of its process group.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use crate::failure::classify::TransportBreak;
 use crate::status::child_registry::{group_runs, signal_group};
 use crate::transport::peer::{ConnectionShared, PeerInbox};
 
-/// After its stdin is closed a child may take this long to end by itself.
+/// How long a child may take to exit after its stdin was closed.
 const EOF_TIMEOUT: Duration = Duration::from_secs(2);
-/// And this long after SIGTERM.
+/// How long it may take to exit after SIGTERM.
 const TERM_TIMEOUT: Duration = Duration::from_secs(3);
-/// The same for one that gave no answer to a question.
+/// The same for a child that failed to answer a request.
 const SILENT_TERM_TIMEOUT: Duration = Duration::from_millis(500);
-/// What the leader left behind gets this long after SIGTERM.
+/// How long other processes of the group get after SIGTERM.
 const LEFTOVER_TIMEOUT: Duration = Duration::from_secs(1);
-/// SIGKILL needs no time, but reaping by others may.
+/// SIGKILL takes effect at once, but reaping by other processes may take time.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
-/// The pipes of a dead child are read to their end, unless a grandchild holds them.
+/// The pipes of an exited child are read to their end, unless a grandchild holds them open.
 const PIPE_TIMEOUT: Duration = Duration::from_millis(300);
-/// More than all of the above.
+/// Longer than all of the above together.
 const STOP_TIMEOUT: Duration = Duration::from_secs(12);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Whoever holds it keeps the child running.
+/// The child runs as long as this exists.
 pub(crate) struct Child {
     pub(super) inner: Arc<Inner>,
 }
@@ -41,9 +41,9 @@ pub(super) struct Inner {
     pub(super) server: String,
     pub(super) children: Arc<Children>,
     pub(super) close_stdin: CancellationToken,
-    /// How the leader ended.
+    /// How the leader exited.
     exited: watch::Sender<Option<String>>,
-    /// The whole group is gone and the books are closed.
+    /// The whole group has ended and was removed from the registry.
     gone: watch::Sender<bool>,
     stopping: AtomicBool,
 }
@@ -67,8 +67,8 @@ impl Child {
         self.inner.pid
     }
 
-    /// Ends the child and its group, and waits until they are gone. One that is silent is not given
-    /// time to end by itself: a call may be waiting for the next one.
+    /// Ends the child and its group, and waits until they have ended. A silent child gets no time
+    /// to exit by itself, because a call may be waiting for its successor.
     pub(crate) async fn stop(&self, silent: bool) {
         self.inner.stop(silent).await;
     }
@@ -104,7 +104,7 @@ impl Inner {
             return;
         }
         if tokio::runtime::Handle::try_current().is_err() {
-            // The program is ending: no time to be polite.
+            // The program is exiting: there is no time for a graceful end.
             signal_group(self.pid, Signal::KILL);
             return;
         }
@@ -143,7 +143,7 @@ impl Inner {
             .is_ok()
     }
 
-    /// Whatever of the group outlived its leader.
+    /// Ends the processes of the group that outlived its leader.
     async fn end_remaining_group(&self) {
         if !group_runs(self.pid) {
             return;
@@ -174,7 +174,7 @@ impl Inner {
     }
 }
 
-/// What the end of a child is told to.
+/// Notified of the child's exit.
 pub(super) struct ChildExitHandler {
     pub(super) inner: Arc<Inner>,
     pub(super) shared: Arc<ConnectionShared>,
@@ -189,7 +189,7 @@ impl ChildExitHandler {
         if let Some(line) = self.ring.last_line() {
             text = format!("{text}; it last wrote: {line}");
         }
-        // What it never read cannot have run.
+        // Requests that it never read cannot have been executed.
         if let Some(read) = self.writer.final_read_count() {
             for id in self.inbox.unread(read) {
                 let why = self
@@ -211,7 +211,7 @@ pub(super) struct PipeEnds {
     pub(super) stderr: CancellationToken,
 }
 
-/// Waits for the child, tells the link at once, and cleans up after it.
+/// Waits for the child's exit, notifies the link at once, and cleans up.
 pub(super) async fn supervise(
     exit_handler: ChildExitHandler,
     mut process: tokio::process::Child,
@@ -230,7 +230,7 @@ pub(super) async fn supervise(
     let _ = tokio::time::timeout(PIPE_TIMEOUT, drained).await;
     exit_handler.on_exit(&how);
     // Nothing of it is needed any more. Its stdin is closed here too: the link may be dropped only
-    // when all of this is over, and then nothing else ends the task that writes to it.
+    // later, and nothing else ends the task that writes to it.
     inner.close_stdin.cancel();
     drop(exit_handler);
     inner.end_remaining_group().await;

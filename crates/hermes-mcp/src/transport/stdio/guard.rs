@@ -1,9 +1,9 @@
-//! Ends our children when we die without a word (`kill -9`, out of memory).
+//! Ends our children if this process is killed (`kill -9`, out of memory).
 //!
-//! One small `sh` per process reads the process groups from a pipe. When the pipe ends, because
-//! this process is gone, it ends the groups that are still listed. Compared with
-//! `PR_SET_PDEATHSIG` this also reaches grandchildren, works on every Unix, does not depend on the
-//! thread that spawned the child, and needs no unsafe code.
+//! One small `sh` per process reads the process groups from a pipe. When the pipe closes because
+//! this process is gone, it ends the groups that are still listed. Unlike `PR_SET_PDEATHSIG`, this
+//! also reaches grandchildren, works on every Unix, does not depend on the thread that spawned the
+//! child, and needs no unsafe code.
 
 use std::io::Write as _;
 use std::process::{ChildStdin, Command, Stdio};
@@ -61,7 +61,7 @@ impl State {
             .is_some_and(|(_, stdin)| stdin.write_all(line.as_bytes()).is_ok())
     }
 
-    /// Starts it, or starts it anew if somebody ended it.
+    /// Starts it, or restarts it if it was killed.
     fn start(&mut self) {
         use std::os::unix::process::CommandExt as _;
         if let Some((mut process, _)) = self.process.take() {
@@ -95,7 +95,7 @@ impl Drop for State {
             return;
         };
         drop(stdin);
-        // It may have to wait for stubborn children; reaping it must not hold us up.
+        // It may have to wait for children that ignore SIGTERM; reaping it must not block us.
         std::thread::spawn(move || process.wait());
     }
 }

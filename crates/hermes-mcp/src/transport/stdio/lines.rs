@@ -1,14 +1,14 @@
-//! Lines of a pipe, with an end to their length.
+//! Reads lines from a pipe, with a limited length.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// The longest line that is read whole.
+/// Maximum length of a line that is read completely.
 pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// How much of a longer one is kept at each end, to find out what it answered.
+/// Number of bytes kept at each end of a longer line, to find the id that it answers.
 const END_BYTES: usize = 4096;
 
 #[derive(Debug, PartialEq)]
@@ -25,11 +25,11 @@ pub(super) struct Lines<R> {
     pipe: R,
     max: usize,
     end_bytes: usize,
-    /// Read and not yet given out; begins at the start of a line or inside a long one.
+    /// Bytes read and not yet returned; begins at the start of a line or inside a long one.
     buffer: Vec<u8>,
-    /// Up to here `buffer` holds no newline.
+    /// `buffer` contains no newline before this index.
     scanned: usize,
-    /// The line that is too long: its head, and how much was dropped.
+    /// The current overlong line: its head, and the number of bytes dropped.
     long: Option<(Vec<u8>, usize)>,
     ended: bool,
 }
@@ -39,7 +39,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self::with_limits(pipe, MAX_LINE_BYTES, END_BYTES)
     }
 
-    /// `max` is at least twice `end_bytes`, else the two ends of a long line overlap.
+    /// `max` is at least twice `end_bytes`, otherwise the two ends of a long line overlap.
     fn with_limits(pipe: R, max: usize, end_bytes: usize) -> Self {
         Self {
             pipe,
@@ -96,7 +96,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         StdioLine::Whole(line)
     }
 
-    /// Drops the middle of a line that is too long.
+    /// Drops the middle of an overlong line.
     fn drop_middle(&mut self) {
         let cut = self.buffer.len() - self.end_bytes.min(self.buffer.len());
         let tail = self.buffer.split_off(cut);
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(found, [expected, StdioLine::Whole(b"next".to_vec())]);
     }
 
-    /// A pipe that gives its bytes in the pieces they were written in.
+    /// A pipe that returns its bytes in the pieces in which they were written.
     struct Pieces(VecDeque<Vec<u8>>);
 
     impl AsyncRead for Pieces {
@@ -195,7 +195,7 @@ mod tests {
                 found
             });
             let mut expected: Vec<usize> = bytes.split(|&b| b == b'\n').map(<[u8]>::len).collect();
-            // What follows the last newline is a line only if there is something.
+            // The bytes after the last newline are a line only if there are any.
             if expected.last() == Some(&0) {
                 expected.pop();
             }

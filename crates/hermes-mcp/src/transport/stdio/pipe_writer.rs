@@ -1,5 +1,5 @@
-//! Writing to a child: at once where its pipe has room, else in a task that waits for it. And,
-//! when the child is dead, how much of what was written it has read.
+//! Writes to a child's stdin: at once if the pipe has room, otherwise in a background task. After
+//! the child's exit it determines how many of the written bytes the child has read.
 
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use tokio::process::ChildStdin;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-/// Lines that wait for room; more wait with whoever sends them.
+/// Lines waiting for room; when the queue is full, the senders wait.
 const QUEUE_CAPACITY: usize = 64;
 
 pub(super) struct PipeWriter {
@@ -20,29 +20,29 @@ pub(super) struct PipeWriter {
 struct State {
     /// `None` once it is closed.
     pipe: Option<Arc<pipe::Sender>>,
-    /// Lines on their way to the pipe or still waiting for it.
+    /// Lines being written or waiting.
     waiting: usize,
-    /// Bytes that the pipe took so far.
+    /// Bytes that the pipe accepted so far.
     written: u64,
 }
 
-/// What the pipe did not take at once.
+/// The part of a line that the pipe did not accept at once.
 struct RemainingBytes {
     bytes: Vec<u8>,
     written: oneshot::Sender<Written>,
     _permit: QueuePermit,
 }
 
-/// Where the line ended, counted in bytes from the first one written.
+/// The byte offset at which the line ended, counted from the first byte written.
 pub(super) type Written = Result<u64, String>;
 
-/// A line on its way.
+/// The progress of a line.
 pub(super) enum LineState {
-    /// The pipe took it, or will never.
+    /// The pipe accepted it, or never will.
     Done(Written),
-    /// Its turn comes when there is room.
+    /// Written when there is room.
     Queued(oneshot::Receiver<Written>),
-    /// The queue is full, or somebody waits for it already.
+    /// The queue is full, or another sender is already waiting for it.
     Waits(QueuedLine),
 }
 
@@ -52,7 +52,7 @@ pub(super) struct QueuedLine {
     written: oneshot::Receiver<Written>,
 }
 
-/// While it lives, nobody may write past the queue.
+/// While it exists, no other line may bypass the queue.
 struct QueuePermit(Arc<PipeWriter>);
 
 impl Drop for QueuePermit {
@@ -78,7 +78,7 @@ impl PipeWriter {
         });
         let writing = Arc::clone(&writer);
         drop(hermes_core::task::spawn("mcp-stdin", async move {
-            // A child that does not read must not keep us from closing its stdin.
+            // A child that does not read must not prevent us from closing its stdin.
             tokio::select! {
                 biased;
                 () = close.cancelled() => {}
@@ -93,7 +93,7 @@ impl PipeWriter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to write a line. Lines do not mix.
+    /// Begins to write a line. Lines are not interleaved.
     pub(super) fn write(self: &Arc<Self>, mut line: Vec<u8>) -> LineState {
         let mut state = self.state();
         let Some(pipe) = state.pipe.clone() else {
@@ -128,7 +128,8 @@ impl PipeWriter {
                 written,
             });
         }
-        // The rest of a line must come before any other: alone, it finds the queue empty.
+        // The rest of a line must precede any other; since no other line is waiting, the queue is
+        // empty.
         let refused = self.queue.try_send(rest);
         drop(state);
         drop(refused);
@@ -139,7 +140,7 @@ impl PipeWriter {
         while let Some(rest) = queued.recv().await {
             let result = self.write_all(pipe, &rest.bytes).await;
             let broken = result.is_err();
-            // Whoever sent it may have left.
+            // The sender may no longer wait for the result.
             let _ = rest.written.send(result.map_err(|error| error.to_string()));
             if broken {
                 return;
@@ -164,11 +165,11 @@ impl PipeWriter {
         }
     }
 
-    /// How many bytes were read, if nobody is left who could read more.
+    /// The number of bytes read, if no process is left that could read more.
     pub(super) fn final_read_count(&self) -> Option<u64> {
         let mut state = self.state();
         let pipe = state.pipe.clone()?;
-        // An empty line means nothing to a server; without readers it is refused.
+        // An empty line has no meaning to a server; a pipe without readers refuses it.
         match pipe.try_write(b"\n") {
             Ok(count) => {
                 state.written += count as u64;
@@ -177,7 +178,7 @@ impl PipeWriter {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => return None,
             Err(_) => {}
         }
-        // Elsewhere the unread bytes are not told at this end of the pipe.
+        // Other systems do not report the unread bytes at this end of the pipe.
         if !cfg!(target_os = "linux") {
             return None;
         }
@@ -193,7 +194,8 @@ impl LineState {
             Self::Done(written) => return written,
             Self::Queued(written) => written,
             Self::Waits(waiting) => {
-                // Refused only when nobody writes any more; then the answer below says so.
+                // Fails only when the writing task has ended; then the receiver below returns the
+                // error.
                 let _ = waiting.queue.send(waiting.rest).await;
                 waiting.written
             }
@@ -272,7 +274,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_dead_child_has_read_is_known() {
-        // It reads one line, says so, and reads no more.
+        // Reads one line, confirms it, and reads no more.
         let script = "head -n 1 >/dev/null; echo read; exec sleep 1000";
         let (mut child, writer, _close) = start("sh", &["-c", script]);
         let first = writer.write(b"first\n".to_vec()).written().await.unwrap();

@@ -1,4 +1,4 @@
-//! What children write to stderr: the last of it for the status, all of it within reason in a log.
+//! The stderr output of children: the most recent part for the status, and a size-limited log file.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 const RING_BYTES: usize = 64 << 10;
 
-/// The log file is put aside at this size, and one such is kept.
+/// The log file is rotated at this size; one old file is kept.
 const MAX_LOG_BYTES: u64 = 5 << 20;
 
-/// A child that shouts more than this in a minute is not logged until the minute is over.
+/// A child that writes more than this in a minute is not logged until the minute is over.
 const MAX_BYTES_PER_MINUTE: usize = 1 << 20;
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -40,7 +40,7 @@ impl StderrRing {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The last line that says something, for error messages.
+    /// The last non-empty line, for error messages.
     pub(crate) fn last_line(&self) -> Option<String> {
         let tail = self.tail();
         let line = tail.lines().rev().find(|line| !line.trim().is_empty())?;
@@ -63,7 +63,7 @@ impl StderrLog {
         }
     }
 
-    /// Appends. A log that cannot be written is no reason to disturb a server.
+    /// Appends. A failed write must not disturb the server.
     fn write(&self, text: &[u8]) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.as_ref().is_some_and(|(_, size)| *size > MAX_LOG_BYTES) {
@@ -90,7 +90,7 @@ fn append_to(path: &Path) -> std::io::Result<(File, u64)> {
     Ok((file, size))
 }
 
-/// Names the server before each line and keeps the shouting down.
+/// Prefixes each line with the server name and limits the rate.
 pub(super) struct Logger<'a> {
     log: &'a StderrLog,
     server: &'a str,
@@ -121,7 +121,7 @@ impl<'a> Logger<'a> {
         self.written += chunk.len();
         let mut text = Vec::new();
         for &byte in chunk {
-            // A line without end is cut into pieces.
+            // A very long line is split into pieces.
             if byte != b'\n' && self.line.len() < 8192 {
                 self.line.push(byte);
                 continue;

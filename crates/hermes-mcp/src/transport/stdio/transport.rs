@@ -24,7 +24,7 @@ use crate::transport::connect::StdioTarget;
 use crate::transport::http::RmcpFault;
 use crate::transport::peer::{ConnectionShared, PeerInbox};
 
-/// A child that closed its stdout and lives on for longer than this is of no use.
+/// A child that closed its stdout and keeps running for longer than this is useless.
 const EXIT_REASON_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct StdioTransport {
@@ -35,7 +35,7 @@ pub(crate) struct StdioTransport {
     shared: Arc<ConnectionShared>,
 }
 
-/// Starts the child. One that this server had before is ended first, with its whole group.
+/// Starts the child. The previous child of this server is ended first, with its whole group.
 pub(crate) async fn spawn(
     target: &StdioTarget,
     shared: &Arc<ConnectionShared>,
@@ -63,7 +63,7 @@ pub(crate) async fn spawn(
     children.remember(server, &child.inner);
     let registered = Arc::clone(&child.inner);
     let noted = tokio::task::spawn_blocking(move || {
-        registered.children.registry.add(&registered.server, pid)
+        registered.children.registry.add(&registered.server, pid);
     });
     let _ = noted.await;
     let ends = PipeEnds {
@@ -148,11 +148,11 @@ async fn read_stderr(mut stderr: ChildStderr, ring: &StderrRing, logger: &mut Lo
     }
 }
 
-/// Reads when rmcp asks: no task and no queue between the pipe and whoever waits for an answer.
+/// Reads when rmcp asks: there is neither a task nor a queue between the pipe and the caller.
 struct Reader {
-    /// Until its end; the guard tells that it was read to there.
+    /// Taken at its end; dropping the guard signals that it was read completely.
     lines: Option<(Lines<ChildStdout>, DropGuard)>,
-    /// Messages of a line that held several.
+    /// Messages of a line that contained several.
     read: VecDeque<ServerJsonRpcMessage>,
     shared: Arc<ConnectionShared>,
     ring: Arc<StderrRing>,
@@ -160,7 +160,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// The next message. Losing the future loses nothing.
+    /// The next message. Cancel-safe.
     async fn next(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             if let Some(message) = self.read.pop_front() {
@@ -178,7 +178,7 @@ impl Reader {
         match line {
             StdioLine::Whole(line) if line.trim_ascii().is_empty() => Vec::new(),
             StdioLine::Whole(line) => self.inbox.read(line).unwrap_or_else(|| {
-                // Many a server prints its troubles to stdout.
+                // Many servers print errors to stdout.
                 self.ring.push(&line[..line.len().min(2000)]);
                 self.ring.push(b"\n");
                 Vec::new()
@@ -215,7 +215,7 @@ impl Transport<RoleClient> for StdioTransport {
         let shared = Arc::clone(&self.shared);
         let inbox = Arc::clone(&self.inbox);
         async move {
-            // A line that was not written whole was not read as a message.
+            // A line that was not written completely was not read as a message.
             let line = line.map_err(|error| {
                 if let Some(id) = &id {
                     inbox.not_sent(id);
@@ -234,7 +234,7 @@ impl Transport<RoleClient> for StdioTransport {
             if let Some(id) = &id {
                 inbox.not_sent(id);
             }
-            // The end of the process says more than that of the pipe.
+            // The exit of the process is more informative than the end of the pipe.
             let died = tokio::time::timeout(EXIT_REASON_TIMEOUT, shared.failed()).await;
             let cause = died.map_or(cause, |died| died.text);
             Err(unsent(&shared, &cause))
@@ -245,12 +245,13 @@ impl Transport<RoleClient> for StdioTransport {
         if let Some(message) = self.reader.next().await {
             return Some(message);
         }
-        // The child is ending: why follows at once, and should be what everybody is told.
+        // The child is exiting: the reason follows at once, and is the one to report to all
+        // callers.
         let _ = tokio::time::timeout(EXIT_REASON_TIMEOUT, self.shared.failed()).await;
         None
     }
 
-    /// Does not wait: the link does, where it matters.
+    /// Does not wait: the link does, where necessary.
     async fn close(&mut self) -> Result<(), RmcpFault> {
         self.child.begin_stop();
         Ok(())

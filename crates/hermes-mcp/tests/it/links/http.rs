@@ -162,7 +162,7 @@ async fn a_cancelled_call_returns_at_once_and_the_server_is_notified() {
 struct Tokens {
     current: AtomicUsize,
     challenges: Mutex<Vec<(Option<String>, Option<String>)>>,
-    no_more_tokens: bool,
+    exhausted: bool,
     accepted: AtomicUsize,
 }
 
@@ -184,7 +184,7 @@ impl TokenSource for Tokens {
         let token = token.map(|token| token.expose_secret().to_owned());
         self.challenges.lock().unwrap().push((token, challenge));
         Box::pin(async move {
-            if self.no_more_tokens {
+            if self.exhausted {
                 let text = "log in again";
                 return Err(McpFailure::new(
                     FailureClass::NeedsAuth,
@@ -241,11 +241,11 @@ async fn a_refused_token_is_renewed_and_the_call_reported() {
 async fn without_another_token_a_login_is_needed() {
     let server = FaultyServer::start();
     server.fault_always("initialize", Fault::challenge("Bearer"));
-    let no_more_tokens = Arc::new(Tokens {
-        no_more_tokens: true,
+    let exhausted = Arc::new(Tokens {
+        exhausted: true,
         ..Tokens::default()
     });
-    let failure = with_tokens(&server, &no_more_tokens)
+    let failure = with_tokens(&server, &exhausted)
         .connect()
         .await
         .err()

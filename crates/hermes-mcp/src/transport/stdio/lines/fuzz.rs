@@ -1,4 +1,5 @@
-//! Any output of a server, however it is cut: the same lines, in bounded memory.
+//! Fuzz test: any output of a server, in pieces of any size, gives the same lines in bounded
+//! memory.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -7,7 +8,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::{Lines, StdioLine};
 
-/// Small, so that short inputs have long lines.
+/// Small, so that short inputs contain long lines.
 const MAX: usize = 24;
 const END_BYTES: usize = 8;
 
@@ -42,7 +43,7 @@ fn read(data: &[u8], size: usize) -> Vec<StdioLine> {
 
 fn lines(data: &[u8]) -> Vec<StdioLine> {
     let mut lines: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
-    // What follows the last newline is a line only if there is something.
+    // The bytes after the last newline are a line only if there are any.
     lines.pop_if(|line| line.is_empty());
     let line = |line: &[u8]| {
         if line.len() <= MAX {
@@ -57,7 +58,7 @@ fn lines(data: &[u8]) -> Vec<StdioLine> {
     lines.into_iter().map(line).collect()
 }
 
-/// A pipe that gives its bytes in pieces of this size.
+/// A pipe that returns its bytes in pieces of this size.
 struct Pieces<'a> {
     rest: &'a [u8],
     size: usize,
