@@ -1,5 +1,5 @@
 //! The protocol library alone, for comparison: `bare <home> '{"servers": [{"url" | "command",
-//! "args"}]}'`, one server. What it understands on standard input is in the module `batch`.
+//! "args"}]}'`, one server. The module `batch` describes its standard input.
 
 mod batch;
 
@@ -48,7 +48,7 @@ async fn main() -> Outcome {
     let peer = Arc::new(service.peer().clone());
     let about = json!({"ready": true});
     batch::serve(about, move |one| call(Arc::clone(&peer), one)).await?;
-    // Whether it ends well is not what is measured.
+    // A clean end is not part of the measurement.
     let _ = service.cancel().await;
     drop(child);
     Ok(())

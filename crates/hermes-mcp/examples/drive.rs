@@ -1,8 +1,8 @@
-//! Drives the production manager from outside, for `cargo xtask bench` and `soak`:
-//! `drive <home> '{"servers": [{"name", "url" | "command", "args"}], …}'`.
+//! Drives the production manager from outside, for `cargo xtask bench` and `soak`: `drive <home>
+//! '{"servers": [{"name", "url" | "command", "args"}], …}'`.
 //!
 //! Besides `servers`: `timeout_s` of a call, `concurrency` per server, `reads`, the tools that may
-//! be repeated. What it understands on standard input is in the module `batch`.
+//! be repeated. The module `batch` describes its standard input.
 
 mod batch;
 
@@ -21,7 +21,7 @@ use hermes_mcp::{
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
-/// More than connecting to all servers takes.
+/// Longer than connecting to all servers takes.
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -121,7 +121,7 @@ fn target(
                 .no_proxy()
                 .build()
         };
-        // Found out here, where it can be said.
+        // Checked here, where an error can be reported.
         client()?;
         return Ok(ServerTarget::Http(HttpTarget {
             url: url.parse()?,

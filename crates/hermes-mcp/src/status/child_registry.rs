@@ -103,7 +103,7 @@ impl ChildRegistry {
     /// error is logged; it must not fail the server.
     fn change(&self, change: impl FnOnce(&mut Vec<Entry>)) {
         if let Err(error) = self.try_change(change) {
-            tracing::warn!(path = %self.path.display(), "ledger of MCP children: {error}");
+            tracing::warn!(path = %self.path.display(), "registry of MCP children: {error}");
         }
     }
 

@@ -201,23 +201,9 @@ impl Http {
             let stream = AnswerStream::new(&self.exchange, pending, of, headers, response);
             return Ok(StreamableHttpPostResponse::Sse(stream.stream(), session));
         }
-        let body = match bounded_body(response).await {
-            Ok(body) => body,
-            Err(error @ BodyError::UnknownCoding(_)) => {
-                return Err(self.transport_failure(
-                    TransportBreak::NotMcp,
-                    status,
-                    &error.to_string(),
-                ));
-            }
-            Err(error) => {
-                return Err(self.transport_failure(
-                    TransportBreak::AfterSend,
-                    status,
-                    &error.to_string(),
-                ));
-            }
-        };
+        let body = bounded_body(response)
+            .await
+            .map_err(|error| self.body_failure(status, &error))?;
         if body.trim_ascii().is_empty() {
             return Err(self.no_answer(status, &pending).await);
         }
@@ -248,6 +234,14 @@ impl Http {
             Ok([message]) => StreamableHttpPostResponse::Json(message, session),
             Err(messages) => StreamableHttpPostResponse::Sse(answer::as_stream(&messages), session),
         })
+    }
+
+    fn body_failure(&self, status: u16, error: &BodyError) -> Unanswered {
+        let what = match error {
+            BodyError::UnknownCoding(_) => TransportBreak::NotMcp,
+            _ => TransportBreak::AfterSend,
+        };
+        self.transport_failure(what, status, &error.to_string())
     }
 
     /// The messages of a body that is not a stream, or why it is not an answer.

@@ -1,4 +1,4 @@
-//! Callers that leave at the worst moment.
+//! Callers that are cancelled at the worst moment.
 
 use hermes_mcp::{CallOptions, FailureClass};
 use tokio::time::sleep;

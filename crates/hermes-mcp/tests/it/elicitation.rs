@@ -1,4 +1,4 @@
-//! Servers that ask the user in the middle of a call, through the production actor.
+//! Servers that ask the user during a call, through the production actor.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use crate::rig::{Rig, call};
 
-/// `ask` asks and goes on serving; `$FORM` is what it asks for.
+/// `ask` asks and continues serving; `$FORM` is the requested form.
 const LEGACY: &str = r#"
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 while read -r line; do
@@ -32,7 +32,7 @@ while read -r line; do
 done
 "#;
 
-/// Stateless: asks by an answer that wants more.
+/// Stateless: asks by returning a result that requests input.
 const MODERN: &str = r#"
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 while read -r line; do
@@ -107,7 +107,7 @@ impl World {
     }
 }
 
-/// The user with prepared answers.
+/// A user with prepared answers.
 struct Scripted {
     asked: Mutex<Vec<Question>>,
     answer: Box<dyn Fn(&Question) -> Answer + Send + Sync>,
@@ -181,10 +181,10 @@ async fn a_refusal_and_a_missing_user_decline() {
     assert_eq!(reply["result"]["action"], "decline");
     let why = reply["result"]["_meta"]["hermes/reason"].as_str().unwrap();
     assert!(why.contains("nobody is here"), "{why}");
-    // A call that was made for no person at all.
+    // A call without a user.
     let reply = world.rig.call("ask", json!({})).await.unwrap();
     assert_eq!(reply["structuredContent"]["result"]["action"], "decline");
-    // Values that do not fit never reach the server as an answer.
+    // Invalid values never reach the server as an answer.
     let wrong = scripted(|_| form(json!({"name": "A"})));
     let reply = world.ask_for("s1", wrong).await.unwrap();
     assert_eq!(reply["error"]["code"], -32603);
@@ -209,7 +209,7 @@ async fn questions_can_be_turned_off_and_end_after_their_time() {
     brief.rig.stop().await;
 }
 
-/// Thinks until told to go on.
+/// Waits until the test continues it.
 #[derive(Default)]
 struct WaitingAsker {
     asked: Notify,
@@ -240,7 +240,7 @@ async fn a_question_holds_up_no_other_call_and_goes_only_to_its_own_conversation
     };
     let (reply, ()) = tokio::join!(asking, meanwhile);
     assert_eq!(reply.unwrap()["result"]["action"], "accept");
-    // The place is taken again: not more than one call at a time.
+    // The slot is taken again: still one call at a time.
     world.rig.call("echo", json!({})).await.unwrap();
     world.rig.stop().await;
 
@@ -291,7 +291,7 @@ async fn a_stateless_server_asks_by_its_answer_and_is_asked_again() {
     assert_eq!(params["requestState"], "s");
     assert_eq!(params["inputResponses"]["one"]["content"]["name"], "Ada");
     assert_eq!(params["inputResponses"]["two"], json!({"action": "accept"}));
-    // Without the user the server hears a no, and answers as it likes.
+    // Without a user the server gets a refusal, and continues as it likes.
     let second = world.ask_for("s1", Arc::new(Nobody)).await.unwrap();
     let inputs = &second["params"]["inputResponses"];
     assert_eq!(inputs["one"]["action"], "decline");

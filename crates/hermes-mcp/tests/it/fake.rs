@@ -1,5 +1,5 @@
-//! A server behind the `Connector` seam: sessions that expire, faults on demand, and counters that
-//! tell what really happened. All time is virtual.
+//! A fake server behind the `Connector` interface: sessions that expire, faults on demand, and
+//! counters of what really happened. All time is virtual.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,18 +19,18 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// What the next request meets.
+/// The fault of the next request.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
     /// Refused without effect.
     Refuse(McpFailure),
     /// The same after this time.
     RefuseLate(Duration, McpFailure),
-    /// Carried out, but the answer is this failure.
+    /// Executed, but the answer is this failure.
     BreakAfter(McpFailure),
-    /// Carried out after this time.
+    /// Executed after this time.
     Slow(Duration),
-    /// Reports progress so often, so many times, then answers.
+    /// Reports progress at this interval, this many times, then answers.
     Progress(Duration, u32),
     Hang,
     /// An answer with `isError`.
@@ -41,17 +41,17 @@ pub(crate) enum Fault {
 
 #[derive(Debug)]
 pub(crate) struct State {
-    /// Sessions of other generations are forgotten.
+    /// Sessions of other generations are unknown.
     pub(crate) generation: u64,
     pub(crate) lost: McpFailure,
     /// Faults of calls (not of probes and lists), in order.
     pub(crate) faults: VecDeque<Fault>,
-    /// What answers a probe instead of "here".
+    /// The fault of a probe, if not a success.
     pub(crate) ping: Option<Fault>,
     pub(crate) list: Option<Fault>,
-    /// How connects fail, in order; `None` is a success.
+    /// Results of connects, in order; `None` is a success.
     pub(crate) connects_fail: VecDeque<Option<McpFailure>>,
-    /// How they fail after that.
+    /// The failure of all later connects.
     pub(crate) down: Option<McpFailure>,
     pub(crate) latency: Duration,
     pub(crate) connect_latency: Duration,
@@ -62,22 +62,22 @@ pub(crate) struct State {
     pub(crate) close_latency: Duration,
     /// Whether users can log in to it.
     pub(crate) login: bool,
-    /// So many connects end in a bug.
+    /// Number of connects that panic.
     pub(crate) connect_bugs: usize,
     seen: Observations,
 }
 
-/// What happened.
+/// Counters of what happened.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observations {
     pub(crate) connects: Vec<Instant>,
     pub(crate) epochs: Vec<u64>,
     pub(crate) connecting: usize,
     pub(crate) max_connecting: usize,
-    /// Tools that were carried out, by name.
+    /// Tools that were executed, by name.
     pub(crate) effects: Vec<String>,
     pub(crate) requests: Vec<(String, Instant)>,
-    /// Tools that were asked for, by name.
+    /// Tools that were requested, by name.
     pub(crate) asked: Vec<String>,
     pub(crate) open_links: usize,
     pub(crate) max_open: usize,
@@ -191,7 +191,7 @@ impl FakeServer {
         Arc::clone(self.links.lock().unwrap().first().expect("a link"))
     }
 
-    /// The link dies, as when a child exits.
+    /// The link breaks, as when a child exits.
     pub(crate) fn kill(&self, why: McpFailure) {
         self.link().fail(why);
     }
@@ -251,7 +251,7 @@ impl FakeServer {
     }
 }
 
-/// Counts connects under way, also those that are dropped.
+/// Counts connects in progress, including dropped ones.
 struct Connecting(FakeServer);
 
 impl Drop for Connecting {
@@ -311,7 +311,7 @@ impl FakeLink {
         self.failed.cancel();
     }
 
-    /// From now on it takes requests and answers none.
+    /// From now on it accepts requests and answers none.
     pub(crate) fn hang(&self) {
         *self.hangs.lock().unwrap() = true;
     }
@@ -465,7 +465,7 @@ impl Link for FakeLink {
     }
 }
 
-/// Wall time that follows virtual time, until it is made to jump.
+/// Wall time that follows virtual time until it is made to jump.
 pub(crate) struct TestClock {
     base: DateTime<Utc>,
     start: Instant,
@@ -493,7 +493,7 @@ impl Clock for TestClock {
     }
 }
 
-/// Jitter of exactly nothing.
+/// No jitter.
 pub(crate) fn no_jitter() -> Arc<dyn Rng> {
     Arc::new(FixedRng(1 << 63))
 }

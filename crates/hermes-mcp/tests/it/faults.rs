@@ -1,4 +1,4 @@
-//! Against the server that fails on demand.
+//! Tests against a server that fails on demand.
 
 mod availability;
 mod between;

@@ -1,4 +1,4 @@
-//! Keys of `mcp_servers.<name>` and what they do.
+//! Keys of `mcp_servers.<name>` and their effects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,11 +122,11 @@ async fn sse_idle_timeout_opens_a_silent_stream_again() {
     tokio::time::timeout(Duration::from_secs(30), again)
         .await
         .expect("the stream is opened again");
-    // It is a courtesy: the link is the same.
+    // The stream is optional: the link remains the same.
     assert_eq!(rig.text("t", json!({})).await, "ran");
     assert_eq!(rig.server.connection_status().epoch, 1);
     rig.stop().await;
-    // Silence is legal where nothing is said about it.
+    // Silence is allowed unless configured otherwise.
     let server = MiniServer::start(silent).await;
     let mut rig = Rig::start(spec(&server, &json!({})));
     rig.ready().await;
@@ -155,7 +155,7 @@ async fn identity_header_is_sent() {
     }
 }
 
-/// A server that notes each of its starts.
+/// A server that records each of its starts.
 const LOCAL: &str = r#"
 echo started >> "$STARTS"
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }

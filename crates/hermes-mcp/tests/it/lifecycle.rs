@@ -1,4 +1,4 @@
-//! Up, down, up again; changes of the config; the end.
+//! Connecting, disconnecting and reconnecting; config changes; shutdown.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn the_backoff_doubles_and_parks_after_five() {
         .collect();
     assert_eq!(pauses, [1, 2, 4, 8]);
     assert_eq!(begin.elapsed().as_secs(), 15);
-    // One attempt per wake, forever.
+    // One attempt per wake-up, forever.
     sleep(Duration::from_hours(1)).await;
     assert_eq!(world.server.connects(), 5 + 59);
     assert_eq!(world.state(), "parked");
@@ -80,7 +80,7 @@ async fn a_call_wakes_a_parked_server() {
     assert_eq!(world.handle.counters().reconnects["call"], 1);
 }
 
-/// Nobody knows its tools, so nobody calls them.
+/// Its tools are unknown, so no call can wake it.
 #[tokio::test(start_paused = true)]
 async fn a_turn_wakes_a_parked_server_that_was_never_up() {
     let world = down();
@@ -121,7 +121,7 @@ async fn calls_to_a_parked_server_try_it_once_a_second_and_say_why() {
         assert_eq!(error.class(), FailureClass::Unavailable);
         assert!(error.to_string().contains("connection refused"), "{error}");
     }
-    // Each of them tried it: five attempts were made before.
+    // Each of them triggered an attempt: five were made before.
     assert!(begin.elapsed() <= seconds(100));
     assert_eq!(world.server.connects(), 105);
 }
@@ -162,12 +162,12 @@ async fn what_cannot_work_is_parked_at_once_with_the_reason() {
     let status = world.handle.status();
     assert_eq!(status.why.as_deref(), Some("no such program: npxx"));
     assert!(status.next_attempt_in.unwrap() > seconds(40));
-    // Somebody installs it.
+    // The server becomes available.
     world.server.state().down = None;
     world.call(call_tool("write")).await.unwrap();
 }
 
-/// Comes up, dies at once, forever: the handshake alone pays nothing back.
+/// Connects and breaks at once, forever: a successful handshake alone does not reset the backoff.
 #[tokio::test(start_paused = true)]
 async fn a_flapping_server_is_parked() {
     let world = World::with(FakeServer::new(), stdio());
@@ -184,7 +184,7 @@ async fn a_flapping_server_is_parked() {
     assert_eq!(world.state(), "parked");
 }
 
-/// Drops of links that worked are no flapping.
+/// Links that worked before they broke do not count as flapping.
 #[tokio::test(start_paused = true)]
 async fn a_proven_server_is_always_reconnected_at_once() {
     let world = World::ready().await;

@@ -1,4 +1,4 @@
-//! Links alone, without the actor: what each transport promises.
+//! Links alone, without the actor: the guarantees of each transport.
 
 mod answers;
 mod children;
@@ -22,10 +22,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Longer than anything here takes; a test that needs it hangs.
+/// Longer than any test takes; a test that reaches it hangs.
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A connector and what its links report.
+/// A connector and the events of its links.
 pub(crate) struct Bench {
     pub(crate) connector: McpConnector,
     sender: mpsc::Sender<LinkEvent>,

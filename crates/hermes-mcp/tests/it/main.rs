@@ -1,4 +1,4 @@
-//! The production actor and transports against scripts, servers that misbehave, and real ones.
+//! The production actor and transports against scripted, misbehaving and real servers.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

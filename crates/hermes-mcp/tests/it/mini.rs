@@ -1,4 +1,4 @@
-//! An HTTP server of a few lines, for answers that no proper server gives.
+//! A minimal HTTP server, for answers that no proper server gives.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -11,19 +11,19 @@ use tokio::net::{TcpListener, TcpStream};
 #[derive(Clone, Debug)]
 pub(crate) struct MiniRequest {
     pub(crate) method: String,
-    /// Head lines, lower case.
+    /// Header lines, lower case.
     pub(crate) head: String,
     pub(crate) body: Value,
 }
 
-/// What is sent back: status line and head after "HTTP/1.1 ", body, and whether the connection
-/// stays open in silence.
+/// The response: status line and head after "HTTP/1.1 ", body, and whether the connection stays
+/// open in silence.
 #[derive(Clone)]
 pub(crate) struct MiniResponse {
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
     pub(crate) silent: bool,
-    /// Bytes that the head promises and that never come.
+    /// Number of announced bytes that are never sent.
     pub(crate) missing: usize,
 }
 
@@ -124,7 +124,7 @@ async fn serve(
     let bytes = [head.as_bytes(), &response.body].concat();
     let _ = stream.write_all(&bytes).await;
     if response.silent {
-        // Until the other side leaves.
+        // Until the other side closes.
         let _ = stream.read(&mut [0; 1]).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Random lives of a server: whatever happens in whatever order, the invariants hold.
+//! Random sequences of server events: the invariants hold in every order.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const MAX_STEPS: usize = 40;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A call, cancelled after so many milliseconds.
+    /// A call, cancelled after this many milliseconds.
     Call(Option<u64>),
     Fault(Fault),
     Expire,
@@ -94,7 +94,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 type Outcome = (String, Duration, Result<OpOutput, CallError>);
 
-/// A world and the calls under way in it.
+/// A world and its calls in progress.
 struct RandomRun {
     world: World,
     settings: ServerSettings,
@@ -178,12 +178,12 @@ impl RandomRun {
         self.check();
     }
 
-    /// What holds at every moment.
+    /// Checks the invariants that always hold.
     fn check(&self) {
         let seen = self.world.server.seen();
         let max = match self.settings.transport {
             TransportKind::Stdio => 1,
-            // The live one, those that still serve old calls, and one that is to replace it.
+            // The live one, those that still serve old calls, and one that will replace it.
             _ => 6,
         };
         assert!(seen.max_open <= max, "{} links at once", seen.max_open);
@@ -197,7 +197,7 @@ impl RandomRun {
         }
     }
 
-    /// All calls ended in time, each ran at most once, and the server recovers.
+    /// All calls ended in time, each was executed at most once, and the server recovers.
     async fn end(mut self) {
         while let Some(outcome) = self.calls.join_next().await {
             self.check_outcome(outcome.unwrap());
@@ -225,8 +225,8 @@ impl RandomRun {
         let asked = seen.asked.iter().filter(|tool| **tool == name).count();
         let ran = seen.effects.iter().filter(|tool| **tool == name).count();
         // Once, and once more for each cause: session, token, throttling, a lost request; and eight
-        // times where a session that was lost in the middle of an examination looks as if only some
-        // instances of the server knew it.
+        // times where a session lost during a health check looks as if only some instances of the
+        // server knew it.
         assert!(asked <= 13, "{name} was sent {asked} times");
         assert!(ran <= 1, "{name} ran {ran} times");
         assert!(took <= TIMEOUT * 2, "{name} took {took:?}");

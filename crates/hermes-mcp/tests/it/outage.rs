@@ -1,4 +1,4 @@
-//! Failures are attributed to whoever caused them, and an outage is over when it is over.
+//! Failures are attributed to their cause, and calls succeed as soon as an outage is over.
 
 use hermes_mcp::{BreakerState, Certainty, FailureClass, LinkState, McpFailure, Op};
 use tokio::time::{Instant, sleep};
@@ -24,7 +24,7 @@ fn own_error(text: &str) -> McpFailure {
     failure
 }
 
-/// Nobody answers any more, neither the session nor a new connection.
+/// Neither the session nor a new connection answers any more.
 fn go_down(world: &World, why: &McpFailure) {
     let mut state = world.server.state();
     state.ping = Some(Fault::Refuse(why.clone()));
@@ -54,7 +54,7 @@ async fn errors_of_tools_are_never_counted_against_the_server() {
     assert_eq!(world.handle.status().breaker, BreakerState::Closed);
 }
 
-/// The session is asked after each of them, which no call has to wait for long.
+/// The session is probed after each of them, without long delays for calls.
 #[tokio::test(start_paused = true)]
 async fn a_tool_error_costs_the_next_call_one_question() {
     let world = World::ready().await;
@@ -73,7 +73,7 @@ async fn a_tool_error_costs_the_next_call_one_question() {
     assert_eq!(begin.elapsed().as_millis(), 20);
 }
 
-/// A new session is tried once; when it does not help, the tool is left alone with its error.
+/// A new session is tried once; if it does not help, later errors of the tool are passed on.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_always_answers_500_blocks_no_other() {
     let world = World::ready().await;
@@ -124,7 +124,7 @@ async fn an_outage_of_six_seconds_is_over_after_six_seconds() {
     let (result, ()) = tokio::join!(call, end);
     result.unwrap();
     assert!(begin.elapsed() < seconds(12), "{:?}", begin.elapsed());
-    // The session outlived it.
+    // The session survived.
     assert_eq!(
         (world.state(), world.handle.connection_status().epoch),
         ("ready", 1)
@@ -132,7 +132,7 @@ async fn an_outage_of_six_seconds_is_over_after_six_seconds() {
     assert_eq!(world.handle.status().breaker, BreakerState::Closed);
 }
 
-/// A call that comes after the end does not wait for the pause to be over.
+/// A call after the end of the outage does not wait for the backoff.
 #[tokio::test(start_paused = true)]
 async fn a_call_ends_every_pause() {
     let auth = failure(FailureClass::NeedsAuth, Certainty::Rejected, "HTTP 401");
@@ -155,7 +155,7 @@ async fn a_call_ends_every_pause() {
     }
 }
 
-/// A server that takes questions and answers none of them, not even after it has come back.
+/// A server that accepts requests and answers none of them, not even after it returned.
 #[tokio::test(start_paused = true)]
 async fn a_call_does_not_wait_for_questions_that_got_lost() {
     for away in 1..150 {
@@ -181,8 +181,8 @@ async fn a_call_does_not_wait_for_questions_that_got_lost() {
     }
 }
 
-/// After a restart the handshake takes much longer than before: calls wait for one attempt instead of
-/// beginning new ones that end too early.
+/// After a restart the handshake takes much longer than before: calls wait for one attempt instead
+/// of starting new ones that time out too early.
 #[tokio::test(start_paused = true)]
 async fn calls_do_not_delay_a_slow_handshake() {
     for latency in [4, 8, 12, 20, 40] {
@@ -207,7 +207,7 @@ async fn calls_do_not_delay_a_slow_handshake() {
     }
 }
 
-/// Nobody calls: it is found all the same, within a minute.
+/// Found within a minute, without any call.
 #[tokio::test(start_paused = true)]
 async fn no_pause_is_longer_than_a_minute() {
     let mut asked = status(503);
@@ -247,7 +247,7 @@ async fn calls_during_an_outage_fail_with_its_reason_and_do_not_hammer() {
     assert!(world.server.seen().effects.is_empty());
 }
 
-/// However the server was away: a call that comes at once after one that failed still tries it.
+/// Whatever the kind of outage: a call right after a failed one still tries the server.
 #[tokio::test(start_paused = true)]
 async fn a_call_right_after_a_failed_one_finds_the_server_back() {
     let mut asked = status(503);
@@ -271,7 +271,7 @@ async fn a_call_right_after_a_failed_one_finds_the_server_back() {
     }
 }
 
-/// A gateway may wait for a server that is gone before it says so.
+/// A gateway may wait for an unavailable server before it reports that.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_refuses_calls_late_is_replaced_as_well() {
     let world = World::ready().await;
@@ -283,7 +283,7 @@ async fn a_session_that_refuses_calls_late_is_replaced_as_well() {
     assert_eq!(world.server.seen().effects, ["write"]);
 }
 
-/// What the status says is what is so, at every step.
+/// The status is correct at every step.
 #[tokio::test(start_paused = true)]
 async fn the_status_follows_the_truth() {
     let world = World::ready().await;

@@ -1,4 +1,4 @@
-//! Against real servers, which are killed, restarted and made to forget.
+//! Tests against real servers, which are killed, restarted and made to lose sessions.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,7 +20,7 @@ async fn connect(server: &RealServer, sse: bool) -> Rig {
     rig
 }
 
-/// Asks a server for something harmless; `peer` tells which kind of echo it has.
+/// A harmless request to a server; `peer` determines the kind of echo it has.
 async fn ask(rig: &Rig, peer: Peer, word: &str) -> String {
     match peer {
         Peer::Everything | Peer::EverythingSse => {
@@ -31,7 +31,7 @@ async fn ask(rig: &Rig, peer: Peer, word: &str) -> String {
     }
 }
 
-/// Lists, calls, restart, forgetting: what every server must survive.
+/// Lists, calls, a restart and a lost session: what every server must survive.
 async fn whole_story(peers: &Peers, peer: Peer) {
     let mut server = block_in_place(|| peers.start(peer));
     let rig = connect(&server, peer == Peer::EverythingSse).await;
@@ -40,7 +40,7 @@ async fn whole_story(peers: &Peers, peer: Peer) {
     assert!(rig.op(Op::ListPrompts).await.is_ok(), "{peer:?}");
     for round in 0..2 {
         block_in_place(|| server.restart());
-        // A read, so that a connection that breaks under it is repeated.
+        // A read, so that it is repeated if the connection breaks.
         let result = rig.op(Op::ListResources).await;
         assert!(result.is_ok(), "{peer:?} round {round}: {result:?}");
         assert_eq!(ask(&rig, peer, "two").await, "two", "{peer:?}");
@@ -133,7 +133,7 @@ async fn a_server_killed_in_the_middle_of_a_call_ran_it_once() {
     }
 }
 
-/// Waits until the server has left a mark; another program's file can only be polled.
+/// Waits until the server has recorded an effect; a file of another program can only be polled.
 async fn marked(effects: impl Fn() -> Vec<String>) {
     let waiting = async {
         while effects().is_empty() {
@@ -149,7 +149,7 @@ fn is_running(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
-/// Kills it and waits until it is dead, reaped or not.
+/// Kills it and waits until it has exited, reaped or not.
 async fn kill(pid: u32) {
     let raw = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
     rustix::process::kill_process(raw, rustix::process::Signal::KILL).unwrap();
@@ -176,7 +176,7 @@ async fn everything_over_stdio_is_started_again_when_it_dies() {
         let epoch = rig.server.connection_status().epoch;
         kill(pid).await;
         pids.push(pid);
-        // It is started again before anybody asks.
+        // It is restarted without a call.
         rig.until(|status| status.epoch > epoch).await;
     }
     assert_eq!(ask(&rig, Peer::Everything, "again").await, "again");

@@ -15,7 +15,7 @@ use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-/// Longer than anything here takes; a test that needs it hangs.
+/// Longer than any test takes; a test that reaches it hangs.
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Rig {
@@ -33,7 +33,7 @@ impl Rig {
         let mut rig = Self::start(spec(&http(server), change));
         rig.ready().await;
         if server.opens_streams() {
-            // A stream that is opened after a script has begun would tell the client too much.
+            // A stream opened after the start of a script would reveal too much to the client.
             server.wait_for(|counts| counts.listening >= 1).await;
         }
         rig
@@ -70,7 +70,7 @@ impl Rig {
                 if wanted(&status) {
                     return status;
                 }
-                // Lagging only means that there is something new to see.
+                // Lagging only means that there are new events.
                 let _ = self.events.recv().await;
             }
         };
@@ -91,7 +91,7 @@ impl Rig {
         self.op(call(tool, arguments)).await
     }
 
-    /// Calls a tool that must work and gives its text.
+    /// Calls a tool that must work and returns its text.
     #[track_caller]
     pub(crate) fn text(
         &self,
@@ -180,7 +180,7 @@ pub(crate) fn http_target(url: &str, sse: bool) -> ServerTarget {
     }
 }
 
-/// A child, with its home for ledger and logs.
+/// A child, with its home for the registry and logs.
 pub(crate) fn stdio_target(command: &Path, args: Vec<String>, home: &Path) -> ServerTarget {
     ServerTarget::Stdio(StdioTarget {
         command: command.to_string_lossy().into_owned(),
@@ -191,7 +191,7 @@ pub(crate) fn stdio_target(command: &Path, args: Vec<String>, home: &Path) -> Se
     })
 }
 
-/// Settings of a test: nothing takes long, and no two tests share a host.
+/// Settings of a test: short timeouts, and no two tests share a host.
 pub(crate) fn spec(target: &ServerTarget, change: impl FnOnce(&mut ServerSettings)) -> ServerSpec {
     named("peer", target, change)
 }

@@ -1,5 +1,5 @@
-//! Servers that are killed, restarted and made to forget, in turn, under steady load:
-//! `cargo xtask soak`.
+//! Servers that are killed, restarted and made to lose sessions, in turn, under steady load: `cargo
+//! xtask soak`.
 
 mod load;
 mod resources;
@@ -25,12 +25,12 @@ use crate::rig::{http, http_target, named, stdio_target};
 use load::{Load, Member, Tally};
 use resources::{Memory, ProcessResources, marked_processes};
 
-/// How long it runs; `cargo xtask soak` sets it.
+/// Duration of the run; `cargo xtask soak` sets it.
 const MINUTES: &str = "HERMES_SOAK_MINUTES";
-/// Load without trouble before anything is measured, and after it.
+/// Load without faults before measuring, and after it.
 const WARM_UP_TIME: Duration = Duration::from_secs(10);
 const COOL_DOWN_TIME: Duration = Duration::from_secs(5);
-/// In the environment of children, to find what is left of them.
+/// In the environment of children, to find leftover ones.
 const MARK: &str = "HERMES_SOAK_SCRATCH";
 
 const PEERS: [Peer; 6] = [
@@ -46,7 +46,7 @@ const PROXIED: [(Peer, Transport); 2] = [
     (Peer::PythonLegacy, Transport::Http),
     (Peer::PythonSse, Transport::Sse),
 ];
-/// What a call behind the proxy may take: some shapes are no answer at all.
+/// Timeout of a call behind the proxy: some shapes give no answer at all.
 const PROXIED_TIMEOUT: Duration = Duration::from_secs(5);
 const CHILD: &str = "Child";
 const FAULTY: &str = "Faulty";
@@ -123,7 +123,7 @@ impl Stage {
         self.add(&name, &target, true);
         if let (Some(spec), Some(member)) = (self.specs.last_mut(), self.members.last_mut()) {
             spec.settings.timeout = PROXIED_TIMEOUT;
-            // A read without an answer cannot be told from a slow one.
+            // A read without an answer cannot be distinguished from a slow one.
             member.excused = true;
         }
         self.proxies.push(Arc::new(Proxied {
@@ -138,7 +138,7 @@ impl Stage {
         self.scratch.path().join("effects")
     }
 
-    /// One mark per run of a write, on whatever server.
+    /// One mark per execution of a write, on any server.
     fn marks(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.effects()).unwrap_or_default();
         let mut marks: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -205,7 +205,7 @@ struct Report {
     reconnects: u64,
     marks: Vec<String>,
     memory: Memory,
-    /// Warm, after the load, stopped.
+    /// After warm-up, after the load, after the end.
     resources: [ProcessResources; 3],
 }
 

@@ -131,7 +131,10 @@ impl RmcpLink {
                 Err(why)
             }
             (Ok(output), Err(why)) => {
-                tracing::debug!(server = shared.server(), "works without a greeting: {why}");
+                tracing::debug!(
+                    server = shared.server(),
+                    "works without notifications/initialized: {why}"
+                );
                 shared.initialized.mark_done();
                 Ok(output)
             }

@@ -62,10 +62,10 @@ pub(crate) async fn spawn(
     children.guard.add(pid);
     children.remember(server, &child.inner);
     let registered = Arc::clone(&child.inner);
-    let noted = tokio::task::spawn_blocking(move || {
+    let registration = tokio::task::spawn_blocking(move || {
         registered.children.registry.add(&registered.server, pid);
     });
-    let _ = noted.await;
+    let _ = registration.await;
     let ends = PipeEnds {
         stdout: CancellationToken::new(),
         stderr: CancellationToken::new(),

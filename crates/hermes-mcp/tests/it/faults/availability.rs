@@ -1,4 +1,4 @@
-//! Servers that come, go and change.
+//! Servers that become unavailable, return and change.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn a_server_that_is_down_at_start_gets_its_tools_when_it_comes_up() {
             .await;
         assert!(rig.server.catalogue().borrow().is_none());
         server.come_up();
-        // Nobody asks: it comes back by itself.
+        // It recovers without any call.
         rig.ready().await;
         let lists = rig.server.catalogue().borrow().clone().unwrap();
         assert!(lists.has_tool("bump"), "{wire:?}");
@@ -89,7 +89,7 @@ async fn a_server_may_change_its_era_with_a_restart() {
         server.speak(to);
         server.restart();
         let mut rig = rig;
-        // The first call may fall into the change; the server must be usable after it.
+        // The first call may coincide with the change; the server must be usable after it.
         let _ = rig.op(Op::ListResources).await;
         rig.ready().await;
         assert_eq!(rig.text("bump", json!({})).await, "2", "{from:?} to {to:?}");

@@ -1,4 +1,4 @@
-//! The config changes while calls are under way.
+//! Config changes while calls are in progress.
 
 use hermes_core::task;
 use hermes_mcp::{CallOptions, FailureClass, LinkState};

@@ -1,5 +1,5 @@
-//! Children that die at any point of a conversation: nothing is done twice, what ran is not said not to
-//! have run, and the call after the death works.
+//! Children that exit at any point of a conversation: nothing is executed twice, no executed call
+//! is reported as not executed, and the next call works.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,10 +11,11 @@ use serde_json::json;
 use crate::rig::{Rig, spec, stdio_target};
 
 const RUNS: u64 = 24;
-/// Calls of one life.
+/// Calls per child.
 const CALLS_PER_RUN: usize = 8;
 
-/// Marks every call in a file, and dies where the call says, or where a file says for what is not a call.
+/// Records every call in a file, and exits where the call specifies, or where a file specifies it
+/// for other requests.
 const SERVER: &str = r#"
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 dies_at() { [ -e "$home/$1" ] && rm "$home/$1" && exit 1; }
@@ -64,7 +65,7 @@ async fn run(seed: u64) -> Vec<String> {
         if handshake {
             std::fs::write(home.path().join(how), "").unwrap();
         }
-        // A death in the handshake needs one before it.
+        // A failure in the handshake needs an exit before it.
         let ways = if handshake {
             ["after", "well"]
         } else {
@@ -86,7 +87,7 @@ async fn run(seed: u64) -> Vec<String> {
                 Err(error) if ran > 0 && !error.outcome_unknown => {
                     broken.push(format!("said not to have run: {details}"));
                 }
-                // A child that has answered may end with the next call in its pipe, unread.
+                // A child that has answered may exit with the next call unread in its pipe.
                 Err(_) if part == 1 && !handshake && ways[0] != "answered" => {
                     broken.push(format!("the call after a death fails: {details}"));
                 }

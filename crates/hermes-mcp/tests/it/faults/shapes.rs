@@ -1,4 +1,4 @@
-//! Every known way to say that a session is gone, for every operation.
+//! Every known way to report a lost session, for every operation.
 
 use hermes_mcp::{BreakerState, FailureClass, Op};
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Loss};
@@ -51,7 +51,7 @@ async fn reads_heal_whatever_the_shape_with_exactly_one_new_session() {
 
 #[tokio::test]
 async fn a_refused_tool_call_is_repeated_once_and_has_one_effect() {
-    // After 5xx nobody knows whether it ran: see the matrix.
+    // After 5xx it is unknown whether it was executed: see the matrix.
     let certain = Loss::ALL.into_iter();
     for loss in certain.filter(|loss| !matches!(loss, Loss::Unavailable)) {
         let server = FaultyServer::start();
@@ -86,7 +86,7 @@ async fn a_trusted_read_only_tool_is_repeated_whatever_the_shape() {
 async fn a_call_that_every_session_refuses_is_sent_once() {
     let server = FaultyServer::start();
     let rig = Rig::to(&server).await;
-    // Every tool call finds the session gone, however new it is.
+    // Every tool call reports a lost session, even in a new one.
     server.fault_always(
         "tools/call",
         Fault::status_error(404, -32001, "Session not found"),
@@ -96,7 +96,7 @@ async fn a_call_that_every_session_refuses_is_sent_once() {
     // The session answers ping, so the tool itself may have refused.
     assert!(!error.retried && !error.outcome_unknown, "{error:?}");
     assert_eq!((server.counts().calls, server.counts().sessions), (1, 2));
-    // A new session was made once; from now on it is known that none helps.
+    // One new session was made; from now on it is known not to help.
     for calls in [2, 3] {
         rig.op(bump()).await.unwrap_err();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The other two wires: HTTP+SSE and the stateless era.
+//! The other two transports: HTTP+SSE and the stateless era.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Every shape of answer: what can be read is read, and the rest fails at once instead of waiting
-//! for the call's time to end.
+//! Every shape of answer: readable ones are read, and the rest fails at once instead of at the
+//! call's timeout.
 
 use std::io::Write as _;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Bench, ask, http_target, nothing, text, tool};
 use crate::mini::{MiniRequest, MiniResponse, MiniServer};
 
-/// A server with a session whose answers to these methods are the test's; there is no listening
+/// A server with a session whose answers to these methods come from the test; there is no listening
 /// stream.
 pub(super) async fn server(
     method: &'static str,
@@ -176,7 +176,7 @@ async fn what_can_be_read_is_read_whatever_its_status_and_coding() {
     }
 }
 
-/// (what, head, body, missing bytes, whether the connection stays open)
+/// (description, head, body, missing bytes, whether the connection stays open)
 fn broken(request: &MiniRequest) -> Vec<(&'static str, &'static str, Vec<u8>, usize, bool)> {
     let (plain, event) = (ran(request), event(request));
     let half = &plain[..plain.len() / 2];
@@ -270,7 +270,7 @@ async fn what_cannot_be_read_fails_at_once_and_may_have_run() {
     }
 }
 
-/// The status has decided: nobody waits for the rest of a body that stalls.
+/// The status decides: the rest of a stalled body is not awaited.
 #[tokio::test]
 async fn a_refusal_whose_body_stalls_is_a_refusal() {
     let server = server("tools/call", |_| MiniResponse {
@@ -294,7 +294,7 @@ async fn a_greeting_whose_answer_stalls_is_taken() {
     ask(&*link, Op::ListTools).await.unwrap();
 }
 
-/// An old server that takes the question of the new era for a notification.
+/// An old server that treats the request of the new era as a notification.
 #[tokio::test]
 async fn a_discovery_that_is_only_accepted_means_the_older_era() {
     let server = server("server/discover", |_| MiniResponse::status("202 Accepted")).await;
@@ -309,7 +309,7 @@ async fn a_discovery_that_is_only_accepted_means_the_older_era() {
     assert_eq!(discoveries.count(), 1);
 }
 
-/// A stream that may be resumed: the answer was cut behind an event with an id.
+/// A resumable stream: the answer was cut off after an event with an id.
 fn resumable(_: &MiniRequest) -> MiniResponse {
     let stream = "200 OK\r\ncontent-type: text/event-stream";
     MiniResponse::bytes(stream, "id: e1\nretry: 1\ndata: \n\n")

@@ -157,7 +157,7 @@ async fn a_cancelled_call_returns_at_once_and_the_server_is_notified() {
     }
 }
 
-/// Gives `token-1`, `token-2`... each time one was refused.
+/// Returns `token-1`, `token-2`... each time one was refused.
 #[derive(Default)]
 struct Tokens {
     current: AtomicUsize,
@@ -217,7 +217,7 @@ async fn a_refused_token_is_renewed_and_the_call_reported() {
     let sent: Vec<_> = server.seen_of("initialize");
     assert_eq!(sent[0].header("authorization"), Some("Bearer token-0"));
     assert_eq!(sent[1].header("authorization"), Some("Bearer token-1"));
-    // A call is the actor's to repeat.
+    // Repeating a call is up to the actor.
     server.fault("tools/call", Fault::challenge(challenge));
     let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::AuthExpired);
@@ -252,7 +252,7 @@ async fn without_another_token_a_login_is_needed() {
         .unwrap();
     assert_eq!(failure.class, FailureClass::NeedsAuth);
     assert_eq!(failure.text, "log in again");
-    // A token source that never finds a good one ends, too.
+    // A token source that never finds a valid token ends as well.
     let useless = Arc::new(Tokens::default());
     let failure = with_tokens(&server, &useless)
         .connect()
@@ -261,7 +261,7 @@ async fn without_another_token_a_login_is_needed() {
         .unwrap();
     assert_eq!(failure.class, FailureClass::AuthExpired);
     assert_eq!(useless.challenges.lock().unwrap().len(), 2);
-    // One that finds it at the second renewal is given the time.
+    // A token found at the second renewal is used.
     server.heal();
     let challenge = r#"Bearer error="invalid_token""#;
     server.fault_times("initialize", 2, Fault::challenge(challenge));
@@ -269,7 +269,7 @@ async fn without_another_token_a_login_is_needed() {
     with_tokens(&server, &late).connect().await.unwrap();
     assert_eq!(late.current.load(Ordering::SeqCst), 2);
     server.fault_always("initialize", Fault::challenge("Bearer"));
-    // Nor does a fixed header renew itself.
+    // A fixed header cannot be renewed either.
     let mut fixed = target(&server);
     let key = "Bearer fixed".parse().unwrap();
     fixed.headers.insert("authorization", key);
@@ -295,7 +295,7 @@ async fn redirects_are_followed_within_the_origin_only() {
         .unwrap();
     server.fault("tools/call", Fault::redirect(307, "/mcp"));
     ask(&*link, tool("bump", nothing())).await.unwrap();
-    // Something behind the server may redirect after the tool ran.
+    // A component behind the server may redirect after the tool was executed.
     for status in [301, 302, 303, 307, 308] {
         server.fault("tools/call", Fault::redirect(status, &other.url()));
         let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();
@@ -311,7 +311,7 @@ async fn redirects_are_followed_within_the_origin_only() {
     let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();
     assert!(failure.text.contains("without end"), "{failure}");
     assert_eq!(failure.certainty, Certainty::MaybeExecuted, "{failure}");
-    // A handshake that is sent elsewhere is a matter of configuration.
+    // A redirected handshake is a configuration error.
     server.heal();
     server.fault_always("*", Fault::redirect(302, &other.url()));
     let failure = bench(&server).connect().await.err().unwrap();
@@ -355,7 +355,7 @@ async fn the_last_byte_is_remembered_and_a_dead_address_is_not_sent() {
     ask(&*link, Op::Probe).await.unwrap();
     assert!(link.last_activity() > before);
     server.go_down();
-    // The first request may still find the open socket of before.
+    // The first request may still use the socket from before.
     ask(&*link, tool("bump", nothing())).await.unwrap_err();
     let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::NotSent, "{failure}");
@@ -398,7 +398,7 @@ async fn after_a_sleep_the_listening_stream_is_opened_anew() {
         server.wait_for(|counts| counts.connections > before).await;
         server.wait_for(|counts| counts.listening >= 1).await;
         ask(&*link, Op::ListTools).await.unwrap();
-        // What goes out on the old stream is lost, so it is said until it is heard.
+        // Messages on the old stream are lost, so it is sent until it arrives.
         let received = loop {
             server.notify("notifications/tools/list_changed", &json!({}));
             tokio::select! {

@@ -1,4 +1,4 @@
-//! Servers that ask back.
+//! Servers that send requests to the client.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::children::script;
 use super::{Bench, ask, nothing, tool};
 
-/// Asks the user in the middle of a call, as servers up to 2025-11-25 do.
+/// Asks the user during a call, as servers up to 2025-11-25 do.
 const ASKING: &str = r#"
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 while read -r line; do
@@ -77,7 +77,7 @@ async fn questions_of_a_server_are_answered_and_results_kept_as_they_came() {
     link.close().await;
 }
 
-/// Stateless over stdio; asks for input before it answers.
+/// Stateless over stdio; requests input before it answers.
 const MODERN: &str = r#"
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 while read -r line; do
@@ -117,7 +117,7 @@ async fn a_modern_server_over_stdio_is_found_out_and_gets_the_input_it_asks_for(
     }
 }
 
-/// Thinks until it is told to go on.
+/// Waits until the test continues it.
 struct BlockedHandler(tokio::sync::Notify);
 
 impl ServerRequests for BlockedHandler {

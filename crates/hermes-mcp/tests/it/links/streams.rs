@@ -1,4 +1,4 @@
-//! Streams: alive by their own bytes only.
+//! Streams: only their own bytes prove that they are alive.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn accepted() -> Fault {
     Fault::status(202, "")
 }
 
-/// Against the specification, but some do: "accepted", and the answer on the other stream.
+/// Contrary to the specification, but it occurs: "accepted", and the answer on the other stream.
 #[tokio::test]
 async fn an_answer_on_the_listening_stream_is_taken() {
     let server = FaultyServer::start();
@@ -88,7 +88,7 @@ async fn only_a_successful_answer_is_a_sign_of_life() {
     assert!(link.last_activity() > before);
 }
 
-/// The stream of HTTP+SSE is dead while POSTs are accepted: nothing is heard.
+/// The stream of HTTP+SSE is dead while POSTs are accepted: nothing arrives.
 #[tokio::test]
 async fn a_post_that_is_accepted_is_no_sign_of_life_of_the_stream() {
     let server = FaultyServer::start_as(Wire::Sse);
@@ -123,7 +123,7 @@ async fn a_silent_listening_stream_is_opened_again_as_often_as_the_keepalive_ask
     assert_eq!(server.counts().sessions, 1);
 }
 
-/// The one stream of HTTP+SSE may be silent: the answer to a ping proves it.
+/// The stream of HTTP+SSE may be silent: the answer to a ping proves that it works.
 #[tokio::test]
 async fn silence_does_not_end_a_link_over_sse_unless_somebody_says_so() {
     let server = FaultyServer::start_as(Wire::Sse);
@@ -165,7 +165,7 @@ async fn a_broken_event_fails_the_one_request_that_waits() {
     }
 }
 
-/// The error is the tool's own; only its id is not.
+/// The error is the tool's own; only its id is wrong.
 #[tokio::test]
 async fn an_error_under_another_id_answers_the_one_request_that_waits() {
     for id in ["null", "\"server-error\"", "4711"] {
@@ -206,7 +206,7 @@ async fn of_several_requests_none_is_blamed_but_the_link_is_suspected() {
     two.unwrap();
 }
 
-/// The late answer to a request that nobody waits for any more says nothing about others.
+/// A late answer to an abandoned request says nothing about others.
 #[tokio::test]
 async fn a_late_answer_does_not_fail_the_request_that_waits() {
     let server = FaultyServer::start_as(Wire::Sse);
@@ -228,7 +228,7 @@ async fn a_late_answer_does_not_fail_the_request_that_waits() {
     result.unwrap();
 }
 
-/// Some servers answer in reply to the POST instead of on the stream, and a proxy may put a page
+/// Some servers answer in reply to the POST instead of on the stream, and a proxy may return a page
 /// there.
 #[tokio::test]
 async fn what_comes_in_reply_to_a_post_counts() {
@@ -243,7 +243,7 @@ async fn what_comes_in_reply_to_a_post_counts() {
         .await
         .unwrap_err();
     assert_eq!(failure.class, FailureClass::TimedOut, "{failure}");
-    // The id that comes next.
+    // The next id.
     let id = server.seen_of("ping")[0].body["id"].as_i64().unwrap() + 1;
     let error = json!({"code": -32000, "message": "not today"});
     let reply = json!({"jsonrpc": "2.0", "id": id, "error": error});

@@ -1,5 +1,5 @@
-//! The fault server and the proxy, looked at by a client that nobody here wrote: what a shape is
-//! meant to say is what the Python SDK reads.
+//! The fault server and the proxy, checked with an independent client: the Python SDK reads each
+//! shape as intended.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use hermes_testkit::mcp_server::proxy::ShapeProxy;
 use hermes_testkit::mcp_server::{FaultyServer, Wire};
 use tokio::task::block_in_place;
 
-/// What the client read before the loss, of the lost session, and in a new one.
+/// Output of the client before the loss, in the lost session, and in a new one.
 fn read(mut client: Command, lose: impl FnOnce()) -> [String; 3] {
     let mut child = client
         .stdin(Stdio::piped())
@@ -19,7 +19,7 @@ fn read(mut client: Command, lose: impl FnOnce()) -> [String; 3] {
         .spawn()
         .unwrap();
     let mut errors = child.stderr.take().unwrap();
-    // Read beside, so that a full pipe stops nobody.
+    // Read concurrently, so that a full pipe does not block the client.
     let errors = std::thread::spawn(move || {
         let mut text = String::new();
         let _ = errors.read_to_string(&mut text);
@@ -91,7 +91,7 @@ fn the_python_sdk_uses_the_older_transport_of_the_fault_server() {
         return;
     };
     let server = FaultyServer::start_as(Wire::Sse);
-    // Only pings are refused, so that the call of the lost session is served.
+    // Only pings are refused, so that the call in the lost session is served.
     let how = combination("sse/forgotten/pings/404/empty/plain/none/1/0");
     let client = peers.python_client(true, &server.url());
     let details = read(client, || {
@@ -113,6 +113,6 @@ async fn the_python_sdk_works_through_the_proxy() {
     let details = block_in_place(|| read(client, || proxy.lose_sessions_in(&how)));
     assert_eq!(details, ["1", "error: Session terminated", "2"]);
     assert!(proxy.refused() >= 1);
-    // The server itself forgot nothing.
+    // The server itself lost nothing.
     assert_eq!(server.counts().refused, 0);
 }

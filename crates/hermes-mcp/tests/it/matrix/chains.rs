@@ -1,6 +1,6 @@
-//! Several troubles one after the other on one server: what was learnt from one must not make the
-//! next one worse. Losses, balancers that come and go, rate limits, slow questions, and tools that
-//! run and report an error of their own by status.
+//! Several faults in succession on one server: what was learnt from one must not make the next one
+//! worse. Losses, load balancers that come and go, rate limits, slow probes, and tools that are
+//! executed and report their own error by status.
 //!
 //! A failing chain is printed with its seed; `HERMES_CHAIN='7 12'` runs those again.
 
@@ -19,38 +19,38 @@ use super::stage::{Outcome, Stage};
 use super::time::with_virtual_time;
 use crate::rig::call;
 
-/// Chains of a usual run.
+/// Number of chains in a normal run.
 const CHAIN_COUNT: u64 = 240;
-/// Calls in quick succession after which a lost session is replaced at the latest.
+/// Number of calls in quick succession after which a lost session must have been replaced.
 const MAX_CALLS_UNTIL_REPLACED: usize = 12;
 /// Longer than any pause between two new sessions for one tool.
 const LONGER_THAN_ANY_PAUSE: Duration = Duration::from_secs(70);
 
-/// One trouble.
+/// One fault.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
-    /// All sessions are forgotten, and so many calls are made before the next trouble.
+    /// All sessions are lost, and this many calls are made before the next fault.
     Lost {
         scope: Scope,
         shape: Shape,
         calls: usize,
     },
-    /// Two instances from now on, of which each knows its own sessions.
+    /// Two instances from now on, each with its own sessions.
     Balanced {
         shape: Shape,
         seed: u64,
     },
-    /// One again.
+    /// A single instance again.
     Alone,
-    /// So many messages in 50 ms, others get this status.
+    /// This many messages in 50 ms; others get this status.
     Limited {
         max_calls: usize,
         status: u16,
     },
     Unlimited,
-    /// Questions to a session take this long.
+    /// Probes of a session take this long.
     Slow(Duration),
-    /// A tool runs and answers so.
+    /// A tool is executed and answers this.
     Own(Shape),
     Pause(Duration),
 }
@@ -64,7 +64,7 @@ fn plain(status: u16, body: Body) -> Shape {
     }
 }
 
-/// How a server refuses a session that it does not know.
+/// How a server refuses an unknown session.
 pub(super) fn refusal_of_session(dice: &ShapeRng) -> Shape {
     let session = Words::Session(dice.below(10));
     match dice.below(6) {
@@ -84,7 +84,7 @@ pub(super) fn refusal_of_session(dice: &ShapeRng) -> Shape {
     }
 }
 
-/// What a tool that ran says itself, which no refusal of a session above says.
+/// The error of an executed tool, distinct from all refusals of a session above.
 fn own_answer(dice: &ShapeRng) -> Shape {
     let words = Words::Other(dice.below(4));
     let status = dice.pick(&[400, 402, 403, 404, 409, 410, 413, 422, 451]);
@@ -177,7 +177,7 @@ impl Trouble {
     }
 }
 
-/// What was called so far.
+/// The calls so far.
 #[derive(Default)]
 struct Chain {
     calls: Vec<Outcome>,
@@ -208,7 +208,7 @@ fn broken(seed: u64) -> (Vec<Trouble>, Vec<Broken>) {
         broken.extend(false_claims(&stage, &chain.calls));
         let mut always = effects(&stage, &chain.calls);
         if repeats {
-            // The user said that running twice is harmless, and that it is not asked about.
+            // The user declared repeated execution harmless, so this rule does not apply.
             always.retain(|(rule, _)| !rule.starts_with('2') && !rule.starts_with('3'));
         }
         broken.extend(always);
@@ -217,7 +217,8 @@ fn broken(seed: u64) -> (Vec<Trouble>, Vec<Broken>) {
     (troubles, broken)
 }
 
-/// All troubles are over but for one last loss: nothing that was learnt keeps the server away.
+/// All faults have ended except for one last loss: nothing that was learnt keeps the server
+/// disconnected.
 async fn at_rest(stage: &Stage, chain: &mut Chain, dice: &ShapeRng) -> Vec<Broken> {
     let server = &stage.server;
     server.end_balancer().limit(None);
@@ -252,7 +253,7 @@ async fn at_rest(stage: &Stage, chain: &mut Chain, dice: &ShapeRng) -> Vec<Broke
     )]
 }
 
-/// No text says of a call that ran that it did not.
+/// No error text claims that an executed call was not executed.
 fn false_claims(stage: &Stage, calls: &[Outcome]) -> Vec<Broken> {
     let marks = stage.server.marks();
     let mut broken = Vec::new();
@@ -298,8 +299,8 @@ fn chains_of_troubles() {
     assert!(failed == 0, "{failed} chains fail\n{report}");
 }
 
-/// A session that only `tools/call` looks at is lost again before the tool has worked: the tool
-/// does not stay marked as failing.
+/// A session that only `tools/call` checks is lost again before the tool has worked: the tool must
+/// not stay marked as failing.
 #[test]
 fn a_session_lost_again_before_the_tool_worked_is_replaced_again() {
     with_virtual_time(|| async {
@@ -324,7 +325,7 @@ fn a_session_lost_again_before_the_tool_worked_is_replaced_again() {
     });
 }
 
-/// A tool whose new sessions are lost again before it worked, one after the other, while another tool
+/// The new sessions of one tool are lost again and again before it worked, while another tool
 /// works: each loss costs one call.
 #[test]
 fn losses_in_a_row_cost_one_call_each() {
@@ -378,7 +379,7 @@ fn a_session_lost_again_before_the_tool_ever_worked_is_replaced_again() {
     });
 }
 
-/// A tool that always fails so gets a new session now and then, not with each call.
+/// A tool that always fails this way gets a new session occasionally, not with each call.
 #[test]
 fn a_tool_that_always_refuses_costs_few_sessions() {
     with_virtual_time(|| async {

@@ -1,7 +1,7 @@
-//! Servers whose tools change while they are used: announced once or in storms, or in silence while
-//! the session is lost.
+//! Servers whose tools change during use: announced once or in bursts, or unannounced while the
+//! session is lost.
 //!
-//! A failing life is printed with its seed; `HERMES_CHANGES='7 12'` runs those again.
+//! A failing run is printed with its seed; `HERMES_CHANGES='7 12'` runs those again.
 
 use std::time::Duration;
 
@@ -18,17 +18,17 @@ use super::time::with_virtual_time;
 use crate::rig::call;
 
 const RUNS: u64 = 80;
-/// Longer than changes are collected.
+/// Longer than the delay in which changes are coalesced.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
-/// Lists that may be read in that time, whatever is announced: one for each time of collecting, and one
-/// that was due.
+/// Number of list requests allowed in that time, whatever is announced: one per coalescing delay,
+/// and one that was due.
 const MAX_LISTS: usize = 6;
 
 fn tool(name: &str) -> Value {
     json!({"name": name, "description": name, "inputSchema": {"type": "object"}})
 }
 
-/// What is called so far, and what the server offers besides `bump`.
+/// The calls so far, and the tools that the server offers besides `bump`.
 struct ChangingServer<'a> {
     stage: &'a Stage,
     dice: ShapeRng,
@@ -71,7 +71,7 @@ impl ChangingServer<'_> {
         }
     }
 
-    /// What is offered now is what the server has, and works; what it had before is refused.
+    /// The offered tools are those of the server, and work; removed ones are refused.
     async fn check_tools(&mut self) {
         self.stage.pass(SETTLE_TIME).await;
         let own = self.own();
@@ -94,7 +94,7 @@ impl ChangingServer<'_> {
         }
     }
 
-    /// So many announcements at once, again and again for a while.
+    /// This many announcements at once, repeated for a while.
     async fn storm(&mut self) {
         let before = self.stage.server.counts();
         let mut passed = Duration::ZERO;
@@ -137,7 +137,7 @@ impl ChangingServer<'_> {
                 self.lose();
                 self.twice().await;
             }
-            // Nobody says that the tools changed: the new session does.
+            // The change is not announced: the new session reveals it.
             3 => {
                 self.rename();
                 self.lose();

@@ -1,4 +1,4 @@
-//! Handshakes that are slow, and sessions that are lost again before the handshake is over.
+//! Slow handshakes, and sessions that are lost again before the handshake is complete.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use super::stage::{Stage, spec};
 use super::time::with_virtual_time;
 
 const LOSS_COUNT: u64 = 120;
-/// Messages that the server gets from the loss to the second call, of which most are refused. A handshake
-/// that leads to nothing costs up to nine.
+/// Messages that the server gets from the loss to the second call, most of them refused. A failing
+/// handshake costs up to nine.
 const MAX_MESSAGES: usize = 36;
 
 fn lose(stage: &Stage, dice: &ShapeRng) {
@@ -48,7 +48,7 @@ fn sessions_lost_in_the_handshake_are_replaced_with_few_messages() {
     }
 }
 
-/// A server that needs its time for every handshake is waited for, as it was the first time.
+/// A server with slow handshakes is given as much time as for the first one.
 #[test]
 fn a_slow_handshake_costs_no_call() {
     for seconds in [8, 13, 18, 25] {

@@ -1,4 +1,4 @@
-//! One combination, and what must hold in it.
+//! One combination, and its invariants.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,17 +8,17 @@ use hermes_testkit::mcp_server::combination::{Combination, Expected, Scope};
 use super::stage::{KEEPALIVE, Outcome, Stage};
 use super::time::with_virtual_time;
 
-/// Calls of a rapid series through a balancer, and how many of them must succeed.
+/// Calls of a rapid series through a load balancer, and how many of them must succeed.
 const SERIES_CALLS: usize = 20;
 const MIN_SUCCESSES: usize = 19;
 
-/// Sessions that the server may hold in the end: the one in use, and one that is being left.
+/// Sessions that the server may hold in the end: the one in use, and one being retired.
 const MAX_SESSIONS: usize = 2;
 
-/// What did not hold: the rule, and what was seen.
+/// A violated rule, and what was observed.
 pub(super) type Broken = (&'static str, String);
 
-/// Runs it; nothing is broken in the end.
+/// Runs it and returns the violations; there should be none.
 pub(super) fn broken(how: &Combination) -> Vec<Broken> {
     with_virtual_time(|| async {
         match Stage::set(how.transport, how.seed).await {
@@ -35,7 +35,7 @@ async fn lost(how: &Combination, stage: &Stage) -> Vec<Broken> {
     stage.server.lose_sessions_in(how);
     stage.settle().await;
     if how.scope == Scope::Pings {
-        // Until somebody pings.
+        // Until the next keepalive.
         stage.pass(KEEPALIVE * 2).await;
     }
     let first = stage.calls(how.callers).await;
@@ -106,7 +106,7 @@ async fn balanced(how: &Combination, stage: &Stage) -> Vec<Broken> {
     broken
 }
 
-/// What holds always: nothing is done twice, and nobody is told what is not so.
+/// Holds always: nothing is executed twice, and no error text is wrong.
 pub(super) fn effects(stage: &Stage, calls: &[Outcome]) -> Vec<Broken> {
     let mut broken = Vec::new();
     let mut runs: HashMap<String, usize> = HashMap::new();
@@ -129,7 +129,7 @@ pub(super) fn effects(stage: &Stage, calls: &[Outcome]) -> Vec<Broken> {
                 broken.push(("7 what is said to be done was done", call.describe()));
             }
             Some(Err(error)) => {
-                // The tool's own answer says nothing about how far it came.
+                // The tool's own error does not say how far it got.
                 let own = error.class() == FailureClass::Rpc;
                 if ran && !error.outcome_unknown && !own {
                     broken.push(("3 what ran is not said not to have run", call.describe()));

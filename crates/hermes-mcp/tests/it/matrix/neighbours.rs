@@ -1,4 +1,4 @@
-//! Streams that went silent for good, and servers that hang beside a healthy one.
+//! Streams that became silent permanently, and servers that hang beside a healthy one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use super::time::{drive, with_virtual_time};
 use crate::rig::call;
 
 const BLACK_HOLES: usize = 12;
-/// What they may add to anything.
+/// The delay that they may add.
 const MAX_ADDED_DELAY: Duration = Duration::from_millis(300);
 
 fn combination(text: &str) -> Combination {
     text.parse().unwrap()
 }
 
-/// POSTs get 202 and nothing ever comes on the stream: noticed without a call, within one interval
-/// of keepalive and its jitter.
+/// POSTs get 202 and nothing arrives on the stream: noticed without a call, within one keepalive
+/// interval and its jitter.
 #[test]
 fn a_stream_that_went_silent_is_replaced_within_one_keepalive_interval() {
     for seed in 0..10 {
@@ -42,7 +42,7 @@ fn a_stream_that_went_silent_is_replaced_within_one_keepalive_interval() {
     }
 }
 
-/// How long, in virtual time, a server takes to come up and an expiry to heal.
+/// How long, in virtual time, a server takes to connect and to recover from an expiry.
 async fn times(black_holes: usize) -> (Duration, Duration) {
     let server = FaultyServer::start_here(Wire::Legacy).await;
     let mut specs = vec![spec("peer", &server, |_| {})];
@@ -50,7 +50,7 @@ async fn times(black_holes: usize) -> (Duration, Duration) {
     for number in 0..black_holes {
         let hole = FaultyServer::start_here(Wire::Legacy).await;
         hole.freeze();
-        // By name before the healthy one.
+        // Sorted before the healthy one.
         specs.push(spec(&format!("hole{number:02}"), &hole, |_| {}));
         holes.push(hole);
     }
@@ -59,7 +59,7 @@ async fn times(black_holes: usize) -> (Duration, Duration) {
     assert!(stage.is_ready_within(Duration::from_mins(1)).await);
     let up = began.elapsed();
     assert!(stage.call().await.is_ok());
-    // They hang, give up and are tried again meanwhile.
+    // Meanwhile they hang, time out and are retried.
     let mut worst = Duration::ZERO;
     for _ in 0..5 {
         stage.pass(Duration::from_secs(7)).await;
@@ -88,7 +88,7 @@ fn twelve_black_holes_do_not_delay_a_healthy_server() {
     );
 }
 
-/// The same while callers wait at every black hole.
+/// The same while callers wait for every hanging server.
 #[test]
 fn calls_to_black_holes_do_not_delay_those_to_a_healthy_server() {
     with_virtual_time(|| async {

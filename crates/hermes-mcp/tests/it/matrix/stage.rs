@@ -20,10 +20,10 @@ use super::time::{drive, pass, settle};
 use crate::fake::TestClock;
 use crate::rig::{call, http_target, named};
 
-/// Of a call.
+/// Timeout of a call.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
-/// More than any call may take, waits for a link included.
+/// Longer than any call may take, including the wait for a link.
 pub(super) const TEST_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// How one call ended.
@@ -34,12 +34,12 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Whether it is reported as done.
+    /// Whether it is reported as executed.
     pub(super) fn is_ok(&self) -> bool {
         matches!(&self.result, Some(Ok(result)) if result["isError"] != true)
     }
 
-    /// In a few words.
+    /// A short description.
     pub(super) fn describe(&self) -> String {
         match &self.result {
             None => "hangs".to_owned(),
@@ -66,7 +66,7 @@ pub(super) struct Stage {
     calls: std::cell::Cell<usize>,
 }
 
-/// One spec of a server under test.
+/// The spec of a server under test.
 pub(super) fn spec(
     name: &str,
     server: &FaultyServer,
@@ -82,7 +82,7 @@ pub(super) fn spec(
 }
 
 impl Stage {
-    /// Connected, and with one call made. An error says why that did not work.
+    /// Connected, and with one call made. Returns an error if that failed.
     pub(super) async fn set(transport: Transport, seed: u64) -> Result<Self, String> {
         Self::set_with(transport, seed, |_| {}).await
     }
@@ -111,7 +111,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// With these specs; the one called `peer` is the one that is called.
+    /// With these specs; calls are made to the one named `peer`.
     pub(super) fn with(server: FaultyServer, specs: Vec<ServerSpec>, seed: u64) -> Self {
         let clock = TestClock::new();
         let clock_of_manager: Arc<dyn Clock> = Arc::clone(&clock) as Arc<dyn Clock>;
@@ -147,13 +147,13 @@ impl Stage {
         pass(&self.activity(), length).await;
     }
 
-    /// Waits until it is ready, and its listening stream open.
+    /// Waits until it is ready and its listening stream is open.
     pub(super) async fn is_ready_within(&self, limit: Duration) -> bool {
         let peer = self.peer.clone();
         let mut events = self.manager.events();
         let ready = async {
             while peer.connection_status().state != LinkState::Ready {
-                // Lagging only means that there is something new to see.
+                // Lagging only means that there are new events.
                 let _ = events.recv().await;
             }
         };
@@ -174,7 +174,7 @@ impl Stage {
         self.calls(1).await.pop().unwrap()
     }
 
-    /// So many at once, each with its own token.
+    /// This many at once, each with its own token.
     pub(super) async fn calls(&self, count: usize) -> Vec<Outcome> {
         let first = self.calls.get();
         self.calls.set(first + count);

@@ -1,5 +1,5 @@
-//! Two processes that use one server: what happens to the sessions of one does the other no harm, and
-//! what both lose at once both replace.
+//! Two processes that use one server: a lost session of one does not affect the other, and both
+//! replace what both lose.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ fn broken(seed: u64) -> Vec<Broken> {
             }
             calls.extend(second);
             if how.expected() == Expected::Free {
-                // Both begin the next loss with a session that works.
+                // Both begin the next loss with a working session.
                 stage.server.end_balancer();
                 let plain = "http/forgotten/all/404/empty/plain/none/1/0";
                 stage.server.lose_sessions_in(&plain.parse().unwrap());

@@ -1,4 +1,4 @@
-//! A home, a server and clients for it.
+//! A home directory, a server and clients for it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Once};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::server::AuthServer;
 
-/// When the test begins, in seconds since the epoch.
+/// Start time of the test, in seconds since the epoch.
 pub(crate) const NOW: i64 = 1_800_000_000;
 
 pub(crate) struct Bench {
@@ -47,7 +47,7 @@ pub(crate) fn settings() -> Settings {
 pub(crate) fn http() -> reqwest::Client {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
-        // Another part of this binary may have been first.
+        // Another test of this binary may have installed it.
         rustls::crypto::ring::default_provider()
             .install_default()
             .ok();
@@ -71,7 +71,7 @@ impl Bench {
         }
     }
 
-    /// A process without anybody at the keyboard.
+    /// A process without a user at the keyboard.
     pub(crate) fn without_user(&self) -> OAuthClient {
         self.client(None)
     }
@@ -107,7 +107,7 @@ impl Bench {
         serde_json::from_slice(&std::fs::read(self.file(name)).unwrap()).unwrap()
     }
 
-    /// Files as after a login some time ago: (access, refresh). Ends in `left` seconds.
+    /// Files as after a login some time ago: (access, refresh). Expires in `left` seconds.
     pub(crate) fn logged_in(&self, left: i64) -> (String, String) {
         let (access, refresh) = self.server.issue();
         self.write(
@@ -133,7 +133,7 @@ impl Bench {
     }
 }
 
-/// The token a client would send.
+/// The token that a client would send.
 pub(crate) async fn token(client: &OAuthClient) -> Option<String> {
     client
         .token()
@@ -141,7 +141,7 @@ pub(crate) async fn token(client: &OAuthClient) -> Option<String> {
         .map(|token| token.expose_secret().to_owned())
 }
 
-/// How the browser brings the answer back.
+/// How the browser returns the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RedirectVia {
     Callback,
@@ -150,13 +150,13 @@ pub(crate) enum RedirectVia {
     Never,
 }
 
-/// The user who clicks "allow" at once.
+/// A user who clicks "allow" at once.
 pub(crate) struct TestUser {
     redirect_via: RedirectVia,
     http: reqwest::Client,
     pub(crate) pages: Mutex<Vec<LoginPage>>,
     pub(crate) notes: Mutex<Vec<String>>,
-    /// Changes the address the browser is sent to.
+    /// Changes the address that the browser is sent to.
     pub(crate) alter: Box<dyn Fn(String) -> Vec<String> + Send + Sync>,
     lines: (
         mpsc::UnboundedSender<String>,
@@ -169,7 +169,7 @@ impl TestUser {
         Self::altering(redirect_via, |url| vec![url])
     }
 
-    /// The browser visits (or the user pastes) what `alter` makes of the address, in order.
+    /// The browser visits (or the user pastes) the addresses returned by `alter`, in order.
     pub(crate) fn altering(
         redirect_via: RedirectVia,
         alter: impl Fn(String) -> Vec<String> + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! The flow with the user in it.
+//! The login flow with a user.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
@@ -172,12 +172,12 @@ async fn a_refusal_by_the_user_is_reported_with_its_reason() {
     assert!(!bench.file("srv.json").exists());
 }
 
-/// What a server says in `iss`, from its own address.
+/// The `iss` of a server, from its own address.
 type Iss = fn(&str) -> Option<String>;
 
 #[tokio::test]
 async fn the_answer_must_come_from_the_server_that_was_asked() {
-    // (promised, iss in the answer, accepted)
+    // (announced, iss in the answer, accepted)
     let cases: [(bool, Iss, bool); 6] = [
         (true, |base| Some(base.to_owned()), true),
         (false, |_| None, true),
@@ -383,7 +383,7 @@ async fn a_new_issuer_gets_a_new_registration_and_never_sees_the_old_one() {
         "/.well-known/oauth-protected-resource/mcp",
         json!({"resource": bench.server.mcp_url(), "authorization_servers": [other.base]}),
     );
-    // The refresh token belongs to the first server, which no longer wants it.
+    // The refresh token belongs to the first server, which now refuses it.
     bench.server.next(
         "POST /token",
         Reply::json(400, &json!({"error": "invalid_grant"})),

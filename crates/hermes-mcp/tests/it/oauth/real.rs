@@ -1,4 +1,4 @@
-//! The whole story with a real authorization server: npm's `oidc-provider`.
+//! The complete flow with a real authorization server: npm's `oidc-provider`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -42,7 +42,7 @@ impl Oidc {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // Ends with an error where the server did not even start.
+        // An error if the server did not start.
         let line = lines.next().unwrap().unwrap();
         let port = line.strip_prefix("ready ").unwrap();
         Self {
@@ -146,7 +146,7 @@ async fn a_real_authorization_server_discovers_registers_grants_and_refreshes() 
         })
     };
 
-    // The first refusal leads through discovery, registration and the browser.
+    // The first refusal leads to discovery, registration and the browser.
     let browser = Arc::new(Browser::default());
     let user = client(Some(browser.clone()));
     let challenge = server.visit(None).await.unwrap_err();
@@ -161,13 +161,13 @@ async fn a_real_authorization_server_discovers_registers_grants_and_refreshes() 
     let last = browser.visited.lock().unwrap().last().cloned().unwrap();
     assert!(last.contains("/callback?code="), "{last}");
 
-    // Another process, with nobody there, renews twice with rotating refresh tokens.
+    // Another process, without a user, renews twice with rotating refresh tokens.
     let gateway = client(None);
     let mut token = first.to_owned();
     for _ in 0..2 {
         server.revoke(&token).await;
         let challenge = server.visit(Some(&token)).await.unwrap_err();
-        // A minute has not passed; a new process knows nothing of that.
+        // Less than a minute has passed; a new process does not know that.
         let gateway = if token == first {
             gateway.clone()
         } else {
@@ -182,7 +182,7 @@ async fn a_real_authorization_server_discovers_registers_grants_and_refreshes() 
         assert_eq!(server.visit(Some(&renewed)).await.unwrap(), "read");
         token = renewed;
     }
-    // The process of the user goes on with what the other one fetched.
+    // The user's process continues with the token that the other one fetched.
     assert_eq!(user.bearer().await.unwrap().expose_secret(), token);
 
     // An explicit login registers anew and replaces everything.

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::bench::{Bench, NOW, RedirectVia, TestUser, http, token};
 use super::server::Reply;
 
-/// One call: the token goes out, a refusal brings another one.
+/// One call: sends the token; a refusal leads to another one.
 async fn call(bench: &Bench, client: &OAuthClient) -> Result<String, McpFailure> {
     let sent = token(client).await;
     let Some(challenge) = bench.server.challenge(sent.as_deref()) else {
@@ -69,7 +69,7 @@ async fn a_caller_that_gives_up_does_not_stop_the_refresh() {
     assert!(futures_util::poll!(&mut impatient).is_pending());
     while bench.server.refreshes().is_empty() {
         tokio::task::yield_now().await;
-        // Polled only to get it going; dropped before the answer is there.
+        // Polled once to start it; dropped before the answer arrives.
         if futures_util::poll!(&mut impatient).is_ready() {
             break;
         }
@@ -94,7 +94,7 @@ async fn an_omitted_refresh_token_and_unknown_fields_are_kept() {
                "scope": "read", "vendor": "kept", "expires_in": 3600,
                "expires_at": (NOW + 3600) as f64})
     );
-    // And it works again.
+    // It works again.
     bench.clock.advance(Duration::from_hours(1));
     bench.server.revoke(&fresh);
     assert_ne!(token(&client).await.unwrap(), fresh);
@@ -137,7 +137,7 @@ async fn a_refusal_with_a_newer_file_adopts_the_file() {
     let (newer, _) = bench.server.issue();
     let path = bench.file("srv.json");
     let content = json!({"access_token": newer, "refresh_token": "r", "expires_at": NOW + 99});
-    // The original refreshes without our lock, while we do.
+    // The original program refreshes at the same time, without our lock.
     bench.server.next_with("POST /token", move || {
         std::fs::write(path, content.to_string()).unwrap();
         Some(denied("invalid_grant"))
@@ -236,7 +236,7 @@ async fn an_unreachable_authorization_server_keeps_a_token_in_use() {
     meta["hermes"] = json!({"resource": null});
     bench.write("srv.meta.json", &meta);
     let client = bench.without_user();
-    // It is about to end but has not ended.
+    // It is about to expire but still valid.
     assert_eq!(token(&client).await.unwrap(), access);
     assert_eq!(bench.read("srv.json")["refresh_token"], json!(refresh));
 }
@@ -321,7 +321,7 @@ async fn refreshed_but_still_401_needs_a_login_and_does_not_loop() {
         assert!(failure.text.contains("every token"), "{failure}");
     }
     assert_eq!(bench.server.refreshes().len(), 5);
-    // That is no verdict forever.
+    // The verdict is not permanent.
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;
     tokio::time::resume();
@@ -340,7 +340,7 @@ async fn a_token_revoked_right_after_its_renewal_is_renewed_again() {
     assert_eq!(bench.server.refreshes().len(), 2);
 }
 
-/// However fast tokens are revoked, those that were used in between were good.
+/// However fast tokens are revoked, those used in between were valid.
 #[tokio::test]
 async fn tokens_that_worked_before_they_were_revoked_are_renewed_without_a_login() {
     let bench = Bench::new().await;
@@ -353,7 +353,7 @@ async fn tokens_that_worked_before_they_were_revoked_are_renewed_without_a_login
         client.accepted();
         access = fresh;
     }
-    // A server that takes none of them wants the user.
+    // If the server accepts none of them, the user must log in.
     let mut renewed = 0;
     let failure = loop {
         bench.server.revoke(&access);
@@ -408,14 +408,14 @@ async fn a_directory_that_cannot_be_written_stops_before_the_grant_is_used() {
     let bench = Bench::new().await;
     let (access, _) = bench.logged_in(3600);
     bench.server.revoke(&access);
-    // Stands for a read-only directory, which would not stop root.
+    // Simulates a read-only directory, which would not stop root.
     std::fs::create_dir(bench.file("srv.lock")).unwrap();
     let client = bench.without_user();
     let failure = call(&bench, &client).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Permanent);
     assert!(failure.text.contains("mcp-tokens"), "{failure}");
     assert!(bench.server.refreshes().is_empty());
-    // Nothing to repair once it can be.
+    // Nothing needs repair once writing is possible again.
     std::fs::remove_dir(bench.file("srv.lock")).unwrap();
     call(&bench, &client).await.unwrap();
 }

@@ -48,7 +48,7 @@ async fn without_a_user_the_scope_is_remembered_for_the_next_login() {
         .unwrap();
     let asked = &bench.server.seen("GET /authorize")[0].query;
     assert_eq!(asked["scope"], "read write");
-    // Granted: not asked for a second time.
+    // Granted: not requested a second time.
     assert!(
         bench.read("srv.meta.json")["hermes"]
             .get("wanted_scope")
@@ -73,7 +73,7 @@ async fn a_scope_that_is_there_already_is_not_asked_for_again() {
 async fn the_user_is_asked_three_times_at_most() {
     let bench = Bench::new().await;
     bench.logged_in(3600);
-    // Whatever is asked for, the server grants less.
+    // The server always grants less than requested.
     bench
         .server
         .script()

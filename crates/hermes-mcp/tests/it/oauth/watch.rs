@@ -31,7 +31,7 @@ async fn a_login_by_the_command_line_wakes_a_parked_gateway() {
         assert!(futures_util::poll!(&mut waiting).is_pending());
         let command = bench.with(&TestUser::new(RedirectVia::Callback));
         command.login(&CancellationToken::new()).await.unwrap();
-        // A call in between must not swallow the news.
+        // A call in between must not consume the notification.
         let fresh = token(&gateway).await.unwrap();
         waiting.await;
         assert_eq!(bench.server.challenge(Some(&fresh)), None);
@@ -60,7 +60,7 @@ async fn a_change_is_reported_once_and_our_own_renewals_are_none() {
     gateway.changed_with_interval(CHECK_INTERVAL).await;
     let mut waiting = Box::pin(gateway.changed_with_interval(CHECK_INTERVAL));
     assert!(futures_util::poll!(&mut waiting).is_pending());
-    // Neither reading what was told nor renewing it is news.
+    // Neither reading the announced token nor renewing it is a change.
     bench.server.revoke(&access);
     gateway.rejected(Some(access.into()), None).await.unwrap();
     assert_eq!(bench.server.refreshes().len(), 1);

@@ -1,4 +1,4 @@
-//! What the process holds, and whether that grows.
+//! The resources of the process, and whether they grow.
 
 use std::fmt;
 use std::path::Path;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// Idle sockets and links that served their last calls go away by themselves within this time.
+/// Idle sockets and retired links are closed within this time.
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(1);
-/// Sockets come and go with the moment.
+/// The number of sockets fluctuates.
 const SPARE_FILES: usize = 8;
-/// Between two looks at the memory.
+/// Between two samples of the memory.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
 /// More growth over the whole run than this is a leak.
 const MAX_GROWTH_KIB: f64 = 12.0 * 1024.0;
@@ -35,7 +35,7 @@ impl ProcessResources {
         }
     }
 
-    /// When it fits again, or what it is after a fair time.
+    /// The resources once they fit again, or those after a timeout.
     pub(super) async fn settled(before: Self) -> Self {
         let end = Instant::now() + SETTLE_TIMEOUT;
         loop {
@@ -47,8 +47,8 @@ impl ProcessResources {
         }
     }
 
-    /// When no child is left, or what there is after a fair time: whoever guards the children ends
-    /// a moment after them.
+    /// The resources once no child is left, or those after a timeout: the guard exits slightly
+    /// after the children.
     pub(super) async fn childless() -> Self {
         let nothing = Self {
             files: usize::MAX - SPARE_FILES,
@@ -90,7 +90,7 @@ impl Memory {
         &self.samples[self.samples.len() / 3..]
     }
 
-    /// KiB per minute: the median over all pairs, which single spikes do not move.
+    /// KiB per minute: the median over all pairs, which is robust against single spikes.
     fn slope(&self) -> f64 {
         let samples = self.settled();
         let mut slopes: Vec<f64> = Vec::new();
@@ -130,7 +130,7 @@ impl fmt::Display for Memory {
     }
 }
 
-/// Processes with this variable in their environment, whoever their parent is.
+/// Processes with this variable in their environment, whatever their parent.
 pub(super) fn marked_processes(name: &str, value: &Path) -> Vec<String> {
     let mark = format!("{name}={}", value.display());
     let processes = std::fs::read_dir("/proc").unwrap().flatten();

@@ -1,4 +1,4 @@
-//! Whether the status says what is so.
+//! Checks the status against the facts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use hermes_mcp::{BreakerState, McpManager, ReportedState, ServerStatus};
 
 use super::load::CallLog;
 
-/// An answer that was sent before a server died may be read a moment later.
+/// An answer sent before a server exited may be read slightly later.
 const IN_FLIGHT_MARGIN: chrono::Duration = chrono::Duration::seconds(1);
-/// Load goes on for so long while a server is away, before the status is read.
+/// How long the load continues during an outage before the status is read.
 const OUTAGE_TIME: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
@@ -44,9 +44,9 @@ impl StatusCheck {
         ));
     }
 
-    /// The process is dead since `lost`, and is called meanwhile.
+    /// The process exited at `lost`, and is called meanwhile.
     pub(super) async fn is_gone(&self, name: &str, lost: DateTime<Utc>) {
-        // Part of the scenario: the server is away for this long.
+        // Part of the scenario: the outage lasts this long.
         tokio::time::sleep(OUTAGE_TIME).await;
         let status = self.status(name);
         if status
@@ -76,7 +76,7 @@ impl StatusCheck {
         }
     }
 
-    /// So that the run goes on.
+    /// So that the run continues.
     pub(super) fn reconnect(&self, name: &str) {
         self.manager.server(name).unwrap().reconnect();
     }

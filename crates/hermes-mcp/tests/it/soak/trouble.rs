@@ -1,4 +1,4 @@
-//! What happens to the servers while they are called.
+//! The faults injected into the servers under load.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,15 +18,14 @@ use super::load::{CallLog, Load};
 use super::status_check::StatusCheck;
 use super::{CHILD, FAULTY, Proxied, Stage};
 
-/// Between two of a kind.
+/// Between two faults of a kind.
 const RESTART_INTERVAL: Duration = Duration::from_secs(3);
 const KILL_INTERVAL: Duration = Duration::from_secs(4);
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 const LOSS_INTERVAL: Duration = Duration::from_millis(500);
-/// For what is drawn.
+/// Seed of the random choices.
 const SEED: u64 = 1616;
-/// What a recovery may take at the most: two calls that go without an answer, and a margin for a
-/// busy machine.
+/// Maximum duration of a recovery: two unanswered calls, and a margin for a busy machine.
 const RECOVERY_TIMEOUT: Duration = Duration::from_mins(1);
 
 type Real = Vec<(String, RealServer)>;
@@ -38,7 +37,7 @@ pub(super) struct Troubles {
     losses: Vec<JoinHandle<Result<usize, Panicked>>>,
 }
 
-/// Begins all of them; they end soon after `stop`.
+/// Starts all of them; they end soon after `stop`.
 pub(super) fn begin(
     stage: &mut Stage,
     manager: &Arc<McpManager>,
@@ -72,7 +71,7 @@ pub(super) fn begin(
 }
 
 impl Troubles {
-    /// Gives the servers back and says how often what happened.
+    /// Returns the servers and the number of faults of each kind.
     pub(super) async fn end(self, stage: &mut Stage) -> BTreeMap<&'static str, usize> {
         let (real, restarts) = self.restarts.await.unwrap().unwrap();
         stage.real = real;
@@ -91,7 +90,7 @@ impl Troubles {
     }
 }
 
-/// Whether to go on: after the pause, and when the server has recovered from the last time.
+/// Whether to continue: after the pause, and once the server has recovered from the last fault.
 async fn next(pause: Duration, log: &CallLog, name: &str, stop: &CancellationToken) -> bool {
     let ready = async {
         // The pace of the scenario, not a way to wait for something.
@@ -174,7 +173,7 @@ async fn kills(manager: Arc<McpManager>, log: Arc<CallLog>, stop: CancellationTo
     count
 }
 
-/// Forgets the sessions, in all shapes; now and then the answer to a call is lost instead.
+/// Loses the sessions, in all shapes; occasionally the answer to a call is lost instead.
 async fn expiries(server: Arc<FaultyServer>, log: Arc<CallLog>, stop: CancellationToken) -> usize {
     let mut count = 0;
     while next(EXPIRY_INTERVAL, &log, FAULTY, &stop).await {
