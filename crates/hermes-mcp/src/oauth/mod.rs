@@ -3,7 +3,7 @@
 //! | module | for |
 //! |---|---|
 //! | [`client`] | the token source of one server: reads, renews, replaces, watches |
-//! | `login` | interactive login, through an [`AuthPrompt`](prompt::AuthPrompt) |
+//! | `login` | interactive login, through an [`AuthPrompt`] |
 //! | `renew` | refresh tokens, once for all tasks and processes |
 //! | `discover` | the authorization server and its endpoints (RFC 9728, RFC 8414, OpenID Connect) |
 //! | `identity` | the client identity (configured, CIMD, RFC 7591) |
