@@ -1,5 +1,5 @@
 //! The protocol library alone, for comparison: `bare <home> '{"servers": [{"url" | "command",
-//! "args"}]}'`, one server. What it understands on standard input is in the module `batch`.
+//! "args"}]}'`, one server. The module `batch` describes its standard input.
 
 mod batch;
 
@@ -33,9 +33,9 @@ async fn main() -> Outcome {
             .await?
     } else {
         let command = server["command"].as_str().ok_or("no url and no command")?;
-        let words = server["args"].as_array().into_iter().flatten();
+        let args = server["args"].as_array().into_iter().flatten();
         let mut started = tokio::process::Command::new(command)
-            .args(words.filter_map(Value::as_str))
+            .args(args.filter_map(Value::as_str))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -48,7 +48,7 @@ async fn main() -> Outcome {
     let peer = Arc::new(service.peer().clone());
     let about = json!({"ready": true});
     batch::serve(about, move |one| call(Arc::clone(&peer), one)).await?;
-    // Whether it ends well is not what is measured.
+    // A clean end is not part of the measurement.
     let _ = service.cancel().await;
     drop(child);
     Ok(())

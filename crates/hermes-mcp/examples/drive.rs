@@ -1,8 +1,8 @@
-//! Drives the production manager from outside, for `cargo xtask bench` and `soak`:
-//! `drive <home> '{"servers": [{"name", "url" | "command", "args"}], …}'`.
+//! Drives the production manager from outside, for `cargo xtask bench` and `soak`: `drive <home>
+//! '{"servers": [{"name", "url" | "command", "args"}], …}'`.
 //!
 //! Besides `servers`: `timeout_s` of a call, `concurrency` per server, `reads`, the tools that may
-//! be repeated. What it understands on standard input is in the module `batch`.
+//! be repeated. The module `batch` describes its standard input.
 
 mod batch;
 
@@ -15,13 +15,14 @@ use batch::{Call, Failed, Outcome};
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_mcp::{
     CONNECT_TIMEOUT, CallOptions, Children, HttpClients, HttpTarget, McpConnector, McpManager,
-    MemoryEraCache, Op, RetryMode, ServerSettings, ServerSpec, ServerTarget, StdioTarget,
+    MemoryEraCache, Op, ReportedState, RetryMode, ServerSettings, ServerSpec, ServerTarget,
+    StdioTarget,
 };
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
-/// More than connecting to all servers takes.
-const CONNECTING: Duration = Duration::from_mins(1);
+/// Longer than connecting to all servers takes.
+const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Outcome {
@@ -44,9 +45,9 @@ async fn main() -> Outcome {
         Arc::new(SystemClock),
         Arc::new(SystemRng),
     ));
-    let ready = manager.wait_ready(CONNECTING).await;
-    let states: Vec<&str> = manager.status().iter().map(|status| status.state).collect();
-    let about = json!({"ready": ready && states.iter().all(|state| *state == "ready"),
+    let ready = manager.wait_ready(READY_TIMEOUT).await;
+    let states: Vec<_> = manager.status().iter().map(|status| status.state).collect();
+    let about = json!({"ready": ready && states.iter().all(|state| *state == ReportedState::Ready),
                        "states": states});
     let caller = Arc::clone(&manager);
     batch::serve(about, move |one| call(Arc::clone(&caller), one)).await?;
@@ -120,7 +121,7 @@ fn target(
                 .no_proxy()
                 .build()
         };
-        // Found out here, where it can be said.
+        // Checked here, where an error can be reported.
         client()?;
         return Ok(ServerTarget::Http(HttpTarget {
             url: url.parse()?,
@@ -130,10 +131,10 @@ fn target(
         }));
     }
     let command = server["command"].as_str().ok_or("no url and no command")?;
-    let words = server["args"].as_array().into_iter().flatten();
+    let args = server["args"].as_array().into_iter().flatten();
     Ok(ServerTarget::Stdio(StdioTarget {
         command: command.to_owned(),
-        args: words
+        args: args
             .filter_map(|word| word.as_str().map(str::to_owned))
             .collect(),
         env: BTreeMap::new(),

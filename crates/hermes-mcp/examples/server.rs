@@ -1,13 +1,13 @@
 //! Servers to measure against, as a program: `server faulty [delay in ms] | everything | python |
 //! stdio`.
 //!
-//! The first line it prints names its address; `delayed_url` is the same server behind a line that
-//! holds every request back. Then it takes orders, one JSON object per line, and answers each:
-//! `{"do": "expire" | "restart" | "down" | "up" | "counts" | "effects"}`,
-//! `{"do": "loss", "shape": 0…17}`, `{"do": "reset"}` (the next call runs and its answer is lost),
-//! `{"do": "lose", "at": n}` (sessions are lost in the n-th way of the sample of the matrix),
-//! `{"do": "marks"}` (the tokens of the calls that ran).
-//! It ends with its standard input. `stdio` is an MCP server on its own pipes that only echoes.
+//! The first line it prints names its address; `delayed_url` is the same server behind a connection
+//! that delays every request. Then it reads commands, one JSON object per line, and answers each:
+//! `{"do": "expire" | "restart" | "down" | "up" | "counts" | "effects"}`, `{"do": "loss", "shape":
+//! 0…17}`, `{"do": "reset"}` (the next call is executed and its answer is lost), `{"do": "lose",
+//! "at": n}` (sessions are lost in the n-th way of the matrix sample), `{"do": "marks"}` (the
+//! tokens of the executed calls). It exits at the end of its standard input. `stdio` is an MCP
+//! server on its own pipes that only echoes.
 #![expect(
     clippy::print_stdout,
     reason = "a program of the bench talks to whoever started it"
@@ -44,7 +44,7 @@ fn main() -> Outcome {
     }
 }
 
-/// Answers orders until they end.
+/// Answers commands until they end.
 fn orders(mut obey: impl FnMut(&str, &Value) -> Value) -> Outcome {
     for line in stdin().lock().lines() {
         let order: Value = serde_json::from_str(&line?)?;
@@ -95,8 +95,8 @@ fn faulty(delay: Option<Duration>) -> Outcome {
     })
 }
 
-/// One of the ways to lose a session by which programs are compared: always the same ones, and
-/// only those in which something can be asked of a client.
+/// One of the ways to lose a session by which programs are compared: always the same ones, and only
+/// those that a client can be expected to handle.
 fn sampled(at: usize) -> Combination {
     const SEED: u64 = 60;
     let drawn = (0..).map(|at| Combination::draw(SEED, at, Transport::Http, Scenario::ProxyKeeps));
@@ -120,14 +120,14 @@ fn real(peer: Peer) -> Outcome {
     })
 }
 
-/// A line to `server` on which every piece of a request travels for `delay`.
+/// A connection to `server` that delays every piece of a request by `delay`.
 async fn long_line(server: SocketAddr, delay: Duration) -> std::io::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/mcp", listener.local_addr()?);
     drop(task::spawn("long-line", async move {
         while let Ok((client, _)) = listener.accept().await {
             drop(task::spawn("long-line", async move {
-                // A broken connection is broken on both sides; there is nobody to tell.
+                // A broken connection is broken on both sides; no error is reported.
                 let _ = carry(client, server, delay).await;
             }));
         }
@@ -170,7 +170,7 @@ async fn carry(client: TcpStream, server: SocketAddr, delay: Duration) -> std::i
     }
 }
 
-/// The least a server can do, so that little but the client is measured.
+/// The minimum of a server, so that mainly the client is measured.
 fn echo_on_pipes() -> Outcome {
     for line in stdin().lock().lines() {
         let message: Value = serde_json::from_str(&line?)?;

@@ -1,10 +1,10 @@
-//! One task per server: it owns the state, the epoch and at most one live link.
+//! One task per server, which owns its state, its epoch and at most one live link.
 //!
-//! Callers hold a [`ServerHandle`]. A call runs in the caller's time on the link of the current
-//! epoch; no lock is held meanwhile. A link is healthy because requests on it succeed: whatever else
-//! comes back makes its epoch suspect. The first report starts the one examination (`examine`), the
-//! others find it under way, and calls wait on a watch channel for what it finds: the old session,
-//! or a new one with the next epoch.
+//! Callers hold a [`ServerHandle`]. A call runs in the caller's task on the link of the current
+//! epoch, without holding a lock. A link is healthy only while requests on it succeed: any other
+//! result makes its epoch suspect. The first report starts one examination (`examine`); later
+//! reports join it, and calls wait on a watch channel for its outcome: the old session, or a new
+//! one with the next epoch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::actor::behalf::Behalf;
+use crate::actor::call_origin::CallOrigin;
 use crate::actor::op::{Op, OpOutput};
 use crate::actor::state::status::ServerStatus;
-use crate::actor::state::{LinkState, Standing};
+use crate::actor::state::{ConnectionStatus, LinkState};
 use crate::failure::{FailureClass, McpFailure};
 use crate::status::metrics::Counters;
 
-pub(crate) mod behalf;
 mod call;
+pub(crate) mod call_origin;
 pub(crate) mod call_queue;
 mod catalogue;
 mod connect;
@@ -45,31 +45,31 @@ pub use settings::{ServerSettings, ServerSpec};
 pub(crate) use shared::ActorEnv;
 pub use shared::{EventKind, McpEvent};
 
-use inbox::Wake;
-use shared::{ActorState, Wakes};
+use inbox::ConnectReason;
+use shared::{ActorState, WakeOutcome};
 
-/// Pause before an actor that panicked starts again.
-const REVIVE: Duration = Duration::from_secs(5);
+/// Pause before a panicked actor is restarted.
+const RESTART_DELAY: Duration = Duration::from_secs(5);
 
-/// How one call is to be made.
+/// Options of one call.
 #[derive(Clone, Debug, Default)]
 pub struct CallOptions {
-    /// The latest end; the budgets of the server apply within it.
+    /// The latest end; the server's own timeouts apply within it.
     pub deadline: Option<Instant>,
     pub cancel: CancellationToken,
-    /// Receives progress texts; those that do not fit are dropped.
+    /// Receives progress texts; if the channel is full, they are dropped.
     pub progress: Option<mpsc::Sender<String>>,
-    /// Who is asked when the server asks back; `None`: nobody.
-    pub behalf: Option<Behalf>,
+    /// Whom to ask when the server sends a question during the call.
+    pub origin: Option<CallOrigin>,
 }
 
-/// Why a call gave no result.
+/// Why a call has no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{server}: {failure}{}", if *outcome_unknown { " (it may have run: check before repeating it)" } else { "" })]
 pub struct CallError {
     pub server: String,
     pub failure: McpFailure,
-    /// Nobody knows whether the tool ran.
+    /// It is unknown whether the tool ran.
     pub outcome_unknown: bool,
     pub retried: bool,
 }
@@ -80,7 +80,6 @@ impl CallError {
     }
 }
 
-/// The running actor.
 pub(crate) type ActorTask = JoinHandle<Result<(), Panicked>>;
 
 /// A server, for callers. Cheap to clone.
@@ -97,13 +96,13 @@ impl ServerHandle {
             shared: Arc::clone(&shared),
         };
         let task = task::spawn(&format!("mcp-{}", shared.name), async move {
-            // A bug in the actor costs the link, not the server.
+            // A bug in the actor must cost only the link, not the server.
             while task::catch("mcp actor", run::run(&shared)).await.is_err() {
                 let live = shared.view.borrow().live.clone();
                 shared.publish(
                     LinkState::Backoff {
                         attempt: 0,
-                        until: Instant::now() + REVIVE,
+                        until: Instant::now() + RESTART_DELAY,
                         why: "internal error, see the log".to_owned(),
                     },
                     None,
@@ -111,7 +110,7 @@ impl ServerHandle {
                 if let Some(live) = live {
                     retire::close(&*live.link).await;
                 }
-                tokio::time::sleep(REVIVE).await;
+                tokio::time::sleep(RESTART_DELAY).await;
             }
         });
         (handle, task)
@@ -121,26 +120,26 @@ impl ServerHandle {
         &self.shared.name
     }
 
-    /// One request: queued fairly, sent on the live link, tried once more where that is safe.
+    /// One request: queued fairly, sent on the live link, and repeated where that is safe.
     pub async fn call(&self, op: Op, options: CallOptions) -> Result<OpOutput, CallError> {
         call::call(&self.shared, op, options).await
     }
 
-    pub fn standing(&self) -> Standing {
-        self.shared.view.borrow().standing.clone()
+    pub fn connection_status(&self) -> ConnectionStatus {
+        self.shared.view.borrow().status.clone()
     }
 
-    /// The lists of the server; `None` until it was up once. They stay when it goes down.
+    /// The server's lists; `None` until it was up once. They are kept while it is down.
     pub fn catalogue(&self) -> watch::Receiver<Option<Arc<CatalogueSnapshot>>> {
         self.shared.catalogue.subscribe()
     }
 
-    /// Waits until the server is up or has failed for the first time.
-    pub async fn settled(&self) -> Standing {
+    /// Waits until the server is up or its first attempt has failed.
+    pub async fn settled(&self) -> ConnectionStatus {
         let mut view = self.shared.view.subscribe();
         // The sender lives as long as `self`.
-        let _ = view.wait_for(|view| view.standing.state.is_settled()).await;
-        self.standing()
+        let _ = view.wait_for(|view| view.status.state.is_settled()).await;
+        self.connection_status()
     }
 
     pub fn settings(&self) -> Arc<ServerSettings> {
@@ -155,7 +154,7 @@ impl ServerHandle {
         self.shared.metrics.counters()
     }
 
-    /// Waits until the listening stream of the live link is open, or known not to be had.
+    /// Waits until the listening stream of the live link is open or has been refused.
     pub async fn listening(&self) {
         let live = self.shared.view.borrow().live.clone();
         if let Some(live) = live {
@@ -163,46 +162,50 @@ impl ServerHandle {
         }
     }
 
-    /// Tokens changed (the file was written): a server that waits for a login tries again.
+    /// The token file was written: a server that waits for a login tries again.
     pub fn auth_changed(&self) {
-        self.shared.inbox.wake(Wake::Auth);
+        self.shared.inbox.request_connect(ConnectReason::Auth);
     }
 
-    /// A person asked for a new link.
+    /// Requests a new link on behalf of the user.
     pub fn reconnect(&self) {
-        self.shared.inbox.wake(Wake::Hand);
+        self.shared.inbox.request_connect(ConnectReason::Manual);
     }
 
-    /// Somebody is about to choose among the tools. A server that was never up has none that a call
-    /// could wake it by: where it is parked, it is tried again now, at most every second.
-    /// Waits for what comes of it, but no longer than `longest`.
-    pub async fn wanted(&self, longest: Duration) {
-        let standing = self.standing();
+    /// Retries a parked server before the model chooses among the tools. A server that was never up
+    /// has no tools whose call could wake it, so this does, at most once per second. Waits for the
+    /// outcome, up to `limit`.
+    pub async fn retry_if_parked(&self, limit: Duration) {
+        let status = self.connection_status();
         let unknown = self.shared.catalogue.borrow().is_none();
-        let parked = matches!(standing.state, LinkState::Parked { .. });
+        let parked = matches!(status.state, LinkState::Parked { .. });
         if !unknown || !parked {
             return;
         }
-        if self.shared.wakes(standing.attempts, call::WAKE_GAP) != Wakes::Now {
+        if self
+            .shared
+            .try_wake(status.attempts, call::MIN_WAKE_INTERVAL)
+            != WakeOutcome::Now
+        {
             return;
         }
         let mut view = self.shared.view.subscribe();
-        let tried = view.wait_for(|view| view.standing.attempts > standing.attempts);
-        // However it went, and if it takes longer: the turn goes on with what there is.
-        let _ = tokio::time::timeout(longest, tried).await;
+        let tried = view.wait_for(|view| view.status.attempts > status.attempts);
+        // Whatever the outcome, the turn continues with the tools that are available.
+        let _ = tokio::time::timeout(limit, tried).await;
     }
 
-    /// The machine slept or its clock jumped; the server is asked after `stagger`.
+    /// The machine slept or its clock jumped; the server is probed after `stagger`.
     pub fn resumed(&self, gap: Duration, stagger: Duration) {
         self.shared.inbox.resumed(gap, stagger);
     }
 
-    /// Takes over a changed config; the link is only replaced if it must be.
+    /// Applies a changed config; the link is replaced only if necessary.
     pub fn apply(&self, spec: ServerSpec) {
         self.shared.inbox.apply(spec);
     }
 
-    /// Ends the actor: running calls may finish until `drain_until`, then the link is closed.
+    /// Stops the actor: running calls may finish until `drain_until`, then the link is closed.
     pub fn stop(&self, drain_until: Instant) {
         self.shared.inbox.stop(drain_until);
     }

@@ -1,13 +1,13 @@
-//! `mcp_servers` of config.yaml as types.
+//! The typed form of `mcp_servers` in config.yaml.
 //!
-//! One bad server never stops the others: it stays in the list with what is wrong with it.
+//! An invalid server does not affect the others: it is kept in the list with its problems.
 
-mod gate;
 mod parse;
 mod read;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod unsafe_command;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,10 +20,9 @@ use serde_json::{Map, Value};
 use url::Url;
 
 pub use crate::transport::connect::Protocol;
-pub use gate::suspicions;
 
 /// Keys that change what is shown or how calls are treated, but not the connection.
-const SOFT_KEYS: &[&str] = &[
+const NON_CONNECTION_KEYS: &[&str] = &[
     "tools",
     "supports_parallel_tool_calls",
     "trust",
@@ -34,7 +33,7 @@ const SOFT_KEYS: &[&str] = &[
 #[derive(Clone, Debug)]
 pub struct ServerEntry {
     pub name: String,
-    /// `None`: it cannot be used; `problems` says why.
+    /// `None`: unusable; see `problems`.
     pub config: Option<ServerConfig>,
     pub problems: Vec<Problem>,
 }
@@ -61,19 +60,19 @@ pub struct ServerConfig {
     pub name: String,
     pub enabled: bool,
     pub transport: ServerTransport,
-    /// Per call: how long without any sign of progress.
+    /// Timeout of a call without progress.
     pub timeout: Duration,
-    /// Per call in all, whatever progress it reports.
+    /// Maximum duration of a call, regardless of progress.
     pub max_timeout: Duration,
-    /// Handshake and first listing.
+    /// Timeout of the handshake and the first tool list.
     pub connect_timeout: Duration,
     /// `None`: off.
     pub keepalive: Option<Duration>,
-    /// A child that nobody asked anything for so long is stopped until the next call.
+    /// A child unused for this long is stopped until the next call.
     pub idle_timeout: Option<Duration>,
     pub max_lifetime: Option<Duration>,
     pub parallel_calls: bool,
-    /// `None`: by transport.
+    /// `None`: the default.
     pub max_concurrency: Option<usize>,
     pub skip_preflight: bool,
     pub tls: Tls,
@@ -83,41 +82,37 @@ pub struct ServerConfig {
     pub sampling: Sampling,
     pub elicitation: Elicitation,
     pub protocol: Protocol,
-    /// Whether the hints of the server's tools are believed.
+    /// Whether the hints of the server's tools are trusted.
     pub trusted: bool,
     pub retry: Retry,
-    /// Raw tool name → its own rule.
+    /// Overrides by raw tool name.
     pub retry_tools: BTreeMap<String, Retry>,
-    /// Further texts by which this server says that a session is gone.
+    /// Additional texts that mean a lost session.
     pub session_error_markers: Vec<String>,
     pub hide_when_parked: bool,
     pub sse_idle_timeout: Option<Duration>,
-    /// Not started before the first call, where its tools are known from the last time.
+    /// Do not start before the first call if the tools are cached.
     pub lazy: bool,
-    /// Of everything that needs another connection when it changes.
+    /// Covers everything whose change requires a new connection.
     pub connection_fingerprint: String,
-    /// Of the whole entry.
+    /// Covers the whole entry.
     pub fingerprint: String,
 }
 
 impl ServerConfig {
     /// `stdio`, `http` or `sse`.
     pub fn transport_name(&self) -> &'static str {
-        match self.transport {
-            ServerTransport::Stdio { .. } => "stdio",
-            ServerTransport::Http { .. } => "http",
-            ServerTransport::Sse { .. } => "sse",
-        }
+        self.kind().name()
     }
 
-    /// Calls at once, of all conversations together.
+    /// The maximum number of concurrent calls over all conversations.
     pub fn concurrency(&self) -> usize {
         self.max_concurrency
-            .unwrap_or(crate::actor::ServerSettings::CONCURRENCY)
+            .unwrap_or(crate::actor::ServerSettings::DEFAULT_CONCURRENCY)
     }
 }
 
-/// How the server is reached. Values may be secrets: not shown by `Debug`.
+/// How the server is reached. Values may be secrets, so `Debug` hides them.
 #[derive(Clone, PartialEq)]
 pub enum ServerTransport {
     Stdio {
@@ -142,7 +137,7 @@ impl fmt::Debug for ServerTransport {
 }
 
 impl ServerTransport {
-    /// For people: the command line, or the URL without query and password.
+    /// For display: the command line, or the URL without query and password.
     pub fn target(&self) -> String {
         match self {
             Self::Stdio { command, args, .. } => {
@@ -182,7 +177,7 @@ pub struct Tls {
 pub enum Verify {
     Yes,
     No,
-    /// Against the certificates of this file.
+    /// Verify against the certificates in this file.
     CaFile(PathBuf),
 }
 
@@ -206,7 +201,7 @@ impl fmt::Debug for ClientCert {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerAuth {
-    /// Whatever `headers` says.
+    /// As given in `headers`.
     Plain,
     OAuth,
 }
@@ -223,9 +218,9 @@ pub struct OAuth {
     pub redirect_uri: Option<String>,
     pub redirect_host: String,
     pub client_name: String,
-    /// The authorization server supports PKCE although it does not say so.
+    /// Assume PKCE support although the metadata does not declare it.
     pub assume_pkce: bool,
-    /// How long a person may take in the browser.
+    /// Time for the user to log in.
     pub timeout: Duration,
 }
 
@@ -238,10 +233,10 @@ impl fmt::Debug for OAuth {
     }
 }
 
-/// `tools:` of a server. Names are the server's own; `*` and `?` match any text and character.
+/// `tools:` of a server. Names are the server's own; `*` matches any text and `?` any character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolFilter {
-    /// Beats `exclude`.
+    /// Takes precedence over `exclude`.
     pub include: Vec<String>,
     pub exclude: Vec<String>,
     pub resources: bool,
@@ -266,12 +261,12 @@ pub struct Elicitation {
     pub timeout: Duration,
 }
 
-/// Whether a call whose fate is unclear is repeated.
+/// Whether a call with an unknown outcome is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Only what is safe by protocol, or by the hints of a trusted server.
+    /// Only if it is safe by protocol, or by the hints of a trusted server.
     Safe,
-    /// Tools with a read-only hint, trusted server or not.
+    /// Tools with a read-only hint, even of untrusted servers.
     ReadOnly,
     Always,
     Never,

@@ -1,15 +1,15 @@
-//! How a request fails.
+//! Failures of requests.
 
 pub(crate) mod classify;
 pub(crate) mod retry;
 
 use std::time::Duration;
 
-/// What is known about a failure. The table is in `classify`.
+/// The class of a failure. `classify` assigns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
-    /// The caller gave up.
+    /// The caller cancelled.
     Cancelled,
     /// It never reached the server.
     NotSent,
@@ -17,22 +17,23 @@ pub enum FailureClass {
     SessionLost,
     /// The access token was refused; another one may work.
     AuthExpired,
-    /// Only a person can log in again.
+    /// The user must log in again.
     NeedsAuth,
     /// The token lacks a scope.
     ScopeNeeded,
     Throttled,
-    /// It may have run: the connection broke after it was sent.
+    /// It may have run: the connection broke after sending.
     Ambiguous,
-    /// No answer within the deadline.
+    /// No response before the deadline.
     TimedOut,
-    /// The server answered with a JSON-RPC error about this request.
+    /// The server responded with a JSON-RPC error.
     Rpc,
-    /// The server came back without the tool that was called.
+    /// The server was reconnected and no longer offers the tool.
     ToolGone,
-    /// It cannot work until somebody changes something (bad URL, no such program, not MCP).
+    /// It cannot work until the configuration or the server changes (bad URL, no such program, not
+    /// MCP).
     Permanent,
-    /// Refused here without asking: no link to be had, disabled, queue full.
+    /// Refused locally: no link, disabled, or queue full.
     Unavailable,
 }
 
@@ -62,13 +63,13 @@ impl FailureClass {
 #[serde(rename_all = "snake_case")]
 pub enum Certainty {
     NotSent,
-    /// The server said that it did not run it.
+    /// The server refused it, so it did not run.
     Rejected,
     MaybeExecuted,
 }
 
-/// A time for people, never "0 s".
-pub(crate) fn length(time: Duration) -> String {
+/// A duration for display, never "0 s".
+pub(crate) fn format_duration(time: Duration) -> String {
     match time.as_secs() {
         0 => format!("{} ms", time.as_millis()),
         seconds => format!("{seconds} s"),
@@ -80,13 +81,13 @@ pub(crate) fn length(time: Duration) -> String {
 pub struct McpFailure {
     pub class: FailureClass,
     pub certainty: Certainty,
-    /// For people: cause first. Never empty, secrets cut out.
+    /// For display, starting with the cause. Never empty, without secrets.
     pub text: String,
     pub http_status: Option<u16>,
     pub rpc_code: Option<i64>,
     pub retry_after: Option<Duration>,
-    /// It came as a JSON-RPC error with the id of this very request and does not name the session: the
-    /// tool may have run and reported it, whatever the status.
+    /// A JSON-RPC error with the id of this request that does not mention the session: the tool may
+    /// have run and reported it, whatever the status.
     pub own_error: bool,
 }
 
@@ -109,8 +110,8 @@ impl McpFailure {
         }
     }
 
-    /// Whether the request was turned down for its session, as far as one can see. A rate limit or a
-    /// broken server says nothing about the session.
+    /// Whether the request was apparently refused because of its session. Rate limits and server
+    /// errors prove nothing about the session.
     pub(crate) fn refuses_session(&self) -> bool {
         let client_error = self
             .http_status
@@ -123,8 +124,8 @@ impl McpFailure {
             }
     }
 
-    /// Whether both are the same refusal, in every respect that can be seen but for numbers: many servers
-    /// put the time, or the number of the request, into what they say.
+    /// Whether both are the same refusal except for numbers: many servers include the time or a
+    /// request number in the text.
     pub(crate) fn is_same_refusal(&self, other: &Self) -> bool {
         let kind = |failure: &Self| {
             let numbers = (failure.http_status, failure.rpc_code);
@@ -135,7 +136,7 @@ impl McpFailure {
     }
 }
 
-/// Whether the words without digits are the same, and there are some.
+/// Whether both texts contain the same words without digits, and more than one.
 fn has_same_words(one: &str, other: &str) -> bool {
     let words = |text: &str| -> Vec<String> {
         let parts = text.split(|letter: char| !letter.is_alphanumeric());
@@ -146,6 +147,6 @@ fn has_same_words(one: &str, other: &str) -> bool {
             .collect()
     };
     let one = words(one);
-    // "HTTP" is always there.
+    // "HTTP" is always one of them.
     one.len() > 1 && one == words(other)
 }

@@ -1,4 +1,4 @@
-//! All servers of a process.
+//! Manages all servers of a process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,26 +12,26 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::op::{Op, OpOutput};
-use crate::actor::resume::{Clocks, ResumeDetector, TICK, since_boot};
+use crate::actor::resume::{CHECK_INTERVAL, ClockReadings, ResumeDetector, time_since_boot};
 use crate::actor::state::status::ServerStatus;
 use crate::actor::{
     ActorEnv, ActorTask, CallError, CallOptions, EventKind, McpEvent, ServerHandle, ServerSpec,
 };
 use crate::failure::{Certainty, FailureClass, McpFailure};
 
-/// Events kept for a slow listener.
-const EVENTS: usize = 256;
-/// What calls of a removed server may take.
-const DRAIN: Duration = Duration::from_secs(30);
-/// After a sleep, servers are asked within this time, each at its own moment.
-const STAGGER: Duration = Duration::from_secs(3);
+/// Capacity of the event channel; slow subscribers miss events.
+const EVENT_CAPACITY: usize = 256;
+/// Time for calls of a removed server to finish.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// After a sleep, servers are probed at random times within this period.
+const MAX_STAGGER: Duration = Duration::from_secs(3);
 
-/// Owns the actors. Dropping it ends the watch over the clock, not the actors: call
-/// [`McpManager::shutdown`].
+/// Owns the actors. Dropping it stops only the clock watch; call [`McpManager::shutdown`] to stop
+/// the actors.
 pub struct McpManager {
     servers: Arc<Mutex<Servers>>,
     /// Removed servers whose calls may still finish.
-    leaving: Mutex<Vec<Server>>,
+    removed: Mutex<Vec<Server>>,
     env: ActorEnv,
     ended: CancellationToken,
 }
@@ -49,11 +49,11 @@ impl McpManager {
     pub fn start(specs: Vec<ServerSpec>, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Self {
         let this = Self {
             servers: Arc::default(),
-            leaving: Mutex::default(),
+            removed: Mutex::default(),
             env: ActorEnv {
                 clock,
                 rng,
-                events: broadcast::Sender::new(EVENTS),
+                events: broadcast::Sender::new(EVENT_CAPACITY),
             },
             ended: CancellationToken::new(),
         };
@@ -62,7 +62,7 @@ impl McpManager {
         this
     }
 
-    /// Takes over a config: what did not change is not touched, what is gone is stopped.
+    /// Applies a config: unchanged servers are not touched, removed ones are stopped.
     pub fn apply(&self, specs: Vec<ServerSpec>) {
         if self.ended.is_cancelled() {
             return;
@@ -87,26 +87,26 @@ impl McpManager {
             };
             servers.insert(name, server);
         }
-        let mut leaving = lock(&self.leaving);
-        leaving.retain(|server| !server.task.is_finished());
-        for gone in old.into_values() {
-            gone.handle.stop(Instant::now() + DRAIN);
-            leaving.push(gone);
+        let mut removed = lock(&self.removed);
+        removed.retain(|server| !server.task.is_finished());
+        for server in old.into_values() {
+            server.handle.stop(Instant::now() + DRAIN_TIMEOUT);
+            removed.push(server);
         }
     }
 
-    /// Waits until every server is up or has failed once, at most so long. True if all are.
-    pub async fn wait_ready(&self, longest: Duration) -> bool {
+    /// Waits until every server is up or has failed once. Returns false after `limit`.
+    pub async fn wait_ready(&self, limit: Duration) -> bool {
         let handles = self.servers();
         let all = join_all(handles.iter().map(ServerHandle::settled));
-        timeout(longest, all).await.is_ok()
+        timeout(limit, all).await.is_ok()
     }
 
     pub fn server(&self, name: &str) -> Option<ServerHandle> {
         lock(&self.servers).get(name).map(|s| s.handle.clone())
     }
 
-    /// By name.
+    /// Sorted by name.
     pub fn servers(&self) -> Vec<ServerHandle> {
         lock(&self.servers)
             .values()
@@ -143,17 +143,17 @@ impl McpManager {
         self.env.events.subscribe()
     }
 
-    /// Stops everything: running calls get half of the time, the rest is for closing. Whatever
-    /// still hangs then is dropped.
-    pub async fn shutdown(&self, longest: Duration) {
+    /// Stops all servers: running calls get half of the time, closing the rest. Servers that still
+    /// hang are aborted.
+    pub async fn shutdown(&self, limit: Duration) {
         self.ended.cancel();
         let now = Instant::now();
         let servers = std::mem::take(&mut *lock(&self.servers));
-        let leaving = std::mem::take(&mut *lock(&self.leaving));
-        let all = servers.into_values().chain(leaving);
+        let removed = std::mem::take(&mut *lock(&self.removed));
+        let all = servers.into_values().chain(removed);
         let stopping = all.map(|mut server| async move {
-            server.handle.stop(now + longest / 2);
-            if timeout_at(now + longest, &mut server.task).await.is_err() {
+            server.handle.stop(now + limit / 2);
+            if timeout_at(now + limit, &mut server.task).await.is_err() {
                 let server_name = server.handle.name();
                 tracing::warn!(server = server_name, "MCP server did not stop in time");
                 server.task.abort();
@@ -162,21 +162,21 @@ impl McpManager {
         join_all(stopping).await;
     }
 
-    /// Looks at the clocks until the end.
+    /// Checks the clocks until shutdown.
     fn watch_clock(&self) {
         let env = self.env.clone();
         let servers = Arc::clone(&self.servers);
         let ended = self.ended.clone();
         task::spawn("mcp-clock", async move {
             let mut detector = ResumeDetector::new(clocks(&env));
-            let mut ticks = interval(TICK);
+            let mut ticks = interval(CHECK_INTERVAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 tokio::select! {
                     () = ended.cancelled() => return,
                     _ = ticks.tick() => {}
                 }
-                if let Some(gap) = detector.look(clocks(&env)) {
+                if let Some(gap) = detector.check(clocks(&env)) {
                     resumed(&lock(&servers), &env, gap);
                 }
             }
@@ -190,21 +190,23 @@ impl Drop for McpManager {
     }
 }
 
-fn clocks(env: &ActorEnv) -> Clocks {
-    Clocks {
+fn clocks(env: &ActorEnv) -> ClockReadings {
+    ClockReadings {
         wall: env.clock.now(),
         monotonic: Instant::now(),
-        boot: since_boot(),
+        boot: time_since_boot(),
     }
 }
 
-/// Tells every server, each with its own delay.
+/// Notifies every server, each with its own delay.
 fn resumed(servers: &Servers, env: &ActorEnv, gap: Duration) {
     tracing::info!(gap = gap.as_secs(), "the machine slept or its clock jumped");
     for server in servers.values() {
-        server.handle.resumed(gap, STAGGER.mul_f64(env.rng.unit()));
+        server
+            .handle
+            .resumed(gap, MAX_STAGGER.mul_f64(env.rng.unit()));
     }
-    // Nobody has to listen.
+    // Having no subscribers is fine.
     let _ = env.events.send(McpEvent {
         server: "".into(),
         kind: EventKind::Resumed { gap },

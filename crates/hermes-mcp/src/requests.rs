@@ -1,5 +1,5 @@
-//! What a server may ask of us, answered as its config allows: questions to the person
-//! (`elicitation/create`) and answers of a model (`sampling/createMessage`).
+//! Requests from a server, answered as its config allows: questions to the user
+//! (`elicitation/create`) and model completions (`sampling/createMessage`).
 
 mod elicit;
 mod form;
@@ -13,45 +13,45 @@ use hermes_core::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
-use crate::actor::behalf::Person;
+use crate::actor::call_origin::AskerResult;
 use crate::config::{Elicitation, ServerConfig};
 use crate::transport::connect::{Declined, ServerRequests};
-use sampling::{Quota, Sampler};
+use sampling::{LimitedSampler, Sampler};
 
-/// Questions of one server that may be open at once.
-const OPEN_QUESTIONS: usize = 4;
+/// Maximum number of simultaneously open questions of one server.
+const MAX_OPEN_QUESTIONS: usize = 4;
 
-/// The answers of one server.
-pub struct Answers {
+/// Answers the requests of one server.
+pub struct ServerRequestHandler {
     server: String,
     elicitation: Elicitation,
-    quota: Option<Quota>,
-    open: Semaphore,
+    sampling: Option<LimitedSampler>,
+    open_questions: Semaphore,
     audit: Audit,
 }
 
-impl Answers {
-    /// `sampler`: the way to a model, where there is one.
+impl ServerRequestHandler {
+    /// `sampler`: access to a model, where there is one.
     pub fn new(config: &ServerConfig, sampler: Option<Arc<dyn Sampler>>) -> Self {
         let sampler = sampler.filter(|_| config.sampling.enabled);
         Self {
             server: config.name.clone(),
             elicitation: config.elicitation.clone(),
-            quota: sampler.map(|sampler| Quota::new(config.sampling.clone(), sampler)),
-            open: Semaphore::new(OPEN_QUESTIONS),
+            sampling: sampler.map(|sampler| LimitedSampler::new(config.sampling.clone(), sampler)),
+            open_questions: Semaphore::new(MAX_OPEN_QUESTIONS),
             audit: Audit::default(),
         }
     }
 }
 
-impl ServerRequests for Answers {
+impl ServerRequests for ServerRequestHandler {
     fn capabilities(&self) -> Value {
         let mut offered = Map::new();
         if self.elicitation.enabled {
             offered.insert("elicitation".to_owned(), json!({"form": {}, "url": {}}));
         }
-        if let Some(quota) = &self.quota {
-            offered.insert("sampling".to_owned(), quota.capability());
+        if let Some(sampling) = &self.sampling {
+            offered.insert("sampling".to_owned(), sampling.capability());
         }
         Value::Object(offered)
     }
@@ -60,13 +60,13 @@ impl ServerRequests for Answers {
         &'a self,
         method: &'a str,
         params: Value,
-        person: Person,
+        asker: AskerResult,
     ) -> BoxFuture<'a, Result<Value, Declined>> {
         Box::pin(async move {
-            match (method, &self.quota) {
-                ("elicitation/create", _) => self.elicit(&params, person).await,
-                ("sampling/createMessage", Some(quota)) => {
-                    quota.answer(&self.server, &params, &self.audit).await
+            match (method, &self.sampling) {
+                ("elicitation/create", _) => self.elicit(&params, asker).await,
+                ("sampling/createMessage", Some(sampling)) => {
+                    sampling.answer(&self.server, &params, &self.audit).await
                 }
                 ("sampling/createMessage", None) => {
                     self.audit.count("sampling/off");
@@ -92,7 +92,7 @@ impl ServerRequests for Answers {
     }
 }
 
-/// How often a server asked for what, and what it got.
+/// Number of server requests, by method and outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Audit(Mutex<BTreeMap<String, u64>>);
 
@@ -112,7 +112,7 @@ impl Audit {
     }
 }
 
-/// A name for a question that no other one in this process has.
+/// An id that is unique in this process.
 fn question_id() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!("mcp-q{}", NEXT.fetch_add(1, Ordering::Relaxed))

@@ -1,6 +1,6 @@
-//! Status for other processes and for people, counters, child processes on disk.
+//! Status for users and other processes, counters, and the on-disk registry of child processes.
 
-pub(crate) mod board;
-pub(crate) mod ledger;
+pub(crate) mod child_registry;
 pub(crate) mod metrics;
 pub mod report;
+pub(crate) mod status_dir;

@@ -1,10 +1,10 @@
 //! Tools of servers: calls, lists, names, schemas, results.
 //!
-//! | module | what it does |
+//! | module | purpose |
 //! |---|---|
 //! | [`toolbox`], [`tool`] | the tools of all servers; one tool and its calls |
 //! | [`catalogue`], [`naming`], [`schema`], [`result`] | lists, names, schemas and results |
-//! | [`known_tools`], [`remembered`] | descriptions that changed; tool lists of lazy servers |
+//! | [`known_tools`], [`remembered`] | changed descriptions; tool lists of lazy servers |
 
 pub(crate) mod catalogue;
 pub(crate) mod known_tools;

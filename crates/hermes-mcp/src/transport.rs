@@ -1,8 +1,8 @@
 //! Connections to servers: the transports, our end of a connection, the handshake.
 //!
-//! | module | what it does |
+//! | module | purpose |
 //! |---|---|
-//! | [`link`], [`connect`], [`era`] | a connection; the handshake; which protocol generation a server speaks |
+//! | [`link`], [`connect`], [`era`] | a connection; the handshake; the protocol generation of a server |
 //! | `http`, `sse`, [`stdio`] | the transports |
 //! | `peer` | our end of a connection |
 //! | [`osv`] | the malware check before a package is started |

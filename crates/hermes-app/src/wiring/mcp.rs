@@ -13,8 +13,8 @@ use hermes_core::tool::Tool;
 use hermes_mcp::config::{ServerConfig, ServerEntry};
 use hermes_mcp::report::ServerReport;
 use hermes_mcp::{
-    AuthPrompt, Board, KnownTools, LinkState, MediaStore, Sampler, Toolbox, ToolboxParts, config,
-    naming, report,
+    AuthPrompt, KnownTools, LinkState, MediaStore, ReportedState, Sampler, StatusDir, Toolbox,
+    ToolboxParts, config, naming, report,
 };
 use hermes_models::Overrides;
 use tokio_util::sync::CancellationToken;
@@ -145,7 +145,7 @@ impl McpServers {
                 let workshop = ServerConnector::new(&self.home, env, None, sampler);
                 let toolbox = Arc::new(start(entries, &self.home, workshop));
                 if self.watches {
-                    post(&toolbox, board(&self.home), &self.ended);
+                    publish_status(&toolbox, status_dir(&self.home), &self.ended);
                 }
                 state.toolbox = Some(toolbox);
             }
@@ -257,7 +257,7 @@ pub fn server_counts(toolbox: &Toolbox) -> ServerCounts {
         .names()
         .into_iter()
         .filter_map(|name| toolbox.server(&name))
-        .map(|server| server.standing().state);
+        .map(|server| server.connection_status().state);
     let on = states.filter(|state| !matches!(state, LinkState::Disabled));
     let mut count = ServerCounts::default();
     for state in on {
@@ -282,12 +282,12 @@ pub fn server_details(toolbox: &Toolbox, name: &str) -> Option<String> {
 }
 
 /// The status files of processes about their servers.
-pub fn board(home: &Home) -> Board {
-    Board::new(home.cache_dir().join("mcp-status"))
+pub fn status_dir(home: &Home) -> StatusDir {
+    StatusDir::new(home.cache_dir().join("mcp-status"))
 }
 
 /// Publishes the status of the servers, on changes and periodically.
-fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
+fn publish_status(toolbox: &Arc<Toolbox>, status_dir: StatusDir, ended: &CancellationToken) {
     let (toolbox, ended) = (Arc::downgrade(toolbox), ended.clone());
     let Some(mut events) = toolbox.upgrade().map(|toolbox| toolbox.events()) else {
         return;
@@ -307,7 +307,7 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
                     at.elapsed() < longest && *old == news
                 };
                 if !written.as_ref().is_some_and(known) {
-                    if let Err(error) = board.post(&reports, SystemClock.now()) {
+                    if let Err(error) = status_dir.write(&reports, SystemClock.now()) {
                         tracing::debug!("the status is not written: {error}");
                     }
                     written = Some((Instant::now(), news, successes));
@@ -321,12 +321,12 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
             () = ended.cancelled() => {}
             () = telling => {}
         }
-        board.withdraw();
+        status_dir.remove_own();
     });
 }
 
 /// Changes that are written immediately.
-fn server_change(report: &ServerReport) -> (&'static str, Option<ServerChange>) {
+fn server_change(report: &ServerReport) -> (ReportedState, Option<ServerChange>) {
     let news = report.link.as_ref().map(|link| ServerChange {
         epoch: link.epoch,
         works: link.last_ok.is_some(),
@@ -369,10 +369,10 @@ fn start(entries: Vec<ServerEntry>, home: &Home, workshop: ServerConnector) -> T
             .is_some_and(|config| config.enabled && config.transport_name() == "stdio")
     };
     if entries.iter().any(local) {
-        workshop.sweep();
+        workshop.reap_orphans();
     }
     let parts = ToolboxParts {
-        reach: Box::new(move |config: &ServerConfig| workshop.reach(config)),
+        make_access: Box::new(move |config: &ServerConfig| workshop.access(config)),
         media: MediaStore::new(home.cache_dir().join("mcp")),
         known: KnownTools::open(home.join("mcp_tools.json")),
         clock: Arc::new(SystemClock),

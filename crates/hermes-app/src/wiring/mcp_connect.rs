@@ -9,9 +9,10 @@ use hermes_core::{redact, task};
 use hermes_http::{ClientIdentity, HttpSettings, Redirects};
 use hermes_mcp::config::{Problem, ServerAuth, ServerConfig, ServerTransport, Verify};
 use hermes_mcp::{
-    Answers, AuthPrompt, CONNECT_TIMEOUT, Children, EraCache, FileEraCache, HttpClients,
-    HttpTarget, MalwareCheck, McpConnector, OAuthClient, OAuthParts, OSV_ENDPOINT, Reach, Sampler,
-    SchemaFile, ServerTarget, SessionMarkers, StdioTarget, TokenSource, naming,
+    AuthPrompt, CONNECT_TIMEOUT, Children, EraCache, FileEraCache, HttpClients, HttpTarget,
+    MalwareCheck, McpConnector, OAuthClient, OAuthParts, OSV_ENDPOINT, Sampler, SchemaFile,
+    ServerAccess, ServerRequestHandler, ServerTarget, SessionMarkers, StdioTarget, TokenSource,
+    naming,
 };
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio_util::sync::CancellationToken;
@@ -62,15 +63,15 @@ impl ServerConnector {
         }
     }
 
-    /// Ends children that a process which died left behind.
-    pub fn sweep(&self) {
+    /// Ends child processes left behind by a crash.
+    pub fn reap_orphans(&self) {
         let children = Arc::clone(&self.children);
         task::spawn("mcp-sweep", async move {
-            children.sweep().await;
+            children.reap_orphans().await;
         });
     }
 
-    pub fn reach(&self, config: &ServerConfig) -> Result<Reach, Problem> {
+    pub fn access(&self, config: &ServerConfig) -> Result<ServerAccess, Problem> {
         let mut oauth = None;
         let target = match &config.transport {
             ServerTransport::Stdio { command, args, env } => ServerTarget::Stdio(StdioTarget {
@@ -99,8 +100,11 @@ impl ServerConnector {
             connector.schemas = Some(SchemaFile::new(self.home.cache_dir().join(file)));
         }
         hide_secrets(config);
-        connector.requests = Some(Arc::new(Answers::new(config, self.sampler.clone())));
-        Ok(Reach {
+        connector.requests = Some(Arc::new(ServerRequestHandler::new(
+            config,
+            self.sampler.clone(),
+        )));
+        Ok(ServerAccess {
             connector: Arc::new(connector),
             oauth,
         })

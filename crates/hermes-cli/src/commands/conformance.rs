@@ -11,7 +11,7 @@ use hermes_core::BoxFuture;
 use hermes_core::ask::{Answer, Asker, Question, Want};
 use hermes_http::{HttpSettings, Redirects};
 use hermes_mcp::{
-    AuthPrompt, Behalf, CallOptions, LoginPage, Op, ServerHandle, Toolbox, config, naming,
+    AuthPrompt, CallOptions, CallOrigin, LoginPage, Op, ServerHandle, Toolbox, config, naming,
 };
 use serde_json::{Map, Value, json};
 
@@ -182,7 +182,7 @@ fn sample(tool: &Value, tools: &[Value]) -> Value {
 async fn ask(handle: &ServerHandle, op: Op, cx: &Context) -> Value {
     let what = op.name();
     let options = CallOptions {
-        behalf: Some(Behalf {
+        origin: Some(CallOrigin {
             session: "conformance".to_owned(),
             asker: Arc::new(DefaultAnswers),
         }),

@@ -277,7 +277,7 @@ fn servers(cx: &Context, deep: bool) -> Result<Vec<Value>, Failure> {
             (false, _) => "off",
             // Nobody was called: whether it works is not known.
             (true, false) if report.problems.iter().all(|problem| !problem.fatal) => "on",
-            (true, _) => report.state,
+            (true, _) => report.state.name(),
         };
         json!({"name": report.name, "state": state, "tools": report.tools})
     };

@@ -12,6 +12,9 @@ pub enum AddressReach {
     Metadata,
 }
 
+/// Stricter than `hermes_http::is_private_address` on purpose: a page chooses the addresses, so
+/// reserved ranges are refused as well, and metadata services always.
+///
 /// Classifies an address by what it stands for: IPv6 forms that embed an IPv4 address count as that one.
 pub fn reach(address: IpAddr) -> AddressReach {
     match address {

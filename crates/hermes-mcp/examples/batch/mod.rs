@@ -1,8 +1,9 @@
-//! What every driver of the bench understands: one JSON object per line, answered by another.
+//! The protocol of all bench drivers: one JSON object per line, answered by another.
 //!
 //! `{"id", "server", "tool" | "op", "arguments", "count", "parallel"}` makes `count` calls, at most
 //! `parallel` at once. The answer: `{"id", "ms": [of each], "wall_ms", "ok", "failed": [{"text",
-//! "unknown"}]}`. Lines are worked on side by side; the driver ends with its standard input.
+//! "unknown"}]}`. Lines are processed concurrently; the driver exits at the end of its standard
+//! input.
 #![expect(
     clippy::print_stdout,
     reason = "a program of the bench talks to whoever started it"
@@ -32,11 +33,11 @@ pub(crate) struct Call {
 /// Why a call failed.
 pub(crate) struct Failed {
     pub(crate) text: String,
-    /// It may have run.
+    /// It may have been executed.
     pub(crate) unknown: bool,
 }
 
-/// Says that it is ready and serves batches until standard input ends.
+/// Announces that it is ready and serves batches until standard input ends.
 pub(crate) async fn serve<F, R>(about: Value, call: F) -> Outcome
 where
     F: Fn(Call) -> R + Send + Sync + 'static,
@@ -48,7 +49,7 @@ where
     while let Some(line) = lines.next_line().await? {
         let batch: Value = serde_json::from_str(&line)?;
         let call = Arc::clone(&call);
-        // Its result is printed; nobody waits for the task.
+        // The task prints its own result.
         drop(task::spawn("batch", async move {
             println!("{}", run(&batch, &*call).await);
         }));

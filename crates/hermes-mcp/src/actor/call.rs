@@ -1,5 +1,5 @@
-//! One call: wait for a healthy link, wait for the turn, send; and again, once per cause, where that
-//! cannot repeat an effect.
+//! One call: waits for a healthy link and for its turn, sends the request, and repeats it once per
+//! cause where that cannot repeat an effect.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,40 +14,44 @@ use super::shared::{ActorState, InFlight, LiveLink, View};
 use super::{CallError, CallOptions, CatalogueSnapshot};
 use crate::actor::call_queue::CallPermit;
 use crate::actor::op::{Op, OpOutput};
-use crate::failure::retry::{Doubt, ToolHints};
+use crate::failure::retry::{SuspectReason, ToolHints};
 use crate::failure::{Certainty, FailureClass, McpFailure};
 
 mod repeat;
 mod send;
 mod wait;
 
-pub(super) use wait::WAKE_GAP;
+pub(super) use wait::MIN_WAKE_INTERVAL;
 
 use repeat::Retries;
-use wait::{Look, Wait};
+use wait::{LinkCheck, LinkWait};
 
-/// The budgets of a call.
-struct Frame {
-    /// Ends without progress.
+/// The deadlines of a call.
+struct CallDeadlines {
+    /// When the call ends without progress.
     idle: Instant,
-    /// Ends in any case.
-    cap: Instant,
-    /// Added to now at each sign of progress.
-    budget: Duration,
-    /// What the caller allows, whoever is asked meanwhile.
-    hard: Option<Instant>,
+    /// When the call ends regardless of progress.
+    total: Instant,
+    /// Each progress report moves `idle` to this long from now.
+    idle_timeout: Duration,
+    /// The caller's own deadline, which is not extended while the user is asked.
+    caller_deadline: Option<Instant>,
 }
 
-impl Frame {
+impl CallDeadlines {
     fn end(&self) -> Instant {
-        let end = self.idle.min(self.cap);
-        self.hard.map_or(end, |hard| end.min(hard))
+        self.idle.min(self.without_idle())
     }
 
-    /// A person thought for so long: that time is not the server's.
-    fn pause(&mut self, thought: Duration) {
-        self.idle += thought;
-        self.cap += thought;
+    fn without_idle(&self) -> Instant {
+        self.caller_deadline
+            .map_or(self.total, |deadline| deadline.min(self.total))
+    }
+
+    /// Does not count time spent waiting for the user.
+    fn extend(&mut self, paused: Duration) {
+        self.idle += paused;
+        self.total += paused;
     }
 }
 
@@ -58,7 +62,7 @@ pub(super) async fn call(
 ) -> Result<OpOutput, CallError> {
     let started = Instant::now();
     let name = op.name();
-    let result = Attempt::new(shared, op, options, started).run().await;
+    let result = ActiveCall::new(shared, op, options, started).run().await;
     let outcome = match &result {
         Ok(_) => "ok",
         Err(error) if error.outcome_unknown => "outcome_unknown",
@@ -68,32 +72,32 @@ pub(super) async fn call(
     result
 }
 
-/// A call under way.
-struct Attempt<'a> {
+/// A call in progress.
+struct ActiveCall<'a> {
     shared: &'a Arc<ActorState>,
     op: Arc<Op>,
     options: CallOptions,
-    frame: Frame,
+    deadlines: CallDeadlines,
     retries: Retries,
-    /// What the server offered when the call was first sent.
+    /// The server's lists when the call was first sent.
     offered: Option<Arc<CatalogueSnapshot>>,
-    /// Of its place in the queue.
+    /// The queue's round when the permit was issued.
     round: u64,
-    /// It was sent and may have run, in whatever way that ended.
+    /// An earlier attempt was sent and may have run.
     may_have_run: bool,
 }
 
-impl<'a> Attempt<'a> {
+impl<'a> ActiveCall<'a> {
     fn new(shared: &'a Arc<ActorState>, op: Op, options: CallOptions, started: Instant) -> Self {
         let settings = shared.settings();
         Self {
             shared,
             op: Arc::new(op),
-            frame: Frame {
+            deadlines: CallDeadlines {
                 idle: started + settings.timeout,
-                cap: started + settings.max_timeout,
-                budget: settings.timeout,
-                hard: options.deadline,
+                total: started + settings.max_timeout,
+                idle_timeout: settings.timeout,
+                caller_deadline: options.deadline,
             },
             options,
             retries: Retries::default(),
@@ -105,14 +109,23 @@ impl<'a> Attempt<'a> {
 
     async fn run(mut self) -> Result<OpOutput, CallError> {
         loop {
-            // Who has no chance does not queue.
-            self.link().await.map_err(|f| self.refused(f))?;
-            let permit = self.turn().await.map_err(|f| self.refused(f))?;
+            // A call to an unreachable server must not take a slot in the queue.
+            self.wait_for_link()
+                .await
+                .map_err(|f| self.error_before_send(f))?;
+            let permit = self
+                .wait_for_turn()
+                .await
+                .map_err(|f| self.error_before_send(f))?;
             self.round = permit.round();
-            let (live, inflight) = self.enter().await.map_err(|f| self.refused(f))?;
-            self.still_there().map_err(|f| self.refused(f))?;
+            let (live, inflight) = self
+                .enter_link()
+                .await
+                .map_err(|f| self.error_before_send(f))?;
+            self.check_tool_offered()
+                .map_err(|f| self.error_before_send(f))?;
             let answer = self.send(&live, (permit, inflight)).await;
-            match answer.and_then(|output| self.check(output)) {
+            match answer.and_then(|output| self.check_result(output)) {
                 Ok(output) => {
                     self.answered(&live, &output);
                     return Ok(output);
@@ -122,9 +135,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// A result that is none is no sign of a healthy session.
-    fn check(&self, output: OpOutput) -> Result<OpOutput, McpFailure> {
-        const KNOWN: [&str; 5] = [
+    /// A malformed result is no evidence of a healthy session.
+    fn check_result(&self, output: OpOutput) -> Result<OpOutput, McpFailure> {
+        const RESULT_KEYS: [&str; 5] = [
             "content",
             "structuredContent",
             "toolResult",
@@ -132,7 +145,9 @@ impl<'a> Attempt<'a> {
             "resultType",
         ];
         let is_call = matches!(*self.op, Op::CallTool { .. });
-        let known = KNOWN.iter().any(|key| output.result.get(key).is_some());
+        let known = RESULT_KEYS
+            .iter()
+            .any(|key| output.result.get(key).is_some());
         if !is_call || known {
             return Ok(output);
         }
@@ -145,12 +160,13 @@ impl<'a> Attempt<'a> {
         Err(failure)
     }
 
-    /// The live link, and a place on it: it is not closed while the place is held.
-    async fn enter(&self) -> Result<(Arc<LiveLink>, InFlight), McpFailure> {
+    /// The live link with a guard that keeps it from being closed.
+    async fn enter_link(&self) -> Result<(Arc<LiveLink>, InFlight), McpFailure> {
         loop {
-            let live = self.link().await?;
+            let live = self.wait_for_link().await?;
             let inflight = InFlight::new(&live);
-            // Whoever retires a link first takes it out of the view and then looks who is on it.
+            // To retire a link, the actor first removes it from the view and then checks its
+            // in-flight count, so this order is safe.
             let current = self.shared.view.borrow().live.clone();
             if current.is_some_and(|current| Arc::ptr_eq(&current, &live)) {
                 return Ok((live, inflight));
@@ -158,48 +174,48 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The live link, once it is not suspect.
-    async fn link(&self) -> Result<Arc<LiveLink>, McpFailure> {
+    /// Waits for a live link that is not suspect.
+    async fn wait_for_link(&self) -> Result<Arc<LiveLink>, McpFailure> {
         let mut view = self.shared.view.subscribe();
-        let mut wait = Wait::new(self.frame.end(), self.shared);
+        let mut wait = LinkWait::new(self.deadlines.end(), self.shared);
         loop {
-            let look = wait.look(&view.borrow_and_update(), self.shared);
-            match look {
-                Look::Live(live) => return Ok(live),
-                Look::Hopeless(failure) => return Err(failure),
-                Look::Wait => {}
+            let check = wait.check(&view.borrow_and_update(), self.shared);
+            match check {
+                LinkCheck::Live(live) => return Ok(live),
+                LinkCheck::Failed(failure) => return Err(failure),
+                LinkCheck::LinkWait => {}
             }
             tokio::select! {
                 biased;
                 () = self.options.cancel.cancelled() => return Err(cancelled(Certainty::NotSent)),
                 _ = view.changed() => {}
-                () = wait.patience() => {}
-                () = sleep_until(wait.until) => return Err(self.gave_up(&view.borrow())),
+                () = wait.recheck() => {}
+                () = sleep_until(wait.until) => return Err(self.connect_timed_out(&view.borrow())),
             }
         }
     }
 
-    /// The place in the queue; the wait is part of the deadline.
-    async fn turn(&self) -> Result<CallPermit, McpFailure> {
+    /// Waits for a permit; the wait counts towards the deadline.
+    async fn wait_for_turn(&self) -> Result<CallPermit, McpFailure> {
         let queue = self.shared.queue();
-        let behalf = self.options.behalf.as_ref();
+        let behalf = self.options.origin.as_ref();
         let conversation = behalf.map_or("", |behalf| behalf.session.as_str());
         let mut turn = pin!(queue.acquire(conversation));
         if let Some(permit) = turn.as_mut().now_or_never() {
             return Ok(permit);
         }
-        let _queued = Counted::new(&self.shared.queued);
+        let _queued = CountGuard::new(&self.shared.queued);
         tokio::select! {
             biased;
             () = self.options.cancel.cancelled() => Err(cancelled(Certainty::NotSent)),
-            permit = timeout_at(self.frame.end(), turn) => permit.map_err(|_| {
+            permit = timeout_at(self.deadlines.end(), turn) => permit.map_err(|_| {
                 unavailable("all slots of this server stayed busy until the deadline")
             }),
         }
     }
 
-    /// Whether a tool that was offered when the call was first sent still is.
-    fn still_there(&mut self) -> Result<(), McpFailure> {
+    /// Fails if the server no longer offers a tool that it offered when the call was first sent.
+    fn check_tool_offered(&mut self) -> Result<(), McpFailure> {
         let now = self.shared.catalogue.borrow().clone();
         let Some(before) = &self.offered else {
             self.offered = now;
@@ -220,24 +236,24 @@ impl<'a> Attempt<'a> {
 
     fn answered(&self, live: &LiveLink, output: &OpOutput) {
         if output.result.get("isError") == Some(&Value::Bool(true)) {
-            // Most probably the tool's own error; the session is asked all the same.
+            // Probably the tool's own error, but the session is probed anyway.
             let failure = McpFailure::new(
                 FailureClass::Rpc,
                 Certainty::MaybeExecuted,
                 "a tool reported an error",
             );
-            self.report(live, &failure, Doubt::Answered);
+            self.report(live, &failure, SuspectReason::Answered);
             return;
         }
-        self.shared.call_went_well();
-        self.shared.queue().went_well();
-        live.worked(self.operation());
-        if live.succeeded() {
+        self.shared.record_call_success();
+        self.shared.queue().record_success();
+        live.record_operation_success(self.operation());
+        if live.record_success() {
             self.shared.inbox.answered(live.epoch);
         }
     }
 
-    /// The tool, or the operation.
+    /// The name of the tool or of the operation.
     fn operation(&self) -> String {
         match &*self.op {
             Op::CallTool { name, .. } => format!("tool {name}"),
@@ -256,32 +272,32 @@ impl<'a> Attempt<'a> {
         self.shared.settings().retry.is_safe(&self.op, hints)
     }
 
-    fn gave_up(&self, view: &View) -> McpFailure {
-        let state = &view.standing.state;
+    fn connect_timed_out(&self, view: &View) -> McpFailure {
+        let state = &view.status.state;
         let why = state.why().map_or(String::new(), |why| format!(": {why}"));
         let text = format!("not connected in time ({}{why})", state.name());
-        if Instant::now() >= self.frame.end() {
+        if Instant::now() >= self.deadlines.end() {
             return McpFailure::new(FailureClass::TimedOut, Certainty::NotSent, text);
         }
         unavailable(&text)
     }
 
-    /// A failure before it was sent, or sent again.
-    fn refused(&self, failure: McpFailure) -> CallError {
+    /// The error of a call that failed before it was sent, or sent again.
+    fn error_before_send(&self, failure: McpFailure) -> CallError {
         self.give_up(failure, self.is_safe())
     }
 }
 
-struct Counted<'a>(&'a AtomicUsize);
+struct CountGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Counted<'a> {
+impl<'a> CountGuard<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Which calls of a server run at once: as many as it takes, shared fairly between conversations.
+//! Limits the concurrent calls of a server and shares the slots fairly between conversations.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -6,53 +6,53 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// The places of one server. Cheap to clone.
+/// The concurrent calls of one server. Cheap to clone.
 ///
-/// A free place goes to the waiting conversation that has the fewest calls under way, so that one
-/// with a hundred calls delays the first call of another by one call at most. A server that says that
-/// it is asked too often gets half as many at once, and one more for every round that goes well.
+/// A free slot is given to the waiting conversation with the fewest running calls, so one with a
+/// hundred calls delays the first call of another by at most one call. When the server throttles,
+/// the limit is halved, and raised by one after each full round of successes.
 #[derive(Clone)]
 pub(crate) struct CallQueue(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// As configured.
-    widest: usize,
-    /// What the server takes at the moment; from 1 to `widest`.
+    /// The configured maximum.
+    configured_limit: usize,
+    /// The current limit, from 1 to `configured_limit`.
     limit: usize,
     running: usize,
-    /// Calls under way, by conversation; none that has none.
+    /// Running calls by conversation, without zero entries.
     by_conversation: HashMap<String, usize>,
-    /// Conversations with calls that wait, the one served longest ago first.
+    /// Conversations with waiting calls, least recently served first.
     waiting: VecDeque<(String, VecDeque<oneshot::Sender<CallPermit>>)>,
-    /// Calls that went well since the limit was changed.
-    good: usize,
-    /// How often the limit was lowered.
-    lowered: u64,
-    /// The calls of one conversation at a time.
-    separate: bool,
+    /// Successful calls since the limit changed.
+    successes: usize,
+    /// How often the limit was reduced.
+    reductions: u64,
+    /// Run the calls of only one conversation at a time.
+    isolate_conversations: bool,
 }
 
 impl State {
-    /// The conversation whose call is next, by its place in the line.
+    /// The index of the conversation whose call is next.
     fn next(&self) -> Option<usize> {
-        let under_way = |name: &String| self.by_conversation.get(name).copied().unwrap_or(0);
+        let running_calls = |name: &String| self.by_conversation.get(name).copied().unwrap_or(0);
         let mut best: Option<(usize, usize)> = None;
         for (at, (name, _)) in self.waiting.iter().enumerate() {
-            let count = under_way(name);
-            if self.separate && self.running > 0 && count == 0 {
+            let count = running_calls(name);
+            if self.isolate_conversations && self.running > 0 && count == 0 {
                 continue;
             }
-            if best.is_none_or(|(_, least)| count < least) {
+            if best.is_none_or(|(_, fewest)| count < fewest) {
                 best = Some((at, count));
             }
         }
         best.map(|(at, _)| at)
     }
 
-    fn has_room_for(&self, conversation: &str) -> bool {
+    fn can_start(&self, conversation: &str) -> bool {
         let alone = self.running == 0 || self.by_conversation.contains_key(conversation);
-        self.running < self.limit && (!self.separate || alone)
+        self.running < self.limit && (!self.isolate_conversations || alone)
     }
 
     fn begin(&mut self, conversation: &str) {
@@ -73,7 +73,7 @@ impl State {
         }
     }
 
-    /// Takes calls out of the line for the places that are free.
+    /// Removes waiting calls for which there are free slots.
     fn admit(&mut self) -> Vec<(String, oneshot::Sender<CallPermit>)> {
         let mut admitted = Vec::new();
         while self.running < self.limit
@@ -82,10 +82,10 @@ impl State {
         {
             let call = calls.pop_front();
             if !calls.is_empty() {
-                // Behind the others: it was just served.
+                // It was just served, so it is queued behind the others.
                 self.waiting.push_back((name.clone(), calls));
             }
-            // Whoever left the line needs no place.
+            // A caller that left needs no slot.
             if let Some(call) = call.filter(|call| !call.is_closed()) {
                 self.begin(&name);
                 admitted.push((name, call));
@@ -96,20 +96,20 @@ impl State {
 }
 
 impl CallQueue {
-    pub(crate) fn new(widest: usize) -> Self {
-        let widest = widest.max(1);
+    pub(crate) fn new(configured_limit: usize) -> Self {
+        let configured_limit = configured_limit.max(1);
         Self(Arc::new(Mutex::new(State {
-            widest,
-            limit: widest,
+            configured_limit,
+            limit: configured_limit,
             ..State::default()
         })))
     }
 
-    /// Waits for a place. Dropping the future leaves the line.
+    /// Waits for a permit. Dropping the future leaves the queue.
     pub(crate) async fn acquire(&self, conversation: &str) -> CallPermit {
         let receiver = {
             let mut state = self.lock();
-            if state.waiting.is_empty() && state.has_room_for(conversation) {
+            if state.waiting.is_empty() && state.can_start(conversation) {
                 state.begin(conversation);
                 return self.permit(&state, conversation);
             }
@@ -129,81 +129,81 @@ impl CallQueue {
             }
             receiver
         };
-        self.serve();
+        self.admit_waiting();
         match receiver.await {
             Ok(permit) => permit,
-            // The other end lives in the line for as long as this queue does.
+            // The sender is in the queue as long as the queue exists.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// A place, if one is free now.
+    /// A permit, if one is available now.
     pub(crate) fn try_acquire(&self, conversation: &str) -> Option<CallPermit> {
         let mut state = self.lock();
-        if !state.has_room_for(conversation) {
+        if !state.can_start(conversation) {
             return None;
         }
         state.begin(conversation);
         Some(self.permit(&state, conversation))
     }
 
-    /// The configuration says so from now on.
-    pub(crate) fn resize(&self, widest: usize) {
-        let widest = widest.max(1);
+    /// Applies a changed configuration.
+    pub(crate) fn resize(&self, configured_limit: usize) {
+        let configured_limit = configured_limit.max(1);
         let changed = {
             let mut state = self.lock();
-            let changed = state.widest != widest;
+            let changed = state.configured_limit != configured_limit;
             if changed {
-                (state.widest, state.limit, state.good) = (widest, widest, 0);
+                (state.configured_limit, state.limit, state.successes) =
+                    (configured_limit, configured_limit, 0);
             }
             changed
         };
         if changed {
-            self.serve();
+            self.admit_waiting();
         }
     }
 
-    /// The server refused a call of this `round` because it is asked too often: half of what it had at once
-    /// is tried next. Refusals of calls that were under way together are one sign, not many.
-    pub(crate) fn throttled(&self, round: u64) {
+    /// The server throttled a call of this `round`: the limit is halved. Calls that ran at the same
+    /// time count as one throttling.
+    pub(crate) fn record_throttled(&self, round: u64) {
         let mut state = self.lock();
-        if round < state.lowered {
+        if round < state.reductions {
             return;
         }
-        // The refused call has given its place back.
+        // The throttled call has already returned its permit.
         let had = (state.running + 1).min(state.limit);
         state.limit = (had / 2).max(1);
-        state.lowered += 1;
-        state.good = 0;
+        state.reductions += 1;
+        state.successes = 0;
     }
 
-    /// A call went well: after a whole round of them one more is tried.
-    pub(crate) fn went_well(&self) {
+    /// A call succeeded: after a full round of them the limit is raised by one.
+    pub(crate) fn record_success(&self) {
         let widened = {
             let mut state = self.lock();
-            if state.limit >= state.widest {
+            if state.limit >= state.configured_limit {
                 return;
             }
-            state.good += 1;
-            let widened = state.good >= state.limit;
+            state.successes += 1;
+            let widened = state.successes >= state.limit;
             if widened {
-                state.good = 0;
+                state.successes = 0;
                 state.limit += 1;
             }
             widened
         };
         if widened {
-            self.serve();
+            self.admit_waiting();
         }
     }
 
-    /// The server asks people without saying about which call: from now on the calls of one conversation
-    /// at a time, or nobody could be asked.
-    pub(crate) fn separate(&self) {
-        self.lock().separate = true;
+    /// The server's questions name no call. From now on only one conversation runs at a time;
+    /// otherwise no user could be asked.
+    pub(crate) fn isolate_conversations(&self) {
+        self.lock().isolate_conversations = true;
     }
 
-    /// Calls under way.
     #[cfg(test)]
     pub(crate) fn running(&self) -> usize {
         self.lock().running
@@ -213,11 +213,11 @@ impl CallQueue {
         CallPermit {
             queue: self.clone(),
             conversation: conversation.to_owned(),
-            round: state.lowered,
+            round: state.reductions,
         }
     }
 
-    fn serve(&self) {
+    fn admit_waiting(&self) {
         let admitted: Vec<_> = {
             let mut state = self.lock();
             let calls = state.admit();
@@ -228,7 +228,7 @@ impl CallQueue {
             with_permit.collect()
         };
         for (permit, call) in admitted {
-            // One that left the line meanwhile gives its place back by dropping it.
+            // If the caller has left, dropping the permit releases the slot.
             drop(call.send(permit));
         }
     }
@@ -248,7 +248,7 @@ impl fmt::Debug for CallQueue {
     }
 }
 
-/// A place among the calls that run; given back when it is dropped.
+/// Permission to run a call; released on drop.
 #[derive(Debug)]
 pub(crate) struct CallPermit {
     queue: CallQueue,
@@ -261,7 +261,7 @@ impl CallPermit {
         &self.conversation
     }
 
-    /// For [`CallQueue::throttled`].
+    /// For [`CallQueue::record_throttled`].
     pub(crate) fn round(&self) -> u64 {
         self.round
     }
@@ -270,7 +270,7 @@ impl CallPermit {
 impl Drop for CallPermit {
     fn drop(&mut self) {
         self.queue.lock().end(&self.conversation);
-        self.queue.serve();
+        self.queue.admit_waiting();
     }
 }
 
@@ -307,16 +307,16 @@ mod tests {
         while let Some(refused) = held.pop() {
             let round = refused.round();
             drop(refused);
-            queue.throttled(round);
+            queue.record_throttled(round);
         }
         assert_eq!(queue.lock().limit, 8, "sixteen refusals of one round");
         let alone = queue.acquire("a").await;
         let round = alone.round();
         drop(alone);
-        queue.throttled(round);
+        queue.record_throttled(round);
         assert_eq!(queue.lock().limit, 1, "alone and refused all the same");
         for _ in 0..2000 {
-            queue.went_well();
+            queue.record_success();
         }
         assert_eq!(queue.lock().limit, 32, "never wider than configured");
         queue.resize(3);
@@ -334,7 +334,7 @@ mod tests {
     #[tokio::test]
     async fn conversations_can_be_kept_apart() {
         let queue = CallQueue::new(8);
-        queue.separate();
+        queue.isolate_conversations();
         let first = queue.acquire("a").await;
         let second = queue.acquire("a").now_or_never();
         assert!(second.is_some());
@@ -349,13 +349,14 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
-        /// Whatever comes, waits, leaves and ends: never more than the limit, nobody forgotten.
+        /// For any sequence of arrivals, departures and completions, the limit holds and no call is
+        /// forgotten.
         #[test]
         fn places_are_neither_lost_nor_doubled(
-            widest in 1_usize..6,
+            configured_limit in 1_usize..6,
             steps in prop::collection::vec((0_u8..5, 0_u8..4), 0..120),
         ) {
-            let queue = CallQueue::new(widest);
+            let queue = CallQueue::new(configured_limit);
             let mut waiting = Vec::new();
             let mut held = Vec::new();
             for (step, who) in steps {
@@ -366,7 +367,7 @@ mod tests {
                     }
                     2 => drop((!held.is_empty()).then(|| held.remove(usize::from(who) % held.len()))),
                     3 => drop((!waiting.is_empty()).then(|| waiting.remove(usize::from(who) % waiting.len()))),
-                    _ => queue.went_well(),
+                    _ => queue.record_success(),
                 }
                 waiting.retain_mut(|call| match call.as_mut().now_or_never() {
                     Some(permit) => {
@@ -375,9 +376,9 @@ mod tests {
                     }
                     None => true,
                 });
-                prop_assert!(held.len() <= widest);
+                prop_assert!(held.len() <= configured_limit);
                 prop_assert_eq!(queue.lock().running, held.len());
-                prop_assert!(waiting.is_empty() || held.len() == widest);
+                prop_assert!(waiting.is_empty() || held.len() == configured_limit);
             }
             let names: HashSet<String> = held.iter().map(|permit| permit.conversation().to_owned()).collect();
             prop_assert_eq!(queue.lock().by_conversation.len(), names.len());

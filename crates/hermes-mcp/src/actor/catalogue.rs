@@ -1,4 +1,4 @@
-//! What a server offers, as it said it.
+//! The raw lists of a server.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use serde_json::Value;
 use crate::failure::retry::ToolHints;
 use crate::transport::link::LinkFacts;
 
-/// The lists of one epoch, raw. Published before the first call of the epoch runs, and again when
-/// the server says that they changed.
+/// The raw lists of one epoch. Published before the epoch's first call, and again whenever the
+/// server reports a change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CatalogueSnapshot {
     pub epoch: u64,
-    /// Counts publications of this server.
+    /// Incremented with each publication for this server.
     pub revision: u64,
     pub facts: LinkFacts,
     pub tools: Arc<Vec<Value>>,
@@ -27,7 +27,7 @@ impl CatalogueSnapshot {
             .any(|tool| tool.get("name").and_then(Value::as_str) == Some(name))
     }
 
-    /// What the server says about a tool; nothing about one it does not have.
+    /// The server's hints for a tool; the default for unknown tools.
     pub fn hints(&self, name: &str) -> ToolHints {
         let annotations = self
             .tools

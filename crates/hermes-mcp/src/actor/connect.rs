@@ -1,4 +1,4 @@
-//! Making a link: the same path for the first one, a new one and a revived one.
+//! Connects to a server: the same path for first connections, replacements and retries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,113 +12,112 @@ use tokio_util::sync::CancellationToken;
 
 use super::retire::close;
 use super::shared::ActorState;
-use super::tries::Tries;
+use super::tries::ConnectTries;
 use crate::actor::op::{Op, OpOutput};
 use crate::failure::classify::METHOD_NOT_FOUND;
-use crate::failure::{Certainty, FailureClass, McpFailure, length};
+use crate::failure::{Certainty, FailureClass, McpFailure, format_duration};
 use crate::transport::link::{ConnectRequest, Link, LinkCall, LinkEvent, TransportKind};
 
-/// Events waiting for the actor. Links drop what does not fit.
-const EVENTS: usize = 64;
-/// Sessions that one try opens at most, while the list is refused right after each handshake: the
-/// session was lost meanwhile, or a load balancer led every question to another process.
-const SESSIONS: usize = 3;
+/// Capacity of the event channel; links drop events that do not fit.
+const EVENT_CAPACITY: usize = 64;
+/// Maximum number of sessions one try opens while the tool list is refused right after the
+/// handshake: the session was lost, or a load balancer sent the request to another process.
+const MAX_SESSIONS_PER_TRY: usize = 3;
 
-/// A link that is up and told what it offers.
-pub(super) struct Fresh {
+/// A connected link with its tool list.
+pub(super) struct NewConnection {
     pub(super) link: Arc<dyn Link>,
     pub(super) events: mpsc::Receiver<LinkEvent>,
     pub(super) tools: Vec<Value>,
-    /// How long it took, from the first byte to the list.
-    pub(super) took: Duration,
+    /// From the first byte to the tool list.
+    pub(super) handshake_time: Duration,
 }
 
-/// What a handshake led to.
-enum Greeted {
-    Ready(Fresh),
-    /// It was made, and the server did not list its tools.
-    Unlisted(McpFailure),
+/// The result of a handshake.
+enum ConnectOutcome {
+    Ready(NewConnection),
+    /// The handshake succeeded, but the server did not list its tools.
+    ListFailed(McpFailure),
 }
 
-/// Which link an attempt makes, and for whom.
+/// The parameters of an attempt.
 #[derive(Clone, Copy)]
 pub(super) struct AttemptPlan {
     pub(super) epoch: u64,
-    /// Attempts that failed so far.
+    /// Failed attempts so far.
     pub(super) failures: u32,
-    /// A call waits for it, and others will: it is not given up early, so that the next ones find it
-    /// under way.
-    pub(super) woken: bool,
+    /// A call waits for this attempt. It gets the full timeout, so that later calls can join it.
+    pub(super) for_call: bool,
 }
 
-/// One attempt: handshake and discovery within the connect timeout. Cancelled, it leaves nothing
-/// behind. It waits for no other server.
+/// One attempt: handshake and tool list within the connect timeout, independent of other servers.
+/// It cleans up when cancelled.
 ///
-/// A server that was up before and does not answer in its usual time is asked once more, beside the
-/// questions that are open.
+/// A server that was up before and does not answer in its usual time gets a second, concurrent try.
 pub(super) async fn attempt(
     shared: Arc<ActorState>,
     plan: AttemptPlan,
     cancel: CancellationToken,
-) -> Result<Fresh, McpFailure> {
-    let usual = usual(&shared);
-    let allowed = allowed(&shared, usual, &plan);
-    let deadline = Instant::now() + allowed;
-    let mut tries = Tries::default();
+) -> Result<NewConnection, McpFailure> {
+    let usual = usual_time(&shared);
+    let time_limit = attempt_timeout(&shared, usual, &plan);
+    let deadline = Instant::now() + time_limit;
+    let mut tries = ConnectTries::default();
     loop {
         tries.begin(|cancel| {
             let shared = Arc::clone(&shared);
             Box::pin(connect_once(
                 shared,
                 plan.epoch,
-                (deadline, allowed),
+                (deadline, time_limit),
                 cancel,
             ))
         });
-        let again = Instant::now() + usual.unwrap_or(allowed);
+        let again = Instant::now() + usual.unwrap_or(time_limit);
         tokio::select! {
             biased;
             outcome = tries.outcome() => return outcome,
             () = cancel.cancelled() => {
                 tries.cancel().await;
-                return Err(given_up());
+                return Err(attempt_cancelled());
             }
             () = sleep_until(again), if again < deadline => {}
         }
     }
 }
 
-/// A server over the network that refuses the list may have lost the session during the handshake, so
-/// it is connected to again, also before it counts as having no tools.
+/// A remote server that refuses the tool list may have lost the session during the handshake, so
+/// the connection is retried, even before concluding that it has no tools.
 async fn connect_once(
     shared: Arc<ActorState>,
     epoch: u64,
     times: (Instant, Duration),
     cancel: CancellationToken,
-) -> Result<Fresh, McpFailure> {
+) -> Result<NewConnection, McpFailure> {
     let remote = shared.settings().transport != TransportKind::Stdio;
-    let mut left = if remote { SESSIONS } else { 1 };
+    let mut left = if remote { MAX_SESSIONS_PER_TRY } else { 1 };
     loop {
         left -= 1;
         let (shared, again) = (Arc::clone(&shared), cancel.clone());
         match connect(shared, epoch, times, again, left == 0).await? {
-            Greeted::Ready(fresh) => return Ok(fresh),
-            Greeted::Unlisted(failure) if left > 0 && is_lost(&failure) => {}
-            Greeted::Unlisted(failure) => return Err(failure),
+            ConnectOutcome::Ready(connection) => return Ok(connection),
+            ConnectOutcome::ListFailed(failure)
+                if left > 0 && may_work_in_new_session(&failure) => {}
+            ConnectOutcome::ListFailed(failure) => return Err(failure),
         }
     }
 }
 
-/// `may_have_none`: whether it is believed that there are no tools.
+/// `allow_empty`: whether a refused list means that there are no tools.
 async fn connect(
     shared: Arc<ActorState>,
     epoch: u64,
-    (deadline, allowed): (Instant, Duration),
+    (deadline, time_limit): (Instant, Duration),
     cancel: CancellationToken,
-    may_have_none: bool,
-) -> Result<Greeted, McpFailure> {
+    allow_empty: bool,
+) -> Result<ConnectOutcome, McpFailure> {
     let started = Instant::now();
-    let (events_in, events) = mpsc::channel(EVENTS);
+    let (events_in, events) = mpsc::channel(EVENT_CAPACITY);
     let connector = shared.connector();
     let request = ConnectRequest {
         epoch,
@@ -126,44 +125,44 @@ async fn connect(
         cancel: cancel.clone(),
         events: events_in,
     };
-    let late = |what: &str| {
+    let timed_out = |what: &str| {
         McpFailure::new(
             FailureClass::TimedOut,
             Certainty::NotSent,
-            format!("{what} within {}", length(allowed)),
+            format!("{what} within {}", format_duration(time_limit)),
         )
     };
     let link = tokio::select! {
         made = timeout_at(deadline, connector.connect(request)) => {
-            made.unwrap_or_else(|_| Err(late("no connection")))?
+            made.unwrap_or_else(|_| Err(timed_out("no connection")))?
         }
-        () = cancel.cancelled() => return Err(given_up()),
+        () = cancel.cancelled() => return Err(attempt_cancelled()),
     };
     let unused = UnusedLink(Some(Arc::clone(&link)));
     let listed = tokio::select! {
-        listed = timeout_at(deadline, tools(&*link, deadline, &cancel, may_have_none)) => {
-            listed.unwrap_or_else(|_| Err(late("no answer")))
+        listed = timeout_at(deadline, list_tools(&*link, deadline, &cancel, allow_empty)) => {
+            listed.unwrap_or_else(|_| Err(timed_out("no answer")))
         }
         why = link.closed() => Err(why),
-        () = cancel.cancelled() => Err(given_up()),
+        () = cancel.cancelled() => Err(attempt_cancelled()),
     };
     unused.keep();
     match listed {
-        Ok(tools) => Ok(Greeted::Ready(Fresh {
+        Ok(tools) => Ok(ConnectOutcome::Ready(NewConnection {
             link,
             events,
             tools,
-            took: started.elapsed(),
+            handshake_time: started.elapsed(),
         })),
         Err(mut failure) => {
             close(&*link).await;
             failure.text = format!("connected, but no list of tools: {}", failure.text);
-            Ok(Greeted::Unlisted(failure))
+            Ok(ConnectOutcome::ListFailed(failure))
         }
     }
 }
 
-/// A link that is not in use yet. Whoever waits for it may go away at any moment; it is closed then.
+/// Closes a new link if the future that waits for it is dropped.
 struct UnusedLink(Option<Arc<dyn Link>>);
 
 impl UnusedLink {
@@ -184,50 +183,50 @@ impl Drop for UnusedLink {
     }
 }
 
-/// The time in which a server over the network is ready, as far as it is known. A child is asked only
-/// once: there are never two of them.
-fn usual(shared: &ActorState) -> Option<Duration> {
-    const SHORTEST: Duration = Duration::from_secs(3);
-    const MANY_TIMES: Duration = Duration::from_secs(15);
+/// The usual connect time of a remote server, if known. `None` for child processes: there must
+/// never be two, so they get no second try.
+fn usual_time(shared: &ActorState) -> Option<Duration> {
+    const MIN_USUAL: Duration = Duration::from_secs(3);
+    const MAX_USUAL: Duration = Duration::from_secs(15);
     if shared.settings().transport == TransportKind::Stdio {
         return None;
     }
     let known = shared.catalogue.borrow();
     let took = known.as_ref()?.facts.handshake;
-    let usual = took.saturating_mul(10).clamp(SHORTEST, MANY_TIMES);
+    let usual = took.saturating_mul(10).clamp(MIN_USUAL, MAX_USUAL);
     Some(usual.max(took.saturating_mul(2)))
 }
 
-/// How long an attempt may take. A child may have to be fetched first; a server that was up before
-/// answers about as fast as then. It gets twice the time with each failure, for it may have become
-/// slower, and all of it where a call waits.
-fn allowed(shared: &ActorState, usual: Option<Duration>, plan: &AttemptPlan) -> Duration {
-    let longest = shared.settings().connect_timeout;
-    let usual = usual.filter(|_| !plan.woken);
+/// The timeout of an attempt. A child may have to be downloaded first. A server that was up before
+/// should answer about as fast; it gets twice the time with each failure in case it became slower,
+/// and the full timeout when a call waits.
+fn attempt_timeout(shared: &ActorState, usual: Option<Duration>, plan: &AttemptPlan) -> Duration {
+    let connect_timeout = shared.settings().connect_timeout;
+    let usual = usual.filter(|_| !plan.for_call);
     let usual = usual.map(|usual| usual.saturating_mul(1 << plan.failures.min(10)));
-    usual.map_or(longest, |usual| usual.min(longest))
+    usual.map_or(connect_timeout, |usual| usual.min(connect_timeout))
 }
 
-/// The tools; none where the server offers none. Some offer tools and have none, which is believed if
-/// `may_have_none`.
-pub(super) async fn tools(
+/// The tools; empty if the server has no such capability. With `allow_empty`, also if it declares
+/// the capability and refuses the list.
+pub(super) async fn list_tools(
     link: &dyn Link,
     deadline: Instant,
     cancel: &CancellationToken,
-    may_have_none: bool,
+    allow_empty: bool,
 ) -> Result<Vec<Value>, McpFailure> {
     let capabilities = &link.facts().capabilities;
-    let silent = capabilities
+    let undeclared = capabilities
         .as_object()
         .is_none_or(serde_json::Map::is_empty);
-    if !silent && !offers(link, "tools") {
+    if !undeclared && !has_capability(link, "tools") {
         return Ok(Vec::new());
     }
-    match list(link, &Op::ListTools, "tools", deadline, cancel).await {
+    match fetch_list(link, &Op::ListTools, "tools", deadline, cancel).await {
         Err(failure)
-            if may_have_none
+            if allow_empty
                 && (is_unknown_list(&failure)
-                    || silent && failure.rpc_code == Some(METHOD_NOT_FOUND)) =>
+                    || undeclared && failure.rpc_code == Some(METHOD_NOT_FOUND)) =>
         {
             Ok(Vec::new())
         }
@@ -235,9 +234,9 @@ pub(super) async fn tools(
     }
 }
 
-/// Whether a list that failed like this may come in another session. Waiting or a login is what rate
-/// limits and missing tokens need.
-fn is_lost(failure: &McpFailure) -> bool {
+/// Whether listing may succeed in a new session. Rate limits and missing logins need something
+/// else.
+fn may_work_in_new_session(failure: &McpFailure) -> bool {
     use FailureClass as C;
     if failure.class == C::SessionLost || is_unknown_list(failure) {
         return true;
@@ -252,18 +251,18 @@ fn is_lost(failure: &McpFailure) -> bool {
     refused && !other_reason
 }
 
-/// With a status of its own it is a refusal like any other.
+/// With an HTTP status it is an ordinary refusal.
 fn is_unknown_list(failure: &McpFailure) -> bool {
     failure.rpc_code == Some(METHOD_NOT_FOUND) && failure.http_status.is_none()
 }
 
-pub(super) fn offers(link: &dyn Link, capability: &str) -> bool {
+pub(super) fn has_capability(link: &dyn Link, capability: &str) -> bool {
     let found = link.facts().capabilities.get(capability);
     found.is_some_and(|value| !value.is_null())
 }
 
-/// One list, as an array.
-pub(super) async fn list(
+/// Fetches one list.
+pub(super) async fn fetch_list(
     link: &dyn Link,
     op: &Op,
     key: &str,
@@ -274,7 +273,7 @@ pub(super) async fn list(
         deadline,
         cancel: cancel.clone(),
         progress: None,
-        behalf: None,
+        origin: None,
         slot: None,
     };
     let OpOutput { mut result } = link.request(op, call).await?;
@@ -288,7 +287,7 @@ pub(super) async fn list(
     }
 }
 
-fn given_up() -> McpFailure {
+fn attempt_cancelled() -> McpFailure {
     McpFailure::new(
         FailureClass::Cancelled,
         Certainty::NotSent,

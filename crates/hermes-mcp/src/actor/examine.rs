@@ -1,6 +1,5 @@
-//! Finding out whether a suspect link works: the old session is asked, a new one is made beside it,
-//! and whichever proves itself is used from then on. Nothing here has a side effect on the server
-//! beyond a session that is deleted again.
+//! Examines a suspect link: probes the old session, opens a new one concurrently, and keeps
+//! whichever works. The only side effect on the server is a session that is deleted again.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,63 +13,66 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::connect::{AttemptPlan, Fresh, attempt};
-use super::retire::{close, drained};
+use super::connect::{AttemptPlan, NewConnection, attempt};
+use super::retire::{close, wait_until_idle};
 use super::shared::{ActorState, InFlight, LiveLink, SessionVerdict};
-use super::tries::{self, Work};
-use crate::actor::keepalive::{self, ProbeBy};
+use super::tries::{self, ConnectFuture};
+use crate::actor::keepalive::{self, ProbeMethod};
 use crate::actor::state::LinkState;
 use crate::failure::classify::METHOD_NOT_FOUND;
-use crate::failure::retry::Doubt;
-use crate::failure::{Certainty, FailureClass, McpFailure, length};
+use crate::failure::retry::SuspectReason;
+use crate::failure::{Certainty, FailureClass, McpFailure, format_duration};
 use crate::transport::link::TransportKind;
 
-/// Without an answer for so long, the next way to find out begins beside the first one.
-const HEDGE: Duration = Duration::from_millis(500);
-/// A busy child is given this long to finish before it is asked.
-const BUSY_CHILD: Duration = Duration::from_secs(10);
-/// Questions to a session on which a request was refused: behind a load balancer without stickiness
-/// only some of them go to an instance that does not know it.
+/// Delay before the next check starts alongside an unanswered one.
+const HEDGE_DELAY: Duration = Duration::from_millis(500);
+/// How long a busy child may take to finish before it is probed.
+const BUSY_CHILD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Number of concurrent probes when a request was refused: behind a load balancer without sticky
+/// sessions only some of them reach an instance that does not know the session.
 const CROSS_CHECKS: usize = 6;
 
-/// What is examined, and why.
+/// The subject and the reason of an examination.
 pub(super) struct Examination {
     pub(super) live: Arc<LiveLink>,
-    pub(super) doubt: Doubt,
-    /// Perhaps only some instances of the server know the session.
+    pub(super) suspect_reason: SuspectReason,
+    /// Possibly only some instances of the server know the session.
     pub(super) misrouted: bool,
-    /// Nothing came back at all.
+    /// There was no response at all.
     pub(super) silent: bool,
-    /// For people.
+    /// Shown to the user.
     pub(super) why: String,
-    pub(super) by: ProbeBy,
+    pub(super) method: ProbeMethod,
 }
 
-/// What an examination found.
-pub(super) enum Examined {
-    /// The session works; asked like this from now on. `misrouted`: how instances of the server
+/// The result of an examination.
+pub(super) enum ExaminationOutcome {
+    /// The session works and is probed with `method` from now on. `misrouted`: how instances
     /// refused it that do not know it.
     Healthy {
-        by: ProbeBy,
+        method: ProbeMethod,
         misrouted: Option<McpFailure>,
     },
-    /// A new link works. `old_works`: the old one answers questions, but not calls.
-    Replaced { fresh: Box<Fresh>, old_works: bool },
-    /// Neither works. `silent`: nothing at all came back.
+    /// A new link works. `old_works`: the old one answers probes, but not calls.
+    Replaced {
+        new_connection: Box<NewConnection>,
+        old_works: bool,
+    },
+    /// Neither works. `silent`: there was no response at all.
     Down { failure: McpFailure, silent: bool },
 }
 
-/// How the old session did.
-enum Old {
+/// The state of the old session.
+enum OldSession {
     Works {
-        by: ProbeBy,
+        method: ProbeMethod,
         misrouted: Option<McpFailure>,
     },
-    /// In these ways, none of them a result.
+    /// All probes failed, with these failures.
     Fails(Vec<McpFailure>),
 }
 
-impl Old {
+impl OldSession {
     fn verdict(&self) -> SessionVerdict {
         match self {
             Self::Works { .. } => SessionVerdict::Works,
@@ -82,34 +84,40 @@ impl Old {
 /// State shared by the two sides of an examination.
 #[derive(Default)]
 struct Signals {
-    /// The old session failed its first question.
+    /// The first probe of the old session failed.
     failed: Notify,
-    /// It answered one.
+    /// A probe of it was answered.
     answered: AtomicBool,
 }
 
-/// The new connection beside the old one.
-struct NewConnection {
-    work: Work,
-    begun: bool,
+/// An attempt to connect, alongside the old session.
+struct ConnectionAttempt {
+    work: ConnectFuture,
+    started: bool,
     cancel: CancellationToken,
 }
 
 impl Examination {
-    /// `next`: how a new link is made.
-    pub(super) async fn run(self, shared: Arc<ActorState>, next: AttemptPlan) -> Examined {
+    /// `next`: the plan for a new link.
+    pub(super) async fn run(
+        self,
+        shared: Arc<ActorState>,
+        next: AttemptPlan,
+    ) -> ExaminationOutcome {
         if self.silent {
-            // Pooled sockets may be dead without a sign; a question on a new one is answered.
+            // Pooled sockets may be dead without an error; a new socket gets an answer.
             self.live.link.resumed();
         }
         self.live.set_verdict(SessionVerdict::Open);
         let signals = Arc::new(Signals::default());
         if shared.settings().transport == TransportKind::Stdio {
-            // There are never two children, so the old one decides alone.
-            drained(&self.live, Instant::now() + BUSY_CHILD).await;
+            // There must never be two child processes, so only the old one is checked.
+            wait_until_idle(&self.live, Instant::now() + BUSY_CHILD_TIMEOUT).await;
             return match self.ask_old(&shared, &signals).await {
-                Old::Works { by, misrouted } => Examined::Healthy { by, misrouted },
-                Old::Fails(failures) => {
+                OldSession::Works { method, misrouted } => {
+                    ExaminationOutcome::Healthy { method, misrouted }
+                }
+                OldSession::Fails(failures) => {
                     let first = failures.into_iter().next();
                     down(first.unwrap_or_else(|| no_answer(Duration::ZERO)))
                 }
@@ -118,9 +126,9 @@ impl Examination {
         let cancel = CancellationToken::new();
         let _guard = cancel.clone().drop_guard();
         let work = attempt(Arc::clone(&shared), next, cancel.clone());
-        let attempt = NewConnection {
+        let attempt = ConnectionAttempt {
             work: Box::pin(work),
-            begun: false,
+            started: false,
             cancel,
         };
         let this = Arc::new(self);
@@ -128,7 +136,7 @@ impl Examination {
             let (this, signals) = (Arc::clone(&this), Arc::clone(&signals));
             async move {
                 let old = this.ask_old(&shared, &signals).await;
-                // Questions on a link that has ended are not sent at all.
+                // Probes on a closed link are never sent, so they prove nothing.
                 let ended = this.live.link.closed().now_or_never().is_some();
                 this.live.set_verdict(match old.verdict() {
                     SessionVerdict::Fails(_) if ended => SessionVerdict::Gone,
@@ -140,74 +148,80 @@ impl Examination {
         this.compare(Box::pin(asking), &signals, attempt).await
     }
 
-    /// Asks the old session and makes a new connection at the same time.
+    /// Probes the old session and connects a new one concurrently.
     async fn compare(
         &self,
-        mut asking: BoxFuture<'static, Old>,
+        mut asking: BoxFuture<'static, OldSession>,
         signals: &Signals,
-        mut attempt: NewConnection,
-    ) -> Examined {
-        let at_once = self.doubt.connects_at_once();
+        mut attempt: ConnectionAttempt,
+    ) -> ExaminationOutcome {
+        let at_once = self.suspect_reason.connects_at_once();
         let mut old = None;
         if !at_once {
-            // Most of the time the old session just works, and nothing else is needed.
+            // Usually the old session works and nothing else is needed.
             tokio::select! {
                 verdict = &mut asking => old = Some(verdict),
                 () = signals.failed.notified() => {}
-                // Time for the second question as well.
-                () = sleep(HEDGE * 2) => {}
+                // Long enough for the second probe too.
+                () = sleep(HEDGE_DELAY * 2) => {}
             }
         }
-        let mut fresh = None;
-        // Where the new session is there first, it is used soon; whether the old one works decides whether
-        // the call may be sent again, so it is asked to the end.
-        let mut patience = None;
+        let mut new_connection = None;
+        // A new session that is ready first is used soon, but the old one is still probed to the
+        // end: its state decides whether the call may be repeated.
+        let mut replacement_due = None;
         loop {
-            match (old.take(), fresh.take()) {
-                (Some(Old::Works { by, misrouted }), made) => {
-                    let replace = self.doubt == Doubt::Refused && misrouted.is_none();
+            match (old.take(), new_connection.take()) {
+                (Some(OldSession::Works { method, misrouted }), made) => {
+                    let replace =
+                        self.suspect_reason == SuspectReason::Refused && misrouted.is_none();
                     match made {
-                        Some(Ok(fresh)) if replace => return replaced(fresh, true),
+                        Some(Ok(new_connection)) if replace => {
+                            return replaced(new_connection, true);
+                        }
                         None if replace => {
-                            old = Some(Old::Works { by, misrouted });
+                            old = Some(OldSession::Works { method, misrouted });
                         }
                         made => {
                             discard(made, attempt);
-                            return Examined::Healthy { by, misrouted };
+                            return ExaminationOutcome::Healthy { method, misrouted };
                         }
                     }
                 }
-                (Some(Old::Fails(_)), Some(Ok(fresh))) => return replaced(fresh, false),
-                (Some(Old::Fails(_)), Some(Err(failure))) => return down(failure),
-                (None, Some(Ok(made))) if self.silent || is_over(patience) => {
-                    self.go_on_asking(asking);
+                (Some(OldSession::Fails(_)), Some(Ok(new_connection))) => {
+                    return replaced(new_connection, false);
+                }
+                (Some(OldSession::Fails(_)), Some(Err(failure))) => return down(failure),
+                (None, Some(Ok(made))) if self.silent || has_passed(replacement_due) => {
+                    self.finish_asking_in_background(asking);
                     return replaced(made, signals.answered.load(Ordering::Relaxed));
                 }
-                // Asked again soon, it is found sooner than by waiting.
-                (None, Some(Err(failure))) if is_over(patience) => return down(failure),
-                (verdict, made) => (old, fresh) = (verdict, made),
+                // Examining again soon is faster than waiting for the old session.
+                (None, Some(Err(failure))) if has_passed(replacement_due) => return down(failure),
+                (verdict, made) => (old, new_connection) = (verdict, made),
             }
             tokio::select! {
                 biased;
                 verdict = &mut asking, if old.is_none() => old = Some(verdict),
-                made = attempt.make(), if fresh.is_none() => {
-                    fresh = Some(made);
-                    patience = Some(Instant::now() + HEDGE);
+                made = attempt.make(), if new_connection.is_none() => {
+                    new_connection = Some(made);
+                    replacement_due = Some(Instant::now() + HEDGE_DELAY);
                 }
-                () = sleep_until(patience.unwrap_or_else(Instant::now)),
-                    if patience.is_some() && old.is_none() && !is_over(patience) => {}
+                () = sleep_until(replacement_due.unwrap_or_else(Instant::now)),
+                    if replacement_due.is_some() && old.is_none() && !has_passed(replacement_due) => {}
             }
         }
     }
 
-    /// The new session is in use, and calls wait to learn whether the old one refuses them.
-    fn go_on_asking(&self, asking: BoxFuture<'static, Old>) {
+    /// Finishes probing after the new session was adopted: calls wait for the verdict on the old
+    /// one.
+    fn finish_asking_in_background(&self, asking: BoxFuture<'static, OldSession>) {
         if self.silent {
-            // What nobody answered is not sent again, whatever is found.
+            // An unanswered call is not repeated, whatever the probes find.
             self.live.set_verdict(SessionVerdict::Fails(Vec::new()));
             return;
         }
-        // It is not closed meanwhile.
+        // Keeps the link open until the probes have finished.
         let held = InFlight::new(&self.live);
         drop(task::spawn("mcp-old-session", async move {
             asking.await;
@@ -215,39 +229,40 @@ impl Examination {
         }));
     }
 
-    /// The old session: ping, and the list of tools where ping is not answered well.
-    async fn ask_old(&self, shared: &ActorState, signals: &Signals) -> Old {
+    /// Probes the old session by ping, and by the tool list where ping fails.
+    async fn ask_old(&self, shared: &ActorState, signals: &Signals) -> OldSession {
         let settings = shared.settings();
-        let longest = keepalive::probe_timeout(
+        let limit = keepalive::probe_timeout(
             settings.transport,
             settings.keepalive_interval,
             settings.timeout,
         );
         let link = &*self.live.link;
-        let mut first = pin!(self.ping(signals, longest));
-        // Some servers never answer ping: they are asked in the other way meanwhile.
-        let answer = timeout(HEDGE.min(longest), &mut first).await.ok();
+        let mut first = pin!(self.ping(signals, limit));
+        // Some servers never answer ping, so the second method starts before the first has timed
+        // out.
+        let answer = timeout(HEDGE_DELAY.min(limit), &mut first).await.ok();
         let failures = match answer {
             Some(Ok(works)) => return works,
             Some(Err(failures)) => failures,
             None => Vec::new(),
         };
         let failure = failures.first();
-        self.announce(shared, failure);
+        self.mark_suspect(shared, failure);
         if failure.is_some_and(|failure| !is_unknown_method(failure)) {
             signals.failed.notify_one();
         }
         let second = async {
-            if self.by == ProbeBy::List {
-                return Err(no_answer(longest));
+            if self.method == ProbeMethod::List {
+                return Err(no_answer(limit));
             }
-            keepalive::ask(link, ProbeBy::List, longest).await
+            keepalive::probe(link, ProbeMethod::List, limit).await
         };
         let fails = |mut failures: Vec<McpFailure>, last: McpFailure| {
             failures.push(last);
-            Old::Fails(failures)
+            OldSession::Fails(failures)
         };
-        // It gave the list; pings failed like this.
+        // The list succeeded; these are the failures of the pings.
         let failures = if failures.is_empty() {
             match select(first, pin!(second)).await {
                 Either::Left((Ok(works), _)) => return works,
@@ -267,44 +282,48 @@ impl Examination {
                 Err(failure) => return fails(failures, failure),
             }
         };
-        self.works_by_list(signals, longest, failures).await
+        self.works_by_list(signals, limit, failures).await
     }
 
-    /// The session gave the list after pings failed. Where only some instances of the server may know it,
-    /// chance may have led all of them to the others, so they are sent once more.
+    /// The list succeeded after pings failed. If only some instances know the session, all pings
+    /// may have reached the others by chance, so they are sent once more.
     async fn works_by_list(
         &self,
         signals: &Signals,
-        longest: Duration,
+        limit: Duration,
         failures: Vec<McpFailure>,
-    ) -> Old {
+    ) -> OldSession {
         let refused = failures.into_iter().find(McpFailure::refuses_session);
         if self.misrouted
             && refused.is_some()
-            && let Ok(Old::Works { by, misrouted }) = self.ping(signals, longest).await
+            && let Ok(OldSession::Works { method, misrouted }) = self.ping(signals, limit).await
         {
             let misrouted = misrouted.or(refused);
-            return Old::Works { by, misrouted };
+            return OldSession::Works { method, misrouted };
         }
-        Old::Works {
-            by: ProbeBy::List,
+        OldSession::Works {
+            method: ProbeMethod::List,
             misrouted: None,
         }
     }
 
-    /// Asks once; or several times where only some instances of the server may know the session.
-    async fn ping(&self, signals: &Signals, longest: Duration) -> Result<Old, Vec<McpFailure>> {
-        // A call that was refused by every instance asks for a new session, whatever was found before.
-        let known = self.doubt != Doubt::Refused && self.live.is_misrouted();
+    /// Pings once, or several times if possibly only some instances know the session.
+    async fn ping(
+        &self,
+        signals: &Signals,
+        limit: Duration,
+    ) -> Result<OldSession, Vec<McpFailure>> {
+        // A call that every instance refused needs a new session, whatever was found before.
+        let known = self.suspect_reason != SuspectReason::Refused && self.live.is_misrouted();
         let several = self.misrouted || known;
         let count = if several { CROSS_CHECKS } else { 1 };
         let link = &*self.live.link;
         let mut failures = Vec::new();
         let mut answered = false;
-        // Chance may lead all of them to the same instance: before the session counts as known
-        // everywhere, they are asked once more.
+        // All pings may reach the same instance by chance, so they are repeated before concluding
+        // that all instances know the session.
         for _ in 0..if several { 2 } else { 1 } {
-            let questions = (0..count).map(|_| keepalive::ask(link, self.by, longest));
+            let questions = (0..count).map(|_| keepalive::probe(link, self.method, limit));
             answered = false;
             for answer in join_all(questions).await {
                 match answer {
@@ -320,19 +339,19 @@ impl Examination {
         if !answered {
             return Err(failures);
         }
-        // A rate limit refuses some questions as well, and says nothing about the session.
+        // Rate limits also refuse some pings, which proves nothing about the session.
         let misrouted = failures.into_iter().find(McpFailure::refuses_session);
-        Ok(Old::Works {
-            by: self.by,
+        Ok(OldSession::Works {
+            method: self.method,
             misrouted,
         })
     }
 
-    /// From now on calls wait for the verdict, and the status says so.
-    fn announce(&self, shared: &ActorState, failure: Option<&McpFailure>) {
+    /// Makes calls wait for the verdict and updates the status.
+    fn mark_suspect(&self, shared: &ActorState, failure: Option<&McpFailure>) {
         shared.inbox.suspect(self.live.epoch);
         if let Some(failure) = failure {
-            shared.went_wrong(failure);
+            shared.record_failure(failure);
         }
         let published = shared.view.borrow().live.clone();
         if published.is_some_and(|published| Arc::ptr_eq(&published, &self.live)) {
@@ -342,51 +361,51 @@ impl Examination {
     }
 }
 
-/// Not every server knows ping, which says nothing about the session.
+/// Ping is optional, so this proves nothing about the session.
 fn is_unknown_method(failure: &McpFailure) -> bool {
     failure.rpc_code == Some(METHOD_NOT_FOUND)
 }
 
-fn is_over(until: Option<Instant>) -> bool {
+fn has_passed(until: Option<Instant>) -> bool {
     until.is_some_and(|until| until <= Instant::now())
 }
 
-fn replaced(fresh: Fresh, old_works: bool) -> Examined {
-    Examined::Replaced {
-        fresh: Box::new(fresh),
+fn replaced(new_connection: NewConnection, old_works: bool) -> ExaminationOutcome {
+    ExaminationOutcome::Replaced {
+        new_connection: Box::new(new_connection),
         old_works,
     }
 }
 
-fn down(failure: McpFailure) -> Examined {
+fn down(failure: McpFailure) -> ExaminationOutcome {
     let silent = failure.class == FailureClass::TimedOut;
-    Examined::Down { failure, silent }
+    ExaminationOutcome::Down { failure, silent }
 }
 
-fn no_answer(longest: Duration) -> McpFailure {
+fn no_answer(limit: Duration) -> McpFailure {
     McpFailure::new(
         FailureClass::TimedOut,
         Certainty::MaybeExecuted,
-        format!("no answer within {}", length(longest)),
+        format!("no answer within {}", format_duration(limit)),
     )
 }
 
-impl NewConnection {
-    async fn make(&mut self) -> Result<Fresh, McpFailure> {
-        self.begun = true;
+impl ConnectionAttempt {
+    async fn make(&mut self) -> Result<NewConnection, McpFailure> {
+        self.started = true;
         self.work.as_mut().await
     }
 }
 
-/// Ends a connection that is not needed, without making anybody wait for it.
-fn discard(made: Option<Result<Fresh, McpFailure>>, attempt: NewConnection) {
+/// Discards a connection that is not needed, in the background.
+fn discard(made: Option<Result<NewConnection, McpFailure>>, attempt: ConnectionAttempt) {
     attempt.cancel.cancel();
     match made {
-        Some(Ok(fresh)) => drop(task::spawn("mcp-discard", async move {
-            close(&*fresh.link).await;
+        Some(Ok(new_connection)) => drop(task::spawn("mcp-discard", async move {
+            close(&*new_connection.link).await;
         })),
-        // It was told to stop, and closes what it has made.
-        None if attempt.begun => tries::discard(attempt.work),
+        // It was cancelled, and closes what it has opened.
+        None if attempt.started => tries::discard(attempt.work),
         _ => {}
     }
 }

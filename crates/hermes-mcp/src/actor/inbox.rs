@@ -1,4 +1,4 @@
-//! What the actor has to know, coalesced: bounded by construction, and nobody waits to tell it.
+//! The actor's inbox: messages are coalesced, so it is bounded and senders never wait.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,44 +8,44 @@ use tokio::time::Instant;
 
 use super::ServerSpec;
 use crate::failure::McpFailure;
-use crate::failure::retry::Doubt;
+use crate::failure::retry::SuspectReason;
 
 #[derive(Default)]
 pub(super) struct ActorInbox {
-    slots: Mutex<Slots>,
-    news: Notify,
+    state: Mutex<InboxState>,
+    notify: Notify,
 }
 
 #[derive(Default)]
-struct Slots {
-    mail: Mail,
-    suspicion: Option<Suspicion>,
+struct InboxState {
+    messages: ActorMessages,
+    suspicion: Option<SuspectEpoch>,
 }
 
-/// The newest epoch that is in doubt, until an examination clears it.
-struct Suspicion {
+/// The newest suspect epoch, until an examination clears it.
+struct SuspectEpoch {
     epoch: u64,
-    /// Failed requests so far: those that come during an examination call for another one.
+    /// Failed requests so far; those that arrive during an examination trigger another one.
     failures: u64,
 }
 
-/// Everything that came since the last look.
+/// All messages since the last [`ActorInbox::take`].
 #[derive(Default)]
-pub(super) struct Mail {
-    pub(super) report: Option<Report>,
-    /// An epoch in which a call was answered.
+pub(super) struct ActorMessages {
+    pub(super) report: Option<FailureReport>,
+    /// An epoch in which a call succeeded.
     pub(super) answered: Option<u64>,
-    pub(super) wake: Option<Wake>,
+    pub(super) connect: Option<ConnectReason>,
     pub(super) resumed: Option<Resumed>,
     pub(super) spec: Option<ServerSpec>,
     pub(super) stop: Option<Instant>,
 }
 
-impl Mail {
+impl ActorMessages {
     fn is_empty(&self) -> bool {
         self.report.is_none()
             && self.answered.is_none()
-            && self.wake.is_none()
+            && self.connect.is_none()
             && self.resumed.is_none()
             && self.spec.is_none()
             && self.stop.is_none()
@@ -54,22 +54,22 @@ impl Mail {
 
 /// A failed request, as a reason to examine its link.
 #[derive(Clone, Debug)]
-pub(super) struct Report {
+pub(super) struct FailureReport {
     pub(super) epoch: u64,
     pub(super) failure: McpFailure,
-    pub(super) doubt: Doubt,
-    /// What failed: the tool, or the operation.
+    pub(super) suspect_reason: SuspectReason,
+    /// The tool or operation that failed.
     pub(super) operation: String,
-    /// Perhaps it went to an instance of the server that does not know the session.
+    /// It may have reached an instance of the server that does not know the session.
     pub(super) misrouted: bool,
 }
 
-/// Who wants a connection. Later ones are stronger.
+/// Why a connection is requested. Later variants take precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Wake {
+pub(super) enum ConnectReason {
     Call,
     Auth,
-    Hand,
+    Manual,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,44 +79,42 @@ pub(super) struct Resumed {
 }
 
 impl ActorInbox {
-    fn lock(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, InboxState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, change: impl FnOnce(&mut Mail)) {
-        change(&mut self.lock().mail);
-        self.news.notify_one();
+    fn put(&self, change: impl FnOnce(&mut ActorMessages)) {
+        change(&mut self.lock().messages);
+        self.notify.notify_one();
     }
 
-    /// Calls wait from now on until the link is examined. Says whether this is the first report of
-    /// the epoch.
-    pub(super) fn report(&self, report: Report) -> bool {
+    /// Makes calls wait until the link is examined. Returns whether this is the first report of the
+    /// epoch.
+    pub(super) fn report(&self, report: FailureReport) -> bool {
         let first = {
-            let mut slots = self.lock();
-            let first = slots.suspect(report.epoch);
-            let stronger = slots
-                .mail
-                .report
-                .as_ref()
-                .is_none_or(|old| (old.epoch, old.doubt) < (report.epoch, report.doubt));
+            let mut state = self.lock();
+            let first = state.suspect(report.epoch);
+            let stronger = state.messages.report.as_ref().is_none_or(|old| {
+                (old.epoch, old.suspect_reason) < (report.epoch, report.suspect_reason)
+            });
             if stronger {
-                slots.mail.report = Some(report);
+                state.messages.report = Some(report);
             }
             first
         };
-        self.news.notify_one();
+        self.notify.notify_one();
         first
     }
 
-    /// The same without a report: the examination itself found a reason. It counts no failure, for the
-    /// examination would have to be made again because of what it found itself.
+    /// Marks the epoch suspect without counting a failure: counted, a finding of the examination
+    /// itself would require another examination.
     pub(super) fn suspect(&self, epoch: u64) {
         self.lock().suspicion(epoch);
     }
 
     pub(super) fn is_suspect(&self, epoch: u64) -> bool {
-        let slots = self.lock();
-        slots
+        let state = self.lock();
+        state
             .suspicion
             .as_ref()
             .is_some_and(|one| one.epoch == epoch)
@@ -124,60 +122,61 @@ impl ActorInbox {
 
     /// Failures of an epoch since it was last cleared.
     pub(super) fn failures(&self, epoch: u64) -> u64 {
-        let slots = self.lock();
-        let suspicion = slots.suspicion.as_ref().filter(|one| one.epoch == epoch);
+        let state = self.lock();
+        let suspicion = state.suspicion.as_ref().filter(|one| one.epoch == epoch);
         suspicion.map_or(0, |one| one.failures)
     }
 
-    /// The link works, unless more failures than these are known by now. Says whether it is clear.
+    /// Clears the epoch unless more failures than `failures` have been reported. Returns whether it
+    /// is clear.
     pub(super) fn clear(&self, epoch: u64, failures: u64) -> bool {
-        let mut slots = self.lock();
-        let cleared = slots
+        let mut state = self.lock();
+        let cleared = state
             .suspicion
             .as_ref()
             .is_none_or(|one| one.epoch != epoch || one.failures <= failures);
         if cleared {
-            slots.suspicion = None;
+            state.suspicion = None;
         }
         cleared
     }
 
     pub(super) fn answered(&self, epoch: u64) {
-        self.put(|mail| mail.answered = mail.answered.max(Some(epoch)));
+        self.put(|messages| messages.answered = messages.answered.max(Some(epoch)));
     }
 
-    pub(super) fn wake(&self, wake: Wake) {
-        self.put(|mail| mail.wake = mail.wake.max(Some(wake)));
+    pub(super) fn request_connect(&self, reason: ConnectReason) {
+        self.put(|messages| messages.connect = messages.connect.max(Some(reason)));
     }
 
     pub(super) fn resumed(&self, gap: Duration, stagger: Duration) {
-        self.put(|mail| mail.resumed = Some(Resumed { gap, stagger }));
+        self.put(|messages| messages.resumed = Some(Resumed { gap, stagger }));
     }
 
     pub(super) fn apply(&self, spec: ServerSpec) {
-        self.put(|mail| mail.spec = Some(spec));
+        self.put(|messages| messages.spec = Some(spec));
     }
 
     pub(super) fn stop(&self, drain_until: Instant) {
-        self.put(|mail| mail.stop = Some(drain_until));
+        self.put(|messages| messages.stop = Some(drain_until));
     }
 
-    /// Waits for news. Losing the future loses no mail.
-    pub(super) async fn take(&self) -> Mail {
+    /// Waits for messages. Dropping the future loses none.
+    pub(super) async fn take(&self) -> ActorMessages {
         loop {
             {
-                let mut slots = self.lock();
-                if !slots.mail.is_empty() {
-                    return std::mem::take(&mut slots.mail);
+                let mut state = self.lock();
+                if !state.messages.is_empty() {
+                    return std::mem::take(&mut state.messages);
                 }
             }
-            self.news.notified().await;
+            self.notify.notified().await;
         }
     }
 }
 
-impl Slots {
-    /// A request failed. Says whether it is the first one of this epoch.
+impl InboxState {
+    /// Counts a failed request. Returns whether it is the first of this epoch.
     fn suspect(&mut self, epoch: u64) -> bool {
         let Some(suspicion) = self.suspicion(epoch) else {
             return false;
@@ -186,13 +185,13 @@ impl Slots {
         suspicion.failures == 1
     }
 
-    /// What is held against this epoch; `None`: it is older than the one in doubt.
-    fn suspicion(&mut self, epoch: u64) -> Option<&mut Suspicion> {
+    /// The suspicion of this epoch; `None` if a newer epoch is suspect.
+    fn suspicion(&mut self, epoch: u64) -> Option<&mut SuspectEpoch> {
         let newest = self.suspicion.as_ref().map_or(0, |one| one.epoch);
         if self.suspicion.is_none() || newest < epoch {
-            self.suspicion = Some(Suspicion { epoch, failures: 0 });
+            self.suspicion = Some(SuspectEpoch { epoch, failures: 0 });
         }
-        // Reports of an older link come late.
+        // Reports of an older link may arrive late.
         self.suspicion.as_mut().filter(|one| one.epoch == epoch)
     }
 }

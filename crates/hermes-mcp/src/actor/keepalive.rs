@@ -1,4 +1,4 @@
-//! When to ask a silent server whether it is there, and how.
+//! When and how to probe a silent server.
 
 use std::time::Duration;
 
@@ -8,23 +8,22 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::op::Op;
-use crate::actor::state::ladder::jitter;
-use crate::failure::{Certainty, FailureClass, McpFailure, length};
+use crate::actor::state::backoff::jitter;
+use crate::failure::{Certainty, FailureClass, McpFailure, format_duration};
 use crate::transport::link::{Era, Link, LinkCall, LinkFacts, TransportKind};
 
-/// Shortest interval.
-const FLOOR: Duration = Duration::from_secs(5);
-const LONGEST_PROBE: Duration = Duration::from_secs(10);
-/// A child may be slow for a moment.
-const SHORTEST_PROBE: Duration = Duration::from_secs(1);
-/// The stream of HTTP+SSE carries every answer and may die without a sign: it is asked this early,
-/// so that one which gives no answer is replaced before the interval is over.
-const SSE_SHARE: f64 = 0.6;
-const SPREAD: f64 = 0.1;
+const MIN_INTERVAL: Duration = Duration::from_secs(5);
+const MAX_PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A child may be briefly slow.
+const MIN_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The HTTP+SSE stream carries every answer and may die silently. Probing it this early leaves time
+/// to replace it within the interval.
+const SSE_INTERVAL_FACTOR: f64 = 0.6;
+const JITTER: f64 = 0.1;
 
-/// How often a link is asked; `None` where there is nothing to keep alive: without a session (HTTP
-/// of the new protocol, or an older server that gave no id) a request needs no earlier one, and a
-/// child of the new protocol is watched as a process.
+/// How often a link is probed; `None` if there is nothing to keep alive: without a session
+/// (stateless HTTP, or a server that issued no id) requests are independent, and a stateless child
+/// is watched as a process.
 pub(crate) fn interval(
     transport: TransportKind,
     facts: &LinkFacts,
@@ -36,54 +35,56 @@ pub(crate) fn interval(
     if transport == TransportKind::Http && !facts.session {
         return None;
     }
-    let interval = configured.max(FLOOR);
+    let interval = configured.max(MIN_INTERVAL);
     Some(match transport {
-        TransportKind::Sse => interval.mul_f64(SSE_SHARE),
+        TransportKind::Sse => interval.mul_f64(SSE_INTERVAL_FACTOR),
         _ => interval,
     })
 }
 
-/// How long a link must last to be trusted without a call.
-pub(crate) fn proof(configured: Duration) -> Duration {
-    const SHORTEST: Duration = Duration::from_secs(30);
-    const WHEN_OFF: Duration = Duration::from_mins(3);
+/// How long a link must last to count as proven without a call.
+pub(crate) fn proof_time(configured: Duration) -> Duration {
+    const MIN_PROOF: Duration = Duration::from_secs(30);
+    const PROOF_WITHOUT_KEEPALIVE: Duration = Duration::from_mins(3);
     if configured.is_zero() {
-        return WHEN_OFF;
+        return PROOF_WITHOUT_KEEPALIVE;
     }
-    configured.max(SHORTEST)
+    configured.max(MIN_PROOF)
 }
 
-/// How long the old session may take to prove itself. A child needs no network for it, and is
-/// replaced only afterwards: the next call must not spend all of its time (`call`) on that.
+/// The timeout of a probe of the old session. A child needs no network and is replaced only
+/// afterwards, so the probe must not use up the time of the next call (`call`).
 pub(crate) fn probe_timeout(
     transport: TransportKind,
     configured: Duration,
     call: Duration,
 ) -> Duration {
     if configured.is_zero() && transport != TransportKind::Stdio {
-        return LONGEST_PROBE;
+        return MAX_PROBE_TIMEOUT;
     }
     match transport {
-        TransportKind::Stdio => FLOOR.min(call / 3).max(SHORTEST_PROBE),
-        TransportKind::Http | TransportKind::Sse => configured.max(FLOOR).min(LONGEST_PROBE),
+        TransportKind::Stdio => MIN_INTERVAL.min(call / 3).max(MIN_PROBE_TIMEOUT),
+        TransportKind::Http | TransportKind::Sse => {
+            configured.max(MIN_INTERVAL).min(MAX_PROBE_TIMEOUT)
+        }
     }
 }
 
-/// The next question, counted from the last byte received.
-pub(crate) fn due(received: Instant, interval: Duration, rng: &dyn Rng) -> Instant {
-    received + jitter(interval, SPREAD, rng)
+/// The time of the next probe, counted from the last activity.
+pub(crate) fn next_probe(last_activity: Instant, interval: Duration, rng: &dyn Rng) -> Instant {
+    last_activity + jitter(interval, JITTER, rng)
 }
 
-/// How a server is asked whether it works. Learned once, kept for its later links.
+/// How a server is probed. Determined once and kept for its later links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ProbeBy {
+pub(crate) enum ProbeMethod {
     #[default]
     Ping,
-    /// It does not know ping, or never answers it.
+    /// For servers that do not support or never answer ping.
     List,
 }
 
-impl ProbeBy {
+impl ProbeMethod {
     fn op(self) -> Op {
         match self {
             Self::Ping => Op::Probe,
@@ -92,19 +93,27 @@ impl ProbeBy {
     }
 }
 
-/// One question. Only a well-formed result counts: an error of any kind, by whomever it was sent,
-/// says nothing about the session.
-pub(crate) async fn ask(link: &dyn Link, by: ProbeBy, timeout: Duration) -> Result<(), McpFailure> {
-    match ask_once(link, by, timeout).await {
-        // The token was renewed below: the same question once more.
+/// One probe. Only a well-formed result counts: an error proves nothing about the session, whoever
+/// sent it.
+pub(crate) async fn probe(
+    link: &dyn Link,
+    method: ProbeMethod,
+    timeout: Duration,
+) -> Result<(), McpFailure> {
+    match probe_once(link, method, timeout).await {
+        // The transport has renewed the token, so the same probe is sent again.
         Err(failure) if failure.class == FailureClass::AuthExpired => {
-            ask_once(link, by, timeout).await
+            probe_once(link, method, timeout).await
         }
         answer => answer,
     }
 }
 
-async fn ask_once(link: &dyn Link, by: ProbeBy, timeout: Duration) -> Result<(), McpFailure> {
+async fn probe_once(
+    link: &dyn Link,
+    method: ProbeMethod,
+    timeout: Duration,
+) -> Result<(), McpFailure> {
     let deadline = Instant::now() + timeout;
     let cancel = CancellationToken::new();
     let _guard = cancel.clone().drop_guard();
@@ -112,23 +121,27 @@ async fn ask_once(link: &dyn Link, by: ProbeBy, timeout: Duration) -> Result<(),
         deadline,
         cancel,
         progress: None,
-        behalf: None,
+        origin: None,
         slot: None,
     };
-    let op = by.op();
+    let op = method.op();
     let answer = tokio::time::timeout_at(deadline, link.request(&op, call)).await;
     let Ok(answer) = answer else {
         return Err(McpFailure::new(
             FailureClass::TimedOut,
             Certainty::MaybeExecuted,
-            format!("no answer to {} within {}", op.name(), length(timeout)),
+            format!(
+                "no answer to {} within {}",
+                op.name(),
+                format_duration(timeout)
+            ),
         ));
     };
     let result = answer?.result;
-    let well_formed = match by {
-        // The error of a tool is no answer to a ping, whatever session it talks about.
-        ProbeBy::Ping => result.is_object() && result.get("isError").is_none(),
-        ProbeBy::List => result.get("tools").is_some_and(Value::is_array),
+    let well_formed = match method {
+        // A tool error is not an answer to ping, even if it mentions a session.
+        ProbeMethod::Ping => result.is_object() && result.get("isError").is_none(),
+        ProbeMethod::List => result.get("tools").is_some_and(Value::is_array),
     };
     if well_formed {
         return Ok(());
@@ -146,12 +159,12 @@ mod tests {
 
     #[test]
     fn a_child_is_asked_so_briefly_that_the_next_call_has_time_for_another_one() {
-        let longest = |seconds| {
+        let limit = |seconds| {
             let call = Duration::from_secs(seconds);
             probe_timeout(TransportKind::Stdio, Duration::from_mins(3), call)
         };
-        assert_eq!(longest(300), FLOOR);
-        assert_eq!(longest(6), Duration::from_secs(2));
-        assert_eq!(longest(1), SHORTEST_PROBE);
+        assert_eq!(limit(300), MIN_INTERVAL);
+        assert_eq!(limit(6), Duration::from_secs(2));
+        assert_eq!(limit(1), MIN_PROBE_TIMEOUT);
     }
 }

@@ -1,4 +1,5 @@
-//! While there is a session: reports, events, keepalive, examinations, refreshed lists, recycling.
+//! The actor while it has a session: reports, events, keepalive, examinations, list refreshes,
+//! recycling.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +10,13 @@ use hermes_core::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::connect::offers;
-use super::inbox::{Mail, Report, Wake};
-use super::run::{Actor, ActorPhase, Change};
+use super::connect::has_capability;
+use super::inbox::{ActorMessages, ConnectReason, FailureReport};
+use super::run::{Actor, ActorPhase, SpecChange};
 use super::shared::{ActorState, EventKind, FailedOperation, LiveLink};
 use crate::actor::keepalive;
 use crate::actor::state::LinkState;
-use crate::failure::retry::Doubt;
+use crate::failure::retry::SuspectReason;
 use crate::failure::{FailureClass, McpFailure};
 use crate::transport::link::{LinkEvent, TransportKind};
 
@@ -23,58 +24,58 @@ mod examined;
 mod lists;
 
 use examined::ExaminationEnd;
-use lists::{Lists, Refreshed, refresh};
+use lists::{RefreshedLists, StaleLists, refresh};
 
-/// Changes of lists are collected for this long.
-const SETTLE: Duration = Duration::from_millis(500);
-/// A server that is due for recycling but busy is looked at so often.
-const RECYCLE_CHECK: Duration = Duration::from_secs(5);
-/// Between two examinations that events of the server ask for.
-const EVENT_GAP: Duration = Duration::from_secs(1);
-/// Longest line of a server's log that is passed on.
-const LOG_LINE: usize = 2000;
+/// List changes are collected for this long.
+const REFRESH_DELAY: Duration = Duration::from_millis(500);
+/// How often a busy server that is due for recycling is checked.
+const RECYCLE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// Minimum time between examinations triggered by server events.
+const MIN_EVENT_INTERVAL: Duration = Duration::from_secs(1);
+/// Longer log lines of a server are truncated.
+const MAX_LOG_CHARS: usize = 2000;
 
-/// A session and what is due on it.
-pub(super) struct Live {
+/// A session and its pending work.
+pub(super) struct LiveSession {
     current: Arc<LiveLink>,
     events: mpsc::Receiver<LinkEvent>,
     closed: BoxFuture<'static, McpFailure>,
-    background: FuturesUnordered<BoxFuture<'static, Done>>,
-    due: Due,
-    /// Why the next examination is made.
-    reason: Option<Reason>,
-    /// The examination under way, and why.
-    examining: Option<Reason>,
-    /// When the last one ended.
+    background: FuturesUnordered<BoxFuture<'static, BackgroundResult>>,
+    due: Deadlines,
+    /// The reason for the next examination.
+    reason: Option<ExamineReason>,
+    /// The reason for the examination in progress.
+    examining: Option<ExamineReason>,
+    /// When the last examination ended.
     examined_at: Option<Instant>,
-    /// Neither the session nor a new one worked: calls do not use it for now.
+    /// Neither the session nor a new one worked; calls do not use it for now.
     down: bool,
-    /// A call asked for an attempt while an older one was under way.
-    woken_meanwhile: bool,
+    /// A call arrived while an older attempt was in progress.
+    call_arrived: bool,
     refreshing: bool,
-    stale: Lists,
+    stale: StaleLists,
 }
 
 /// Why a link is examined.
 #[derive(Clone, Debug)]
-struct Reason {
-    doubt: Doubt,
-    /// Perhaps it went to an instance of the server that does not know the session.
+struct ExamineReason {
+    suspect_reason: SuspectReason,
+    /// The request may have reached an instance of the server that does not know the session.
     misrouted: bool,
-    /// Nothing came back at all.
+    /// There was no response at all.
     silent: bool,
-    /// For people.
+    /// Shown to the user.
     why: String,
-    /// For the counters.
+    /// A label for the counters.
     cause: &'static str,
-    /// What failed; `None`: nothing that a person asked for.
+    /// The failed operation; `None` if it was not requested by the user.
     operation: Option<FailedOperation>,
 }
 
-impl Reason {
-    fn new(doubt: Doubt, cause: &'static str, why: impl Into<String>) -> Self {
+impl ExamineReason {
+    fn new(suspect_reason: SuspectReason, cause: &'static str, why: impl Into<String>) -> Self {
         Self {
-            doubt,
+            suspect_reason,
             misrouted: false,
             silent: false,
             why: why.into(),
@@ -84,8 +85,8 @@ impl Reason {
     }
 }
 
-/// When what is to be done.
-struct Due {
+/// When each task is due.
+struct Deadlines {
     keepalive: Option<Instant>,
     examine: Option<Instant>,
     proof: Option<Instant>,
@@ -93,13 +94,13 @@ struct Due {
     recycle: Option<Instant>,
 }
 
-/// What ended in the background.
-enum Done {
+/// The result of a background task.
+enum BackgroundResult {
     Examined(Box<ExaminationEnd>),
-    Refreshed(Result<Box<Refreshed>, McpFailure>),
+    Refreshed(Result<Box<RefreshedLists>, McpFailure>),
 }
 
-impl Live {
+impl LiveSession {
     pub(super) fn new(
         shared: &ActorState,
         live: Arc<LiveLink>,
@@ -107,16 +108,16 @@ impl Live {
     ) -> Self {
         let settings = shared.settings();
         let link = Arc::clone(&live.link);
-        let stale = Lists {
+        let stale = StaleLists {
             tools: false,
-            resources: settings.list_resources && offers(&*link, "resources"),
-            prompts: settings.list_prompts && offers(&*link, "prompts"),
+            resources: settings.list_resources && has_capability(&*link, "resources"),
+            prompts: settings.list_prompts && has_capability(&*link, "prompts"),
         };
         let mut this = Self {
-            due: Due {
+            due: Deadlines {
                 keepalive: None,
                 examine: None,
-                proof: Some(live.since + keepalive::proof(settings.keepalive_interval)),
+                proof: Some(live.since + keepalive::proof_time(settings.keepalive_interval)),
                 refresh: stale.any().then(Instant::now),
                 recycle: None,
             },
@@ -128,7 +129,7 @@ impl Live {
             examining: None,
             examined_at: None,
             down: false,
-            woken_meanwhile: false,
+            call_arrived: false,
             refreshing: false,
             stale,
         };
@@ -136,7 +137,7 @@ impl Live {
         this
     }
 
-    /// Plans keepalive and recycling by the settings of now.
+    /// Schedules keepalive and recycling by the current settings.
     fn schedule(&mut self, shared: &ActorState) {
         let settings = shared.settings();
         let link = &self.current.link;
@@ -145,7 +146,7 @@ impl Live {
             link.facts(),
             settings.keepalive_interval,
         )
-        .map(|interval| keepalive::due(Instant::now(), interval, &*shared.env.rng));
+        .map(|interval| keepalive::next_probe(Instant::now(), interval, &*shared.env.rng));
         self.due.recycle = self.recycle_at(shared);
     }
 
@@ -161,28 +162,28 @@ impl Live {
         }
     }
 
-    /// The link is examined after `wait`. The strongest reason counts.
-    fn suspect(&mut self, reason: Reason, wait: Duration) {
+    /// Schedules an examination after `wait`. The strongest reason wins.
+    fn suspect(&mut self, reason: ExamineReason, wait: Duration) {
         let at = Instant::now() + wait;
         self.due.examine = Some(self.due.examine.map_or(at, |due| due.min(at)));
         if self
             .reason
             .as_ref()
-            .is_none_or(|old| old.doubt < reason.doubt)
+            .is_none_or(|old| old.suspect_reason < reason.suspect_reason)
         {
             self.reason = Some(reason);
         }
     }
 
-    /// How long an event of the server has to wait to be examined: it may send any number of them.
+    /// How long to delay the examination for a server event: a server may send any number of them.
     fn event_pause(&self) -> Duration {
-        let next = self.examined_at.map(|at| at + EVENT_GAP);
+        let next = self.examined_at.map(|at| at + MIN_EVENT_INTERVAL);
         next.map_or(Duration::ZERO, |next| {
             next.saturating_duration_since(Instant::now())
         })
     }
 
-    /// Makes the suspicion public, where calls could still use the link.
+    /// Publishes the suspicion if calls could still use the link.
     fn degrade(&self, shared: &ActorState, why: &str) {
         if !self.down {
             let why = why.to_owned();
@@ -191,7 +192,7 @@ impl Live {
     }
 }
 
-impl Due {
+impl Deadlines {
     fn next(&self) -> Option<Instant> {
         [
             self.keepalive,
@@ -206,18 +207,18 @@ impl Due {
     }
 }
 
-/// Takes a due time that has come.
-fn come(due: &mut Option<Instant>, now: Instant) -> bool {
+/// Clears a deadline that has passed. Returns whether it had.
+fn take_if_due(due: &mut Option<Instant>, now: Instant) -> bool {
     due.take_if(|at| *at <= now).is_some()
 }
 
 impl Actor {
-    pub(super) async fn live(&mut self, mut live: Live) -> ActorPhase {
+    pub(super) async fn live(&mut self, mut live: LiveSession) -> ActorPhase {
         loop {
             let due = live.due.next();
             let phase = tokio::select! {
                 biased;
-                mail = self.shared.inbox.take() => self.on_mail(&mut live, mail).await,
+                messages = self.shared.inbox.take() => self.on_messages(&mut live, messages).await,
                 why = &mut live.closed => Some(self.lost(Arc::clone(&live.current), &why).await),
                 Some(done) = live.background.next(), if !live.background.is_empty() => {
                     self.on_done(&mut live, done).await
@@ -227,7 +228,7 @@ impl Actor {
                     None
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                    self.on_time(&mut live).await
+                    self.on_deadline(&mut live).await
                 }
             };
             if let Some(phase) = phase {
@@ -236,51 +237,55 @@ impl Actor {
         }
     }
 
-    async fn on_mail(&mut self, live: &mut Live, mail: Mail) -> Option<ActorPhase> {
-        if let Some(drain_until) = mail.stop {
+    async fn on_messages(
+        &mut self,
+        live: &mut LiveSession,
+        messages: ActorMessages,
+    ) -> Option<ActorPhase> {
+        if let Some(drain_until) = messages.stop {
             let live = Some(Arc::clone(&live.current));
             return Some(ActorPhase::Stop { live, drain_until });
         }
-        if let Some(spec) = mail.spec {
+        if let Some(spec) = messages.spec {
             match self.adopt(spec) {
-                Change::Off => {
-                    let phase = ActorPhase::Rest(LinkState::Disabled);
-                    return Some(self.leave(Arc::clone(&live.current), phase).await);
+                SpecChange::Disabled => {
+                    let phase = ActorPhase::Idle(LinkState::Disabled);
+                    return Some(self.retire_working(Arc::clone(&live.current), phase).await);
                 }
-                Change::Link => {
+                SpecChange::Link => {
                     let phase = ActorPhase::Connect("config");
-                    return Some(self.leave(Arc::clone(&live.current), phase).await);
+                    return Some(self.retire_working(Arc::clone(&live.current), phase).await);
                 }
-                Change::Details => live.schedule(&self.shared),
+                SpecChange::Other => live.schedule(&self.shared),
             }
         }
-        match mail.wake {
-            Some(Wake::Hand) => {
-                self.ladder.proven();
+        match messages.connect {
+            Some(ConnectReason::Manual) => {
+                self.backoff.reset();
                 let phase = ActorPhase::Connect("hand");
-                return Some(self.leave(Arc::clone(&live.current), phase).await);
+                return Some(self.retire_working(Arc::clone(&live.current), phase).await);
             }
-            Some(Wake::Call | Wake::Auth) if live.down => {
-                self.woken = true;
-                live.woken_meanwhile = live.examining.is_some();
+            Some(ConnectReason::Call | ConnectReason::Auth) if live.down => {
+                self.for_call = true;
+                live.call_arrived = live.examining.is_some();
                 live.due.examine = Some(Instant::now());
             }
             _ => {}
         }
-        if mail.answered == Some(live.current.epoch) {
-            self.proven();
+        if messages.answered == Some(live.current.epoch) {
+            self.mark_proven();
             live.due.proof = None;
         }
-        if let Some(resumed) = mail.resumed {
+        if let Some(resumed) = messages.resumed {
             live.current.link.resumed();
             let why = format!("the clock jumped by {} s", resumed.gap.as_secs());
             live.degrade(&self.shared, &why);
             live.suspect(
-                Reason::new(Doubt::Answered, "resumed", why),
+                ExamineReason::new(SuspectReason::Answered, "resumed", why),
                 resumed.stagger,
             );
         }
-        if let Some(report) = mail.report
+        if let Some(report) = messages.report
             && report.epoch == live.current.epoch
         {
             self.on_report(live, report);
@@ -288,24 +293,25 @@ impl Actor {
         None
     }
 
-    fn on_report(&mut self, live: &mut Live, report: Report) {
-        let mut doubt = report.doubt;
+    fn on_report(&mut self, live: &mut LiveSession, report: FailureReport) {
+        let mut suspect_reason = report.suspect_reason;
         let failed = FailedOperation {
             name: report.operation,
             failure: report.failure,
         };
-        if doubt.connects_at_once() && live.current.is_unhelped(&failed) {
-            // It fails like this on every session: a matter of its own.
-            doubt = Doubt::Answered;
+        if suspect_reason.connects_at_once() && live.current.is_known_failing(&failed) {
+            // It fails like this in every session, so the session is not the cause.
+            suspect_reason = SuspectReason::Answered;
         }
         let failure = &failed.failure;
-        if doubt > Doubt::Answered {
+        if suspect_reason > SuspectReason::Answered {
             live.degrade(&self.shared, &failure.text);
         }
-        let reason = Reason {
-            doubt,
+        let reason = ExamineReason {
+            suspect_reason,
             misrouted: report.misrouted,
-            silent: report.doubt == Doubt::Silent || failure.class == FailureClass::TimedOut,
+            silent: report.suspect_reason == SuspectReason::Silent
+                || failure.class == FailureClass::TimedOut,
             cause: failure.class.name(),
             why: failure.text.clone(),
             operation: Some(failed),
@@ -314,13 +320,13 @@ impl Actor {
     }
 
     async fn logged_out(&mut self, live: Arc<LiveLink>, failure: McpFailure) -> ActorPhase {
-        self.shared.went_wrong(&failure);
+        self.shared.record_failure(&failure);
         let state = LinkState::NeedsAuth { why: failure.text };
         self.retire(live, Duration::ZERO, state.clone()).await;
-        ActorPhase::Rest(state)
+        ActorPhase::Idle(state)
     }
 
-    fn on_event(&mut self, live: &mut Live, event: LinkEvent) {
+    fn on_event(&mut self, live: &mut LiveSession, event: LinkEvent) {
         let settings = self.shared.settings();
         match event {
             LinkEvent::ToolsChanged => live.stale.tools = true,
@@ -329,46 +335,49 @@ impl Actor {
             LinkEvent::Suspect(why) => {
                 live.degrade(&self.shared, &why);
                 let wait = live.event_pause();
-                live.suspect(Reason::new(Doubt::Answered, "suspect", why), wait);
+                live.suspect(
+                    ExamineReason::new(SuspectReason::Answered, "suspect", why),
+                    wait,
+                );
             }
             LinkEvent::Log { level, mut text } => {
-                if let Some((at, _)) = text.char_indices().nth(LOG_LINE) {
+                if let Some((at, _)) = text.char_indices().nth(MAX_LOG_CHARS) {
                     text.truncate(at);
                 }
                 tracing::debug!(server = %self.shared.name, level, "{text}");
-                self.shared.tell(EventKind::Log { level, text });
+                self.shared.send_event(EventKind::Log { level, text });
             }
         }
         if live.stale.any() && !live.refreshing && live.due.refresh.is_none() {
-            live.due.refresh = Some(Instant::now() + SETTLE);
+            live.due.refresh = Some(Instant::now() + REFRESH_DELAY);
         }
     }
 
-    async fn on_time(&mut self, live: &mut Live) -> Option<ActorPhase> {
+    async fn on_deadline(&mut self, live: &mut LiveSession) -> Option<ActorPhase> {
         let now = Instant::now();
-        if come(&mut live.due.proof, now) {
-            live.current.prove();
-            self.proven();
+        if take_if_due(&mut live.due.proof, now) {
+            live.current.mark_proven();
+            self.mark_proven();
         }
-        if come(&mut live.due.keepalive, now) {
+        if take_if_due(&mut live.due.keepalive, now) {
             self.keepalive(live, now);
         }
-        if come(&mut live.due.examine, now) {
+        if take_if_due(&mut live.due.examine, now) {
             self.examine(live, now);
         }
-        if come(&mut live.due.refresh, now) {
+        if take_if_due(&mut live.due.refresh, now) {
             let known = self.shared.catalogue.borrow().clone();
             refresh(live, known.is_none_or(|known| known.tools.is_empty()));
         }
-        if come(&mut live.due.recycle, now) {
+        if take_if_due(&mut live.due.recycle, now) {
             return self.recycle(live, now).await;
         }
         None
     }
 
-    /// Asks a server that was silent for the interval, unless it is busy. The stream of HTTP+SSE is
-    /// asked in any case: it may be dead while calls wait for answers on it.
-    fn keepalive(&mut self, live: &mut Live, now: Instant) {
+    /// Probes a server that was silent for the interval, unless it is busy. The HTTP+SSE stream is
+    /// probed even then: it may be dead while calls wait on it.
+    fn keepalive(&mut self, live: &mut LiveSession, now: Instant) {
         let settings = self.shared.settings();
         let link = &live.current.link;
         let Some(interval) = keepalive::interval(
@@ -380,34 +389,38 @@ impl Actor {
         };
         let rng = &*self.shared.env.rng;
         let busy = live.current.inflight() > 0 && settings.transport != TransportKind::Sse;
-        // Bytes show that a child is there. Over the network a stream may carry comments for a session
-        // that nobody knows any more.
-        let heard = match settings.transport {
-            TransportKind::Stdio => link.last_heard(),
+        // Any output shows that a child is alive. A network stream may carry comments for a session
+        // that the server has forgotten.
+        let last_activity = match settings.transport {
+            TransportKind::Stdio => link.last_activity(),
             TransportKind::Http | TransportKind::Sse => live.current.last_success(),
         };
-        // Allow for jitter: an interval that was nearly silent is over as well.
-        if !busy && now.saturating_duration_since(heard) >= interval.mul_f64(0.9) {
-            live.due.keepalive = Some(keepalive::due(now, interval, rng));
+        // Allows for jitter: a nearly complete interval counts.
+        if !busy && now.saturating_duration_since(last_activity) >= interval.mul_f64(0.9) {
+            live.due.keepalive = Some(keepalive::next_probe(now, interval, rng));
             let why = "it did not answer the keepalive";
             live.suspect(
-                Reason::new(Doubt::Answered, "keepalive", why),
+                ExamineReason::new(SuspectReason::Answered, "keepalive", why),
                 Duration::ZERO,
             );
             return;
         }
-        let from = if busy { now } else { heard };
+        let from = if busy { now } else { last_activity };
         live.due.keepalive =
-            Some(keepalive::due(from, interval, rng).max(now + Duration::from_millis(1)));
+            Some(keepalive::next_probe(from, interval, rng).max(now + Duration::from_millis(1)));
     }
 
-    async fn on_done(&mut self, live: &mut Live, done: Done) -> Option<ActorPhase> {
+    async fn on_done(
+        &mut self,
+        live: &mut LiveSession,
+        done: BackgroundResult,
+    ) -> Option<ActorPhase> {
         match done {
-            Done::Examined(ended) => self.examined(live, *ended).await,
-            Done::Refreshed(result) => {
+            BackgroundResult::Examined(ended) => self.examined(live, *ended).await,
+            BackgroundResult::Refreshed(result) => {
                 live.refreshing = false;
                 if live.stale.any() {
-                    live.due.refresh = Some(Instant::now() + SETTLE);
+                    live.due.refresh = Some(Instant::now() + REFRESH_DELAY);
                 }
                 match result {
                     Ok(lists) => self.refreshed(live, *lists),
@@ -418,13 +431,13 @@ impl Actor {
         }
     }
 
-    async fn recycle(&mut self, live: &mut Live, now: Instant) -> Option<ActorPhase> {
+    async fn recycle(&mut self, live: &mut LiveSession, now: Instant) -> Option<ActorPhase> {
         let at = live.recycle_at(&self.shared)?;
         if at > now || live.current.inflight() > 0 {
-            live.due.recycle = Some(at.max(now + RECYCLE_CHECK));
+            live.due.recycle = Some(at.max(now + RECYCLE_CHECK_INTERVAL));
             return None;
         }
-        let phase = ActorPhase::Rest(LinkState::Recycled);
-        Some(self.leave(Arc::clone(&live.current), phase).await)
+        let phase = ActorPhase::Idle(LinkState::Recycled);
+        Some(self.retire_working(Arc::clone(&live.current), phase).await)
     }
 }

@@ -1,8 +1,7 @@
-//! What can be asked of a server. All of it takes the same door.
+//! The operations that can be requested from a server.
 
 use serde_json::{Map, Value};
 
-/// One request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     CallTool {
@@ -20,10 +19,10 @@ pub enum Op {
         name: String,
         arguments: Map<String, Value>,
     },
-    /// Is anybody there? Sent by the keepalive, in the way the link's era allows.
+    /// A liveness probe, sent in the way the link's era allows.
     Probe,
-    /// The same question for servers that do not answer the first one: the first page of the tool
-    /// list, further pages are not fetched.
+    /// A liveness probe for servers that do not answer [`Op::Probe`]: the first page of the tool
+    /// list.
     ProbeByList,
 }
 
@@ -43,14 +42,14 @@ impl Op {
         }
     }
 
-    /// Whether running it twice changes nothing, whatever the server. Tools are not: a server's
-    /// hints count only if the person trusts it.
+    /// Whether repeating it changes nothing on any server. For tools this depends on hints, which
+    /// count only if the user trusts the server.
     pub fn is_safe(&self) -> bool {
         !matches!(self, Self::CallTool { .. })
     }
 }
 
-/// What came back, as the protocol's JSON result (all pages of a list joined).
+/// The JSON result, with all pages of a list joined.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpOutput {
     pub result: Value,

@@ -1,4 +1,4 @@
-//! The life of a server: rest, connect, live.
+//! The main loop of a server's actor: idle, connect, live.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,70 +6,70 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::connect::{AttemptPlan, Fresh, attempt};
-use super::inbox::{Mail, Wake};
-use super::live::Live;
-use super::retire::{DRAIN, Draining, close, drained};
+use super::connect::{AttemptPlan, NewConnection, attempt};
+use super::inbox::{ActorMessages, ConnectReason};
+use super::live::LiveSession;
+use super::retire::{DRAIN_TIMEOUT, Draining, close, wait_until_idle};
 use super::shared::{ActorState, EventKind, LiveLink};
 use super::{CatalogueSnapshot, ServerSpec};
-use crate::actor::keepalive::ProbeBy;
+use crate::actor::keepalive::ProbeMethod;
 use crate::actor::state::LinkState;
-use crate::actor::state::ladder::{Ladder, Next};
+use crate::actor::state::backoff::{NextAttempt, ReconnectBackoff};
 use crate::failure::{FailureClass, McpFailure};
 use crate::transport::link::{LinkFacts, TransportKind};
 
-/// While a login is missing, the server is still tried so often: a notice of new tokens may get lost.
-const LOGIN_PROBE: Duration = Duration::from_mins(1);
-/// For closing, when the time to drain is over.
-const LAST_CLOSE: Duration = Duration::from_secs(5);
+/// How often a server that needs a login is retried, in case a notification of new tokens was lost.
+const LOGIN_PROBE_INTERVAL: Duration = Duration::from_mins(1);
+/// Time for closing after the drain deadline.
+const FINAL_CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Actor {
     pub(super) shared: Arc<ActorState>,
-    pub(super) ladder: Ladder,
+    pub(super) backoff: ReconnectBackoff,
     pub(super) draining: Draining,
-    pub(super) probe_by: ProbeBy,
+    pub(super) probe_method: ProbeMethod,
     epoch: u64,
     revision: u64,
-    /// A connect was already repeated with another token.
+    /// A connect was already repeated with a renewed token.
     token_tried: bool,
-    /// The next attempt is made for a call: it does not count against the server.
-    pub(super) woken: bool,
-    /// Before this moment no new session replaces one that never came to work.
-    pub(super) quiet_until: Option<Instant>,
+    /// The next attempt is made for a call, and does not count as a failure of the server.
+    pub(super) for_call: bool,
+    /// Until then, no new session replaces one that never worked.
+    pub(super) no_new_session_before: Option<Instant>,
 }
 
 pub(super) enum ActorPhase {
-    Rest(LinkState),
-    /// Why, for the counters.
+    Idle(LinkState),
+    /// The argument is a label for the counters.
     Connect(&'static str),
-    Live(Box<Live>),
+    Live(Box<LiveSession>),
     Stop {
         live: Option<Arc<LiveLink>>,
         drain_until: Instant,
     },
 }
 
-/// Runs until stopped. Starts where the last run ended, if it ended by a panic.
+/// Runs until stopped. After a panic it resumes with the epoch and revision of the last run.
 pub(super) async fn run(shared: &Arc<ActorState>) {
     let mut actor = Actor {
         shared: Arc::clone(shared),
-        ladder: Ladder::default(),
+        backoff: ReconnectBackoff::default(),
         draining: Draining::default(),
-        probe_by: ProbeBy::default(),
-        epoch: shared.view.borrow().standing.epoch,
+        probe_method: ProbeMethod::default(),
+        epoch: shared.view.borrow().status.epoch,
         revision: shared.catalogue.borrow().as_ref().map_or(0, |c| c.revision),
         token_tried: false,
-        woken: false,
-        quiet_until: None,
+        for_call: false,
+        no_new_session_before: None,
     };
-    let mut phase = match &shared.view.borrow().standing.state {
-        LinkState::Disabled => ActorPhase::Rest(LinkState::Disabled),
-        LinkState::Recycled => ActorPhase::Rest(LinkState::Recycled),
+    let mut phase = match &shared.view.borrow().status.state {
+        LinkState::Disabled => ActorPhase::Idle(LinkState::Disabled),
+        LinkState::Recycled => ActorPhase::Idle(LinkState::Recycled),
         _ => ActorPhase::Connect("start"),
     };
     loop {
         phase = match phase {
-            ActorPhase::Rest(state) => actor.rest(state).await,
+            ActorPhase::Idle(state) => actor.idle(state).await,
             ActorPhase::Connect(why) => actor.connect(why).await,
             ActorPhase::Live(live) => actor.live(*live).await,
             ActorPhase::Stop { live, drain_until } => {
@@ -81,89 +81,93 @@ pub(super) async fn run(shared: &Arc<ActorState>) {
 }
 
 impl Actor {
-    /// Without a link, until it is time or somebody asks.
-    async fn rest(&mut self, state: LinkState) -> ActorPhase {
+    /// Waits without a link until the next attempt is due or requested.
+    async fn idle(&mut self, state: LinkState) -> ActorPhase {
         let now = Instant::now();
         let mut until = match &state {
             LinkState::Backoff { until, .. } | LinkState::Parked { until, .. } => Some(*until),
-            LinkState::NeedsAuth { .. } => Some(now + LOGIN_PROBE),
+            LinkState::NeedsAuth { .. } => Some(now + LOGIN_PROBE_INTERVAL),
             _ => None,
         };
         self.shared.publish(state.clone(), None);
         loop {
             let inbox = &self.shared.inbox;
-            let mail = tokio::select! {
+            let messages = tokio::select! {
                 biased;
-                mail = inbox.take() => mail,
+                messages = inbox.take() => messages,
                 () = sleep_until(until.unwrap_or(now)), if until.is_some() => {
                     return ActorPhase::Connect("retry");
                 }
             };
-            if let Some(drain_until) = mail.stop {
+            if let Some(drain_until) = messages.stop {
                 return ActorPhase::Stop {
                     live: None,
                     drain_until,
                 };
             }
-            if let Some(resumed) = mail.resumed
+            if let Some(resumed) = messages.resumed
                 && let Some(until) = &mut until
             {
                 *until = (*until).min(Instant::now() + resumed.stagger);
             }
-            if let Some(phase) = self.roused(&state, mail) {
+            if let Some(phase) = self.phase_after_wake(&state, messages) {
                 return phase;
             }
         }
     }
 
-    /// What ends a rest early.
-    fn roused(&mut self, state: &LinkState, mail: Mail) -> Option<ActorPhase> {
-        if let Some(spec) = mail.spec {
+    /// The phase that ends waiting early, if any.
+    fn phase_after_wake(
+        &mut self,
+        state: &LinkState,
+        messages: ActorMessages,
+    ) -> Option<ActorPhase> {
+        if let Some(spec) = messages.spec {
             let was_off = *state == LinkState::Disabled;
             let change = self.adopt(spec);
-            if change == Change::Off {
-                return (!was_off).then_some(ActorPhase::Rest(LinkState::Disabled));
+            if change == SpecChange::Disabled {
+                return (!was_off).then_some(ActorPhase::Idle(LinkState::Disabled));
             }
-            if change == Change::Link || was_off {
+            if change == SpecChange::Link || was_off {
                 return Some(ActorPhase::Connect("config"));
             }
         }
-        let why = match (mail.wake?, state) {
+        let why = match (messages.connect?, state) {
             (_, LinkState::Disabled) => return None,
-            (Wake::Hand, _) => {
-                self.ladder.proven();
+            (ConnectReason::Manual, _) => {
+                self.backoff.reset();
                 "hand"
             }
             (
-                Wake::Call,
+                ConnectReason::Call,
                 LinkState::Backoff { .. }
                 | LinkState::Parked { .. }
                 | LinkState::NeedsAuth { .. }
                 | LinkState::Recycled,
             ) => {
-                self.woken = true;
+                self.for_call = true;
                 "call"
             }
-            (Wake::Auth, LinkState::NeedsAuth { .. } | LinkState::Parked { .. }) => "auth",
+            (ConnectReason::Auth, LinkState::NeedsAuth { .. } | LinkState::Parked { .. }) => "auth",
             _ => return None,
         };
         Some(ActorPhase::Connect(why))
     }
 
-    /// Takes over new settings.
-    pub(super) fn adopt(&mut self, spec: ServerSpec) -> Change {
+    /// Applies new settings.
+    pub(super) fn adopt(&mut self, spec: ServerSpec) -> SpecChange {
         let enabled = spec.settings.enabled;
         let relink = self.shared.adopt(spec);
         if relink {
-            // Another server, for all we know.
-            self.proven();
-            self.probe_by = ProbeBy::default();
+            // It may be a different server.
+            self.mark_proven();
+            self.probe_method = ProbeMethod::default();
             self.token_tried = false;
         }
         match (enabled, relink) {
-            (false, _) => Change::Off,
-            (true, true) => Change::Link,
-            (true, false) => Change::Details,
+            (false, _) => SpecChange::Disabled,
+            (true, true) => SpecChange::Link,
+            (true, false) => SpecChange::Other,
         }
     }
 
@@ -171,7 +175,7 @@ impl Actor {
         self.shared.metrics.reconnect(why);
         self.shared.publish(
             LinkState::Connecting {
-                attempt: self.ladder.failures() + 1,
+                attempt: self.backoff.failures() + 1,
             },
             None,
         );
@@ -183,27 +187,27 @@ impl Actor {
         ));
         let mut new_tokens = false;
         let outcome = loop {
-            let mail = tokio::select! {
+            let messages = tokio::select! {
                 biased;
-                mail = self.shared.inbox.take() => mail,
+                messages = self.shared.inbox.take() => messages,
                 outcome = &mut attempt => break outcome,
             };
-            new_tokens |= mail.wake == Some(Wake::Auth);
-            let Some(next) = self.interrupted(mail) else {
+            new_tokens |= messages.connect == Some(ConnectReason::Auth);
+            let Some(next) = self.phase_after_interrupt(messages) else {
                 continue;
             };
-            // It closes what it has made before the next attempt begins.
+            // The attempt closes its connections before the next one starts.
             cancel.cancel();
-            if let Ok(fresh) = attempt.await {
-                close(&*fresh.link).await;
+            if let Ok(connection) = attempt.await {
+                close(&*connection.link).await;
             }
             return next;
         };
         match outcome {
-            Ok(fresh) => self.commit(fresh, |_| {}),
-            Err(failure) => match self.refused(&failure) {
-                // The attempt may have begun with the old ones.
-                ActorPhase::Rest(LinkState::NeedsAuth { .. }) if new_tokens => {
+            Ok(connection) => self.commit(connection, |_| {}),
+            Err(failure) => match self.connect_failed(&failure) {
+                // The attempt may have used the old tokens.
+                ActorPhase::Idle(LinkState::NeedsAuth { .. }) if new_tokens => {
                     ActorPhase::Connect("auth")
                 }
                 phase => phase,
@@ -211,59 +215,67 @@ impl Actor {
         }
     }
 
-    /// What makes an attempt pointless.
-    fn interrupted(&mut self, mail: Mail) -> Option<ActorPhase> {
-        if let Some(drain_until) = mail.stop {
+    /// The phase that makes the current attempt pointless, if any.
+    fn phase_after_interrupt(&mut self, messages: ActorMessages) -> Option<ActorPhase> {
+        if let Some(drain_until) = messages.stop {
             return Some(ActorPhase::Stop {
                 live: None,
                 drain_until,
             });
         }
-        match self.adopt(mail.spec?) {
-            Change::Off => Some(ActorPhase::Rest(LinkState::Disabled)),
-            Change::Link => Some(ActorPhase::Connect("config")),
-            Change::Details => None,
+        match self.adopt(messages.spec?) {
+            SpecChange::Disabled => Some(ActorPhase::Idle(LinkState::Disabled)),
+            SpecChange::Link => Some(ActorPhase::Connect("config")),
+            SpecChange::Other => None,
         }
     }
 
-    /// The new epoch: its lists are public before any call can use its link.
-    pub(super) fn commit(&mut self, fresh: Fresh, prepare: impl FnOnce(&LiveLink)) -> ActorPhase {
+    /// Starts a new epoch: its lists are published before any call can use its link.
+    pub(super) fn commit(
+        &mut self,
+        connection: NewConnection,
+        prepare: impl FnOnce(&LiveLink),
+    ) -> ActorPhase {
         self.epoch += 1;
         self.token_tried = false;
-        self.woken = false;
-        self.shared.went_well();
-        let live = Arc::new(LiveLink::new(self.epoch, fresh.link));
+        self.for_call = false;
+        self.shared.record_success();
+        let live = Arc::new(LiveLink::new(self.epoch, connection.link));
         prepare(&live);
         let old = self.shared.catalogue.borrow().clone();
         self.publish_catalogue(CatalogueSnapshot {
             epoch: self.epoch,
             revision: 0,
             facts: LinkFacts {
-                handshake: fresh.took,
+                handshake: connection.handshake_time,
                 ..live.link.facts().clone()
             },
-            tools: Arc::new(fresh.tools),
+            tools: Arc::new(connection.tools),
             resources: old.as_ref().and_then(|old| old.resources.clone()),
             prompts: old.as_ref().and_then(|old| old.prompts.clone()),
         });
         self.shared.attempt_ended();
         self.shared
             .publish(LinkState::Ready, Some(Arc::clone(&live)));
-        ActorPhase::Live(Box::new(Live::new(&self.shared, live, fresh.events)))
+        ActorPhase::Live(Box::new(LiveSession::new(
+            &self.shared,
+            live,
+            connection.events,
+        )))
     }
 
     pub(super) fn next_attempt(&self) -> AttemptPlan {
         AttemptPlan {
             epoch: self.epoch + 1,
-            failures: self.ladder.failures(),
-            woken: self.woken,
+            failures: self.backoff.failures(),
+            for_call: self.for_call,
         }
     }
 
-    /// The link works.
-    pub(super) fn proven(&mut self) {
-        self.ladder.proven();
-        self.quiet_until = None;
+    /// Resets the backoff, because the link works.
+    pub(super) fn mark_proven(&mut self) {
+        self.backoff.reset();
+        self.no_new_session_before = None;
     }
 
     pub(super) fn publish_catalogue(&mut self, mut snapshot: CatalogueSnapshot) {
@@ -277,14 +289,13 @@ impl Actor {
             self.shared.connector().remember(&snapshot);
         }
         self.shared.catalogue.send_replace(Some(Arc::new(snapshot)));
-        self.shared.tell(kind);
+        self.shared.send_event(kind);
     }
 
-    /// An attempt failed.
-    fn refused(&mut self, failure: &McpFailure) -> ActorPhase {
-        self.shared.went_wrong(failure);
+    fn connect_failed(&mut self, failure: &McpFailure) -> ActorPhase {
+        self.shared.record_failure(failure);
         self.shared.attempt_ended();
-        let woken = std::mem::take(&mut self.woken);
+        let for_call = std::mem::take(&mut self.for_call);
         match failure.class {
             FailureClass::AuthExpired if !self.token_tried => {
                 self.token_tried = true;
@@ -292,89 +303,103 @@ impl Actor {
             }
             FailureClass::AuthExpired | FailureClass::NeedsAuth | FailureClass::ScopeNeeded => {
                 self.token_tried = false;
-                ActorPhase::Rest(LinkState::NeedsAuth {
+                ActorPhase::Idle(LinkState::NeedsAuth {
                     why: failure.text.clone(),
                 })
             }
             FailureClass::Permanent => {
-                let next = self.ladder.park(&*self.shared.env.rng);
-                self.after(next, failure, "retry")
+                let next = self.backoff.park(&*self.shared.env.rng);
+                self.next_phase(next, failure, "retry")
             }
             _ => {
-                let next = self.ladder.failed(&*self.shared.env.rng, !woken);
-                self.after(next, failure, "retry")
+                let next = self
+                    .backoff
+                    .record_failure(&*self.shared.env.rng, !for_call);
+                self.next_phase(next, failure, "retry")
             }
         }
     }
 
-    /// The live link is lost: ends it and goes on as the budget allows.
+    /// Closes a lost link and continues as the backoff allows.
     pub(super) async fn lost(&mut self, live: Arc<LiveLink>, failure: &McpFailure) -> ActorPhase {
-        self.shared.went_wrong(failure);
+        self.shared.record_failure(failure);
         let next = match failure.class {
-            FailureClass::Permanent => self.ladder.park(&*self.shared.env.rng),
-            _ => self
-                .ladder
-                .dropped(live.is_proven(), Instant::now(), &*self.shared.env.rng),
+            FailureClass::Permanent => self.backoff.park(&*self.shared.env.rng),
+            _ => self.backoff.record_lost_link(
+                live.is_proven(),
+                Instant::now(),
+                &*self.shared.env.rng,
+            ),
         };
-        let phase = self.after(next, failure, failure.class.name());
-        self.retire(live, Duration::ZERO, self.announce(&phase))
+        let phase = self.next_phase(next, failure, failure.class.name());
+        self.retire(live, Duration::ZERO, self.initial_state(&phase))
             .await;
         phase
     }
 
-    /// The state that a phase begins with.
-    fn announce(&self, phase: &ActorPhase) -> LinkState {
+    /// The state at the start of a phase.
+    fn initial_state(&self, phase: &ActorPhase) -> LinkState {
         match phase {
-            ActorPhase::Rest(state) => state.clone(),
+            ActorPhase::Idle(state) => state.clone(),
             _ => LinkState::Connecting {
-                attempt: self.ladder.failures() + 1,
+                attempt: self.backoff.failures() + 1,
             },
         }
     }
 
-    /// Takes a link out of use. Its calls may go on while the next one is made; but there are
-    /// never two children, so that of stdio is gone before, and its calls get `grace`.
+    /// Takes a link out of use. Its calls may continue while the next link is made. There must
+    /// never be two children, so a stdio link is closed first, and its calls get `grace`.
     pub(super) async fn retire(&mut self, live: Arc<LiveLink>, grace: Duration, next: LinkState) {
         live.end_verdict();
         self.shared.publish(next, None);
         if self.shared.settings().transport != TransportKind::Stdio {
-            self.draining.add(live, DRAIN);
+            self.draining.add(live, DRAIN_TIMEOUT);
             return;
         }
-        drained(&live, Instant::now() + grace).await;
+        wait_until_idle(&live, Instant::now() + grace).await;
         close(&*live.link).await;
     }
 
-    /// The same when the link itself is well: its calls may finish.
-    pub(super) async fn leave(&mut self, live: Arc<LiveLink>, phase: ActorPhase) -> ActorPhase {
-        let next = self.announce(&phase);
-        self.retire(live, DRAIN, next).await;
+    /// The same for a working link: its calls may finish.
+    pub(super) async fn retire_working(
+        &mut self,
+        live: Arc<LiveLink>,
+        phase: ActorPhase,
+    ) -> ActorPhase {
+        let next = self.initial_state(&phase);
+        self.retire(live, DRAIN_TIMEOUT, next).await;
         phase
     }
 
-    fn after(&mut self, next: Next, failure: &McpFailure, cause: &'static str) -> ActorPhase {
+    fn next_phase(
+        &mut self,
+        next: NextAttempt,
+        failure: &McpFailure,
+        cause: &'static str,
+    ) -> ActorPhase {
         match next {
-            Next::Now => ActorPhase::Connect(cause),
-            next => ActorPhase::Rest(self.resting(next, failure)),
+            NextAttempt::Now => ActorPhase::Connect(cause),
+            next => ActorPhase::Idle(self.waiting_state(next, failure)),
         }
     }
 
-    /// The state in which the next attempt is waited for, as long as the budget and the server say.
-    pub(super) fn resting(&self, next: Next, failure: &McpFailure) -> LinkState {
+    /// The state while waiting for the next attempt, for as long as the backoff and the server
+    /// require.
+    pub(super) fn waiting_state(&self, next: NextAttempt, failure: &McpFailure) -> LinkState {
         let why = failure.text.clone();
         let now = Instant::now();
-        let asked = failure.retry_after.unwrap_or_default();
+        let requested_wait = failure.retry_after.unwrap_or_default();
         match next {
-            Next::Now => LinkState::Connecting {
-                attempt: self.ladder.failures() + 1,
+            NextAttempt::Now => LinkState::Connecting {
+                attempt: self.backoff.failures() + 1,
             },
-            Next::Backoff(pause) => LinkState::Backoff {
-                attempt: self.ladder.failures(),
-                until: now + pause.max(asked),
+            NextAttempt::Backoff(pause) => LinkState::Backoff {
+                attempt: self.backoff.failures(),
+                until: now + pause.max(requested_wait),
                 why,
             },
-            Next::Park(pause) => LinkState::Parked {
-                until: now + pause.max(asked),
+            NextAttempt::Park(pause) => LinkState::Parked {
+                until: now + pause.max(requested_wait),
                 why,
                 permanent: failure.class == FailureClass::Permanent,
             },
@@ -389,24 +414,24 @@ impl Actor {
         };
         let mut drain_until = drain_until;
         loop {
-            let mail = tokio::select! {
-                () = drained(&live, drain_until) => break,
-                mail = self.shared.inbox.take() => mail,
+            let messages = tokio::select! {
+                () = wait_until_idle(&live, drain_until) => break,
+                messages = self.shared.inbox.take() => messages,
             };
-            // A removed server may be hurried by the end of the process.
-            drain_until = mail
+            // When the process exits, a removed server gets less time.
+            drain_until = messages
                 .stop
                 .map_or(drain_until, |until| until.min(drain_until));
         }
-        let _ = timeout(LAST_CLOSE, close(&*live.link)).await;
+        let _ = timeout(FINAL_CLOSE_TIMEOUT, close(&*live.link)).await;
     }
 }
 
 /// What a new config changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    Off,
-    /// The link is made from other things now.
+pub(super) enum SpecChange {
+    Disabled,
+    /// The parameters of the link changed.
     Link,
-    Details,
+    Other,
 }

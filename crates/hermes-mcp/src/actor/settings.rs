@@ -1,4 +1,4 @@
-//! What the actor needs to know of a server's config.
+//! The settings of a server's actor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,50 +12,50 @@ pub struct ServerSettings {
     pub name: String,
     pub enabled: bool,
     pub transport: TransportKind,
-    /// Stands for everything that a link is made from (URL, command, headers, environment, …). A
-    /// change means a new link; a change of anything else does not.
+    /// Identifies all parameters of a link (URL, command, headers, environment, …). Only a change
+    /// of these requires a new link.
     pub fingerprint: String,
-    /// Budget of a call without progress.
+    /// Timeout of a call without progress.
     pub timeout: Duration,
-    /// Longest duration of a call, whatever its progress.
+    /// Maximum duration of a call, regardless of progress.
     pub max_timeout: Duration,
     pub connect_timeout: Duration,
     /// Zero turns it off.
     pub keepalive_interval: Duration,
     pub max_concurrency: usize,
     pub retry: RetryPolicy,
-    /// Close after this long without a call; the next call starts it again.
+    /// Close after this long without a call; the next call restarts it.
     pub idle_timeout: Option<Duration>,
-    /// Close at this age, when no call runs.
+    /// Close at this age once no call is running.
     pub max_lifetime: Option<Duration>,
-    /// Whether the lists of resources and prompts are kept as well, where offered.
+    /// Whether resources and prompts are listed as well, if offered.
     pub list_resources: bool,
     pub list_prompts: bool,
-    /// Not started before the first call, where its lists are remembered.
+    /// Do not start before the first call if its lists are cached.
     pub lazy: bool,
 }
 
 impl ServerSettings {
-    pub const TIMEOUT: Duration = Duration::from_mins(5);
-    pub const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
-    pub const KEEPALIVE: Duration = Duration::from_mins(3);
-    /// Calls at once, of all conversations together, unless the config says. A server that takes fewer says
-    /// so, or works through them one after the other.
-    pub const CONCURRENCY: usize = 32;
-    const LONGEST_CALL: Duration = Duration::from_hours(1);
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
+    pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
+    pub const DEFAULT_KEEPALIVE: Duration = Duration::from_mins(3);
+    /// Default number of concurrent calls over all conversations. A server that supports fewer
+    /// throttles, or handles them one after the other.
+    pub const DEFAULT_CONCURRENCY: usize = 32;
+    const MAX_CALL_TIMEOUT: Duration = Duration::from_hours(1);
 
-    /// The defaults.
+    /// Settings with defaults.
     pub fn new(name: impl Into<String>, transport: TransportKind, fingerprint: String) -> Self {
         Self {
             name: name.into(),
             enabled: true,
             transport,
             fingerprint,
-            timeout: Self::TIMEOUT,
-            max_timeout: Self::max_timeout(Self::TIMEOUT),
-            connect_timeout: Self::CONNECT_TIMEOUT,
-            keepalive_interval: Self::KEEPALIVE,
-            max_concurrency: Self::CONCURRENCY,
+            timeout: Self::DEFAULT_TIMEOUT,
+            max_timeout: Self::max_timeout(Self::DEFAULT_TIMEOUT),
+            connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
+            keepalive_interval: Self::DEFAULT_KEEPALIVE,
+            max_concurrency: Self::DEFAULT_CONCURRENCY,
             retry: RetryPolicy::default(),
             idle_timeout: None,
             max_lifetime: None,
@@ -65,22 +65,21 @@ impl ServerSettings {
         }
     }
 
-    /// Four times the idle budget, at most an hour (but never less than the budget itself).
+    /// Four times `timeout`, at most an hour, but never less than `timeout`.
     pub fn max_timeout(timeout: Duration) -> Duration {
         timeout
             .saturating_mul(4)
-            .min(Self::LONGEST_CALL)
+            .min(Self::MAX_CALL_TIMEOUT)
             .max(timeout)
     }
 
-    /// Whether a link made from `other` can be kept.
+    /// Whether a link made with `other` can be reused.
     pub(crate) fn same_link(&self, other: &Self) -> bool {
         self.transport == other.transport && self.fingerprint == other.fingerprint
     }
 }
 
-/// A server and how to reach it. Making a connector must cost nothing: one that is not needed is
-/// dropped.
+/// A server and its connector. Creating a connector must be cheap: unneeded ones are dropped.
 #[derive(Clone)]
 pub struct ServerSpec {
     pub settings: ServerSettings,

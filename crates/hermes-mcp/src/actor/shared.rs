@@ -1,4 +1,4 @@
-//! What the actor and the handles see together.
+//! State shared by the actor and its handles.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,16 +10,16 @@ use hermes_core::clock::{Clock, Rng};
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::inbox::{ActorInbox, Wake};
+use super::inbox::{ActorInbox, ConnectReason};
 use super::{CatalogueSnapshot, ServerSettings, ServerSpec};
 use crate::actor::call_queue::CallQueue;
 use crate::actor::state::status::{LastError, ServerStatus};
-use crate::actor::state::{LinkState, Standing};
+use crate::actor::state::{ConnectionStatus, LinkState};
 use crate::failure::{FailureClass, McpFailure};
 use crate::status::metrics::Metrics;
 use crate::transport::link::{Connector, Link};
 
-/// What all actors of a process share.
+/// Shared by all actors of a process.
 #[derive(Clone)]
 pub struct ActorEnv {
     pub clock: Arc<dyn Clock>,
@@ -27,7 +27,7 @@ pub struct ActorEnv {
     pub events: broadcast::Sender<McpEvent>,
 }
 
-/// Something happened to a server.
+/// An event of a server.
 #[derive(Clone, Debug)]
 pub struct McpEvent {
     pub server: Arc<str>,
@@ -36,7 +36,7 @@ pub struct McpEvent {
 
 #[derive(Clone, Debug)]
 pub enum EventKind {
-    State(Standing),
+    State(ConnectionStatus),
     /// New lists are published.
     Catalogue {
         epoch: u64,
@@ -53,111 +53,113 @@ pub enum EventKind {
     },
 }
 
-/// A link and the epoch it stands for.
+/// A link and its epoch.
 pub(super) struct LiveLink {
     pub(super) epoch: u64,
     pub(super) link: Arc<dyn Link>,
     pub(super) since: Instant,
-    /// Calls that run on it.
+    /// The number of running calls.
     pub(super) inflight: watch::Sender<usize>,
-    /// When a call last began or ended.
+    /// When a call last started or ended.
     last_used: Mutex<Instant>,
     /// When a request on it last succeeded.
     last_success: Mutex<Instant>,
-    /// A call was answered, or it lasted.
+    /// A call succeeded on it, or it lasted long enough.
     proven: AtomicBool,
-    /// How some instances of the server refused the session while others knew it, by the last
-    /// examination: a load balancer without stickiness.
+    /// How some instances refused the session while others knew it, as of the last examination; a
+    /// sign of a load balancer without sticky sessions.
     misrouted: Mutex<Option<McpFailure>>,
     operations: Mutex<BTreeMap<String, Operation>>,
     verdict: watch::Sender<SessionVerdict>,
 }
 
-/// What the last examination of a session found. Whether a refused call may be sent again depends on
-/// it, also after the link was replaced.
+/// The result of the last examination of a session. It decides whether a refused call may be
+/// repeated, even after the link was replaced.
 #[derive(Clone, Debug, Default)]
 pub(super) enum SessionVerdict {
-    /// Not known, or not yet.
+    /// Not known yet.
     #[default]
     Open,
-    /// It answers questions.
+    /// It answers probes.
     Works,
-    /// It failed every question, in these ways.
+    /// It failed every probe, with these failures.
     Fails(Vec<McpFailure>),
-    /// The link ended before it was asked.
+    /// The link closed before it was probed.
     Gone,
 }
 
-/// What is known about an operation.
+/// The history of an operation.
 #[derive(Clone, Debug)]
 enum Operation {
-    /// It worked when it was last asked for.
+    /// Its last call succeeded.
     Works,
-    /// A new session was made for it, and it has not worked since.
-    Unhelped(Unhelped),
+    /// A new session was made for it, and it has not succeeded since.
+    Failing(FailingOperation),
 }
 
-/// An operation that failed, and how.
+/// An operation and its failure.
 #[derive(Clone, Debug)]
 pub(super) struct FailedOperation {
     pub(super) name: String,
     pub(super) failure: McpFailure,
 }
 
-/// A new session may not have helped an operation, or may have been lost again before it worked:
-/// that cannot be told apart, so the next one is made later, and not never. A few are made at once where
-/// the operation worked before, or now fails in another way.
+/// An operation that still fails after a new session. Either the session did not help, or it was
+/// lost again; since these look the same, further sessions are delayed but not ruled out. A few are
+/// made immediately if the operation succeeded before or fails differently.
 #[derive(Clone, Debug)]
-struct Unhelped {
-    /// New sessions that are still made at once.
-    at_once: u32,
-    /// It worked once.
+struct FailingOperation {
+    /// Remaining sessions that are made immediately.
+    immediate_sessions: u32,
+    /// It succeeded at least once.
     worked: bool,
-    /// For which the last one was made.
+    /// The failure for which the last session was made.
     failure: McpFailure,
     until: Instant,
     pause: Duration,
-    /// Failures that may still be blamed on the operation, however fast they come.
-    left: u32,
-    /// Another operation has worked on the link since: one more failure is its own.
+    /// Remaining failures that are attributed to the operation, however soon they follow.
+    remaining_failures: u32,
+    /// Another operation succeeded on the link since, so one more failure is the operation's own.
     others_work: bool,
 }
 
-impl Unhelped {
-    /// So many losses in a row cost one call each.
-    const AT_ONCE: u32 = 4;
-    const FIRST: Duration = Duration::from_secs(1);
-    const LONGEST: Duration = Duration::from_mins(1);
-    const FAILURES: u32 = 8;
+impl FailingOperation {
+    /// This many consecutive losses cost one call each.
+    const MAX_IMMEDIATE_SESSIONS: u32 = 4;
+    const INITIAL_PAUSE: Duration = Duration::from_secs(1);
+    const MAX_PAUSE: Duration = Duration::from_mins(1);
+    const MAX_BLAMED_FAILURES: u32 = 8;
 
-    /// A new session was made, maybe not for the first time.
-    fn again(before: Option<&Operation>, failure: &McpFailure) -> Self {
-        let (at_once, pause, worked) = match before {
-            None => (Self::AT_ONCE - 1, Self::FIRST, false),
-            Some(Operation::Works) => (Self::AT_ONCE - 1, Self::FIRST, true),
-            Some(Operation::Unhelped(before)) if before.at_once(failure) => {
-                (before.at_once - 1, Self::FIRST, before.worked)
-            }
-            Some(Operation::Unhelped(before)) => {
-                let pause = (before.pause * 2).min(Self::LONGEST);
-                (before.at_once, pause, before.worked)
+    /// Records that a session was made for this failure.
+    fn after_session(before: Option<&Operation>, failure: &McpFailure) -> Self {
+        let (immediate_sessions, pause, worked) = match before {
+            None => (Self::MAX_IMMEDIATE_SESSIONS - 1, Self::INITIAL_PAUSE, false),
+            Some(Operation::Works) => (Self::MAX_IMMEDIATE_SESSIONS - 1, Self::INITIAL_PAUSE, true),
+            Some(Operation::Failing(before)) if before.allows_immediate_session(failure) => (
+                before.immediate_sessions - 1,
+                Self::INITIAL_PAUSE,
+                before.worked,
+            ),
+            Some(Operation::Failing(before)) => {
+                let pause = (before.pause * 2).min(Self::MAX_PAUSE);
+                (before.immediate_sessions, pause, before.worked)
             }
         };
         Self {
-            at_once,
+            immediate_sessions,
             worked,
             failure: failure.clone(),
             until: Instant::now() + pause,
             pause,
-            left: Self::FAILURES,
+            remaining_failures: Self::MAX_BLAMED_FAILURES,
             others_work: false,
         }
     }
 
-    /// Whether a session is made at once after this failure. What fails in the same way for the second
-    /// time and never worked most probably always does.
-    fn at_once(&self, failure: &McpFailure) -> bool {
-        self.at_once > 0 && (self.worked || !self.failure.is_same_refusal(failure))
+    /// Whether to make a session immediately. An operation that never succeeded and fails the same
+    /// way again will probably always fail.
+    fn allows_immediate_session(&self, failure: &McpFailure) -> bool {
+        self.immediate_sessions > 0 && (self.worked || !self.failure.is_same_refusal(failure))
     }
 }
 
@@ -178,12 +180,12 @@ impl LiveLink {
         }
     }
 
-    /// Takes over what was learnt on the link before. `refused`: the operation for which it was
+    /// Copies what was learned on the previous link. `refused`: the operation for which it was
     /// replaced.
-    pub(super) fn succeed(&self, old: &Self, refused: Option<&FailedOperation>) {
+    pub(super) fn inherit_from(&self, old: &Self, refused: Option<&FailedOperation>) {
         lock(&self.operations).clone_from(&lock(&old.operations));
         if let Some(refused) = refused {
-            self.set_unhelped(refused);
+            self.mark_failing(refused);
         }
     }
 
@@ -191,7 +193,7 @@ impl LiveLink {
         self.verdict.send_replace(verdict);
     }
 
-    /// The same for a link of which nothing else is known.
+    /// Sets the verdict of a closed link if it is not known yet.
     pub(super) fn end_verdict(&self) {
         self.verdict.send_if_modified(|verdict| {
             let open = matches!(verdict, SessionVerdict::Open);
@@ -202,7 +204,8 @@ impl LiveLink {
         });
     }
 
-    /// What the examination found, once it is known; [`SessionVerdict::Open`] if it is not by then.
+    /// Waits for the verdict until the deadline; [`SessionVerdict::Open`] if it is still unknown
+    /// then.
     pub(super) async fn verdict(&self, until: Instant) -> SessionVerdict {
         let mut verdict = self.verdict.subscribe();
         let known = verdict.wait_for(|verdict| !matches!(verdict, SessionVerdict::Open));
@@ -214,36 +217,36 @@ impl LiveLink {
             })
     }
 
-    /// A new session was tried for this operation.
-    pub(super) fn set_unhelped(&self, failed: &FailedOperation) {
+    /// Records that a new session was tried for this operation.
+    pub(super) fn mark_failing(&self, failed: &FailedOperation) {
         let mut operations = lock(&self.operations);
-        let next = Unhelped::again(operations.get(&failed.name), &failed.failure);
-        operations.insert(failed.name.clone(), Operation::Unhelped(next));
+        let next = FailingOperation::after_session(operations.get(&failed.name), &failed.failure);
+        operations.insert(failed.name.clone(), Operation::Failing(next));
     }
 
-    /// Whether new sessions were made for this operation a moment ago, in vain. Counts the failure.
-    pub(super) fn is_unhelped(&self, failed: &FailedOperation) -> bool {
+    /// Whether new sessions were recently made for this operation without success. Counts the
+    /// failure.
+    pub(super) fn is_known_failing(&self, failed: &FailedOperation) -> bool {
         let mut operations = lock(&self.operations);
-        let Some(Operation::Unhelped(known)) = operations.get_mut(&failed.name) else {
+        let Some(Operation::Failing(known)) = operations.get_mut(&failed.name) else {
             return false;
         };
-        if known.at_once(&failed.failure) {
+        if known.allows_immediate_session(&failed.failure) {
             return false;
         }
         if std::mem::take(&mut known.others_work) {
             return true;
         }
-        let counts = Instant::now() < known.until && known.left > 0;
-        known.left = known.left.saturating_sub(1);
+        let counts = Instant::now() < known.until && known.remaining_failures > 0;
+        known.remaining_failures = known.remaining_failures.saturating_sub(1);
         counts
     }
 
-    /// The operation works.
-    pub(super) fn worked(&self, operation: String) {
+    pub(super) fn record_operation_success(&self, operation: String) {
         let mut operations = lock(&self.operations);
         operations.insert(operation, Operation::Works);
         for other in operations.values_mut() {
-            if let Operation::Unhelped(other) = other {
+            if let Operation::Failing(other) = other {
                 other.others_work = true;
             }
         }
@@ -253,8 +256,9 @@ impl LiveLink {
         lock(&self.misrouted).is_some()
     }
 
-    /// Whether instances that do not know the session refuse it in this way. Unlike a lost session, one that works
-    /// elsewhere leaves open whose error it is: an error with the call's own id must be the same to the word.
+    /// Whether instances that do not know the session refuse it in this way. Since the session
+    /// works elsewhere, the error may be the tool's own: an error with the call's own id must match
+    /// exactly.
     pub(super) fn is_misrouted_by(&self, failure: &McpFailure) -> bool {
         let misrouted = lock(&self.misrouted);
         misrouted.as_ref().is_some_and(|refusal| {
@@ -275,19 +279,18 @@ impl LiveLink {
         self.proven.load(Ordering::Relaxed)
     }
 
-    /// When a request on it last succeeded.
     pub(super) fn last_success(&self) -> Instant {
         *lock(&self.last_success)
     }
 
-    /// A request succeeded. Says whether this is the first proof.
-    pub(super) fn succeeded(&self) -> bool {
+    /// Returns whether this is the first proof that the link works.
+    pub(super) fn record_success(&self) -> bool {
         *lock(&self.last_success) = Instant::now();
-        self.prove()
+        self.mark_proven()
     }
 
-    /// It lasted, which is a proof as well.
-    pub(super) fn prove(&self) -> bool {
+    /// Returns whether the link was unproven before.
+    pub(super) fn mark_proven(&self) -> bool {
         !self.proven.swap(true, Ordering::Relaxed)
     }
 
@@ -304,7 +307,7 @@ impl LiveLink {
     }
 }
 
-/// Counts a call for as long as it lives.
+/// Counts a running call until dropped.
 pub(super) struct InFlight(Arc<LiveLink>);
 
 impl InFlight {
@@ -322,22 +325,22 @@ impl Drop for InFlight {
     }
 }
 
-/// The state, and the link while there is one.
+/// The status, and the link if there is one.
 #[derive(Clone)]
 pub(super) struct View {
-    pub(super) standing: Standing,
+    pub(super) status: ConnectionStatus,
     pub(super) live: Option<Arc<LiveLink>>,
-    /// Counts finished examinations, so that waiting calls check the link again.
+    /// Incremented after each examination, so that waiting calls check the link again.
     pub(super) examined: u64,
 }
 
-/// Whether a server without a link is tried for a call.
+/// Whether a server without a link is retried for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wakes {
-    /// An attempt is made, or under way.
+pub(super) enum WakeOutcome {
+    /// An attempt is starting or in progress.
     Now,
-    /// The last one was just made; the next may be then.
-    At(Instant),
+    /// An attempt has just ended; the next one is allowed at this time.
+    NotBefore(Instant),
 }
 
 pub(super) struct ActorState {
@@ -349,8 +352,8 @@ pub(super) struct ActorState {
     pub(super) metrics: Metrics,
     pub(super) queued: AtomicUsize,
     config: Mutex<Config>,
-    journal: Mutex<Journal>,
-    /// When a call last woke the server, and how many attempts had ended by then.
+    last_outcomes: Mutex<LastOutcomes>,
+    /// When a call last woke the server, and the number of ended attempts at that time.
     woken: Mutex<Option<(Instant, u64)>>,
 }
 
@@ -358,14 +361,14 @@ pub(super) struct ActorState {
 struct Config {
     settings: Arc<ServerSettings>,
     connector: Arc<dyn Connector>,
-    /// Admits calls, fairly between conversations.
+    /// Limits concurrent calls, fairly between conversations.
     queue: CallQueue,
 }
 
 #[derive(Default)]
-struct Journal {
+struct LastOutcomes {
     last_ok: Option<DateTime<Utc>>,
-    /// The last request that somebody made failed.
+    /// The last request of a caller failed.
     call_failed: bool,
     last_error: Option<LastError>,
 }
@@ -377,11 +380,11 @@ impl ActorState {
             .flatten();
         let state = match &remembered {
             _ if !spec.settings.enabled => LinkState::Disabled,
-            // As after a rest: the first call starts it.
+            // Like a recycled server, it is started by the first call.
             Some(_) => LinkState::Recycled,
             None => LinkState::Connecting { attempt: 1 },
         };
-        let standing = Standing {
+        let status = ConnectionStatus {
             state,
             epoch: 0,
             since: env.clock.now(),
@@ -391,7 +394,7 @@ impl ActorState {
             name: spec.settings.name.as_str().into(),
             env,
             view: watch::Sender::new(View {
-                standing,
+                status,
                 live: None,
                 examined: 0,
             }),
@@ -400,7 +403,7 @@ impl ActorState {
             metrics: Metrics::default(),
             queued: AtomicUsize::new(0),
             config: Mutex::new(Config::new(spec)),
-            journal: Mutex::default(),
+            last_outcomes: Mutex::default(),
             woken: Mutex::default(),
         }
     }
@@ -417,27 +420,27 @@ impl ActorState {
         lock(&self.config).queue.clone()
     }
 
-    /// Takes over new settings; says whether a link made from the old ones is of no more use.
+    /// Applies new settings. Returns whether an existing link can no longer be used.
     pub(super) fn adopt(&self, spec: ServerSpec) -> bool {
         let mut config = lock(&self.config);
-        let keeps = config.settings.same_link(&spec.settings);
+        let reusable = config.settings.same_link(&spec.settings);
         let connector = Arc::clone(&config.connector);
         let queue = config.queue.clone();
         let width = spec.settings.max_concurrency;
         *config = Config::new(spec);
-        if keeps {
+        if reusable {
             config.connector = connector;
         }
-        // Those who wait keep their place.
+        // Waiting calls keep their position.
         config.queue = queue.clone();
         drop(config);
         queue.resize(width);
-        !keeps
+        !reusable
     }
 
-    /// An attempt to connect is over; its outcome is published next.
+    /// Counts an ended attempt; its outcome is published next.
     pub(super) fn attempt_ended(&self) {
-        self.view.send_modify(|view| view.standing.attempts += 1);
+        self.view.send_modify(|view| view.status.attempts += 1);
     }
 
     /// Wakes the calls that wait for an examination.
@@ -445,11 +448,11 @@ impl ActorState {
         self.view.send_modify(|view| view.examined += 1);
     }
 
-    /// Makes a state public, and with it the link that calls use from now on.
+    /// Publishes a state and the link that calls use from now on.
     pub(super) fn publish(&self, state: LinkState, live: Option<Arc<LiveLink>>) {
-        let mut standing = None;
+        let mut status = None;
         self.view.send_if_modified(|view| {
-            let old = &mut view.standing;
+            let old = &mut view.status;
             let same_link = match (&view.live, &live) {
                 (None, None) => true,
                 (Some(old), Some(new)) => Arc::ptr_eq(old, new),
@@ -466,64 +469,64 @@ impl ActorState {
             }
             old.state = state;
             view.live = live;
-            standing = Some(view.standing.clone());
+            status = Some(view.status.clone());
             true
         });
-        if let Some(standing) = standing {
+        if let Some(status) = status {
             tracing::info!(
                 server = %self.name,
-                state = standing.state.name(),
-                epoch = standing.epoch,
-                why = standing.state.why().unwrap_or_default(),
+                state = status.state.name(),
+                epoch = status.epoch,
+                why = status.state.why().unwrap_or_default(),
                 "MCP server"
             );
-            self.tell(EventKind::State(standing));
+            self.send_event(EventKind::State(status));
         }
     }
 
-    /// Whether a call may wait for a server without a link: one that was just woken, or that it wakes
-    /// now because the last waking is at least `gap` ago. `attempts` have ended so far.
-    pub(super) fn wakes(&self, attempts: u64, gap: Duration) -> Wakes {
+    /// Wakes the server for a call, unless it was just woken (no attempt has ended since) or the
+    /// last wake-up is less than `gap` ago. `attempts`: the number of ended attempts.
+    pub(super) fn try_wake(&self, attempts: u64, gap: Duration) -> WakeOutcome {
         let now = Instant::now();
         let mut woken = lock(&self.woken);
         if let Some((at, before)) = *woken {
             if before == attempts {
-                return Wakes::Now;
+                return WakeOutcome::Now;
             }
             if now - at < gap {
-                return Wakes::At(at + gap);
+                return WakeOutcome::NotBefore(at + gap);
             }
         }
         *woken = Some((now, attempts));
-        self.inbox.wake(Wake::Call);
-        Wakes::Now
+        self.inbox.request_connect(ConnectReason::Call);
+        WakeOutcome::Now
     }
 
-    /// Nobody has to listen.
-    pub(super) fn tell(&self, kind: EventKind) {
+    /// Having no subscribers is fine.
+    pub(super) fn send_event(&self, kind: EventKind) {
         let _ = self.env.events.send(McpEvent {
             server: Arc::clone(&self.name),
             kind,
         });
     }
 
-    pub(super) fn went_well(&self) {
-        lock(&self.journal).last_ok = Some(self.env.clock.now());
+    pub(super) fn record_success(&self) {
+        lock(&self.last_outcomes).last_ok = Some(self.env.clock.now());
     }
 
-    /// The same for a request that somebody made.
-    pub(super) fn call_went_well(&self) {
-        self.went_well();
-        lock(&self.journal).call_failed = false;
+    /// Records a successful request of a caller.
+    pub(super) fn record_call_success(&self) {
+        self.record_success();
+        lock(&self.last_outcomes).call_failed = false;
     }
 
-    pub(super) fn call_went_wrong(&self, failure: &McpFailure) {
-        self.went_wrong(failure);
-        lock(&self.journal).call_failed = true;
+    pub(super) fn record_call_failure(&self, failure: &McpFailure) {
+        self.record_failure(failure);
+        lock(&self.last_outcomes).call_failed = true;
     }
 
-    pub(super) fn went_wrong(&self, failure: &McpFailure) {
-        lock(&self.journal).last_error = Some(LastError::new(self.env.clock.now(), failure));
+    pub(super) fn record_failure(&self, failure: &McpFailure) {
+        lock(&self.last_outcomes).last_error = Some(LastError::new(self.env.clock.now(), failure));
     }
 
     pub(super) fn status(&self) -> ServerStatus {
@@ -532,25 +535,25 @@ impl ActorState {
         let config = lock(&self.config).clone();
         let details = config.connector.details();
         let (last_ok, call_failed, last_error) = {
-            let journal = lock(&self.journal);
-            let last_error = journal.last_error.clone();
-            (journal.last_ok, journal.call_failed, last_error)
+            let last_outcomes = lock(&self.last_outcomes);
+            let last_error = last_outcomes.last_error.clone();
+            (last_outcomes.last_ok, last_outcomes.call_failed, last_error)
         };
         let now = Instant::now();
         let facts = catalogue.as_ref().map(|catalogue| &catalogue.facts);
         let live = view.live.as_ref();
         let percentiles = self.metrics.percentiles();
-        let standing = view.standing;
+        let status = view.status;
         ServerStatus {
             name: self.name.to_string(),
             transport: config.settings.transport,
             era: facts.map(|facts| facts.era),
             protocol_version: facts.map(|facts| facts.protocol_version.clone()),
             server: facts.map(|facts| format!("{} {}", facts.server_name, facts.server_version)),
-            state: standing.state.name(),
-            since: standing.since,
-            why: standing.state.why().map(ToOwned::to_owned),
-            epoch: standing.epoch,
+            state: status.state.kind(),
+            since: status.since,
+            why: status.state.why().map(ToOwned::to_owned),
+            epoch: status.epoch,
             tools: catalogue.as_ref().map_or(0, |c| c.tools.len()),
             last_ok,
             call_failed,
@@ -559,13 +562,13 @@ impl ActorState {
             rtt_p95: percentiles.map(|(_, p95)| p95),
             inflight: live.map_or(0, |live| live.inflight()),
             queued: self.queued.load(Ordering::Relaxed),
-            breaker: standing.state.breaker(),
-            next_attempt_in: standing
+            breaker: status.state.breaker(),
+            next_attempt_in: status
                 .state
                 .next_attempt()
                 .map(|at| at.saturating_duration_since(now)),
             reconnects: self.metrics.counters().reconnects,
-            needs_auth: matches!(standing.state, LinkState::NeedsAuth { .. })
+            needs_auth: matches!(status.state, LinkState::NeedsAuth { .. })
                 && config.connector.logs_in(),
             token_expires_in: details.token_expires_in,
             child_pid: live.and_then(|live| live.link.facts().child_pid),

@@ -1,21 +1,22 @@
-//! Where a server stands, since when, why, and what happens next.
+//! The connection state of a server.
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-pub(crate) mod ladder;
+pub(crate) mod backoff;
 pub(crate) mod status;
 
-/// No state is terminal but [`LinkState::Stopped`], which only we cause.
+/// The only terminal state is [`LinkState::Stopped`], which only this process causes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LinkState {
-    /// Switched off in the config.
+    /// Disabled in the config.
     Disabled,
     Connecting {
         attempt: u32,
     },
     Ready,
-    /// A request failed, or a question got no proper answer; calls wait while it is examined.
+    /// A request or probe failed; calls wait while the link is examined.
     Degraded {
         why: String,
     },
@@ -24,42 +25,46 @@ pub enum LinkState {
         until: Instant,
         why: String,
     },
-    /// Given up for now: probed now and then, woken by the next call.
+    /// Given up for now: retried occasionally, and woken by the next call.
     Parked {
         until: Instant,
         why: String,
-        /// Somebody must change something first; still probed.
+        /// The configuration or the server must change first; still retried.
         permanent: bool,
     },
     NeedsAuth {
         why: String,
     },
-    /// Closed because nobody used it; the next call starts it.
+    /// Closed because it was unused; the next call restarts it.
     Recycled,
     Stopped,
 }
 
 impl LinkState {
-    pub fn name(&self) -> &'static str {
+    pub fn kind(&self) -> ReportedState {
         match self {
-            Self::Disabled => "disabled",
-            Self::Connecting { .. } => "connecting",
-            Self::Ready => "ready",
-            Self::Degraded { .. } => "degraded",
-            Self::Backoff { .. } => "backoff",
-            Self::Parked { .. } => "parked",
-            Self::NeedsAuth { .. } => "needs_auth",
-            Self::Recycled => "recycled",
-            Self::Stopped => "stopped",
+            Self::Disabled => ReportedState::Disabled,
+            Self::Connecting { .. } => ReportedState::Connecting,
+            Self::Ready => ReportedState::Ready,
+            Self::Degraded { .. } => ReportedState::Degraded,
+            Self::Backoff { .. } => ReportedState::Backoff,
+            Self::Parked { .. } => ReportedState::Parked,
+            Self::NeedsAuth { .. } => ReportedState::NeedsAuth,
+            Self::Recycled => ReportedState::Recycled,
+            Self::Stopped => ReportedState::Stopped,
         }
     }
 
-    /// Whether calls go out.
+    pub fn name(&self) -> &'static str {
+        self.kind().name()
+    }
+
+    /// Whether calls are sent.
     pub fn is_live(&self) -> bool {
         matches!(self, Self::Ready | Self::Degraded { .. })
     }
 
-    /// Whether the first verdict about the server is in: discovery need not wait longer.
+    /// Whether the first attempt has ended, so that discovery need not wait.
     pub fn is_settled(&self) -> bool {
         !matches!(self, Self::Connecting { .. })
     }
@@ -74,13 +79,17 @@ impl LinkState {
         }
     }
 
-    /// Whether calls are let through, in the words of a circuit breaker: `open` refuses them unless
-    /// an attempt that they start succeeds.
-    pub fn breaker(&self) -> &'static str {
+    /// The state as a circuit breaker: `open` refuses calls unless an attempt that they trigger
+    /// succeeds.
+    pub fn breaker(&self) -> BreakerState {
         match self {
-            Self::Ready | Self::Recycled => "closed",
-            Self::Degraded { .. } | Self::Connecting { .. } | Self::Backoff { .. } => "half_open",
-            Self::Disabled | Self::Parked { .. } | Self::NeedsAuth { .. } | Self::Stopped => "open",
+            Self::Ready | Self::Recycled => BreakerState::Closed,
+            Self::Degraded { .. } | Self::Connecting { .. } | Self::Backoff { .. } => {
+                BreakerState::HalfOpen
+            }
+            Self::Disabled | Self::Parked { .. } | Self::NeedsAuth { .. } | Self::Stopped => {
+                BreakerState::Open
+            }
         }
     }
 
@@ -93,13 +102,68 @@ impl LinkState {
     }
 }
 
-/// A state and when it began.
+/// The state of a server in statuses and reports: a [`LinkState`] without its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReportedState {
+    /// Its settings cannot be used, so there is no actor.
+    Invalid,
+    Disabled,
+    Connecting,
+    Ready,
+    Degraded,
+    Backoff,
+    Parked,
+    NeedsAuth,
+    Recycled,
+    Stopped,
+}
+
+impl ReportedState {
+    /// The same text as the serialised form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Disabled => "disabled",
+            Self::Connecting => "connecting",
+            Self::Ready => "ready",
+            Self::Degraded => "degraded",
+            Self::Backoff => "backoff",
+            Self::Parked => "parked",
+            Self::NeedsAuth => "needs_auth",
+            Self::Recycled => "recycled",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// Whether calls are let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakerState {
+    Closed,
+    HalfOpen,
+    Open,
+}
+
+impl BreakerState {
+    /// The same text as the serialised form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::HalfOpen => "half_open",
+            Self::Open => "open",
+        }
+    }
+}
+
+/// A state and since when.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
+pub struct ConnectionStatus {
     pub state: LinkState,
-    /// The last epoch that was live; 0 before the first.
+    /// The last live epoch; 0 before the first.
     pub epoch: u64,
     pub since: DateTime<Utc>,
-    /// Attempts to connect that ended, well or not.
+    /// Ended attempts to connect, successful or not.
     pub attempts: u64,
 }

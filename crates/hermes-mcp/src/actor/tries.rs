@@ -1,5 +1,5 @@
-//! Several attempts at one connection, at the same time: a server may lose a question, and be back
-//! long before that question is given up.
+//! Concurrent tries to connect: a server may lose a request and be back long before that request
+//! times out.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -13,85 +13,86 @@ use hermes_core::task;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::connect::Fresh;
+use super::connect::NewConnection;
 use super::retire::close;
 use crate::failure::McpFailure;
 
-/// Tries that run at the same time.
-const MOST: usize = 2;
-/// A try that is no longer needed may take this long to clean up.
-const DISCARD: Duration = Duration::from_secs(10);
+/// Maximum number of concurrent tries.
+const MAX_TRIES: usize = 2;
+/// How long an unneeded try may take to clean up.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) type Work = Pin<Box<dyn Future<Output = Result<Fresh, McpFailure>> + Send>>;
+pub(super) type ConnectFuture =
+    Pin<Box<dyn Future<Output = Result<NewConnection, McpFailure>> + Send>>;
 
 /// The tries of one attempt, oldest first.
 #[derive(Default)]
-pub(super) struct Tries(VecDeque<Try>);
+pub(super) struct ConnectTries(VecDeque<ConnectTry>);
 
-struct Try {
-    work: Work,
+struct ConnectTry {
+    work: ConnectFuture,
     cancel: CancellationToken,
 }
 
-impl Tries {
-    /// Begins one more. The oldest stays, for the server may just be slow.
-    pub(super) fn begin(&mut self, make: impl FnOnce(CancellationToken) -> Work) {
-        if self.0.len() >= MOST
+impl ConnectTries {
+    /// Starts another try. The oldest continues, because the server may just be slow.
+    pub(super) fn begin(&mut self, make: impl FnOnce(CancellationToken) -> ConnectFuture) {
+        if self.0.len() >= MAX_TRIES
             && let Some(surplus) = self.0.remove(1)
         {
             surplus.discard();
         }
         let cancel = CancellationToken::new();
         let work = make(cancel.clone());
-        self.0.push_back(Try { work, cancel });
+        self.0.push_back(ConnectTry { work, cancel });
     }
 
-    /// The first outcome is that of all; the others are given up.
-    pub(super) async fn outcome(&mut self) -> Result<Fresh, McpFailure> {
+    /// Returns the first outcome and discards the other tries.
+    pub(super) async fn outcome(&mut self) -> Result<NewConnection, McpFailure> {
         let first = poll_fn(|cx| {
-            for (place, one) in self.0.iter_mut().enumerate() {
-                if let Poll::Ready(outcome) = one.work.as_mut().poll(cx) {
-                    return Poll::Ready((place, outcome));
+            for (index, attempt) in self.0.iter_mut().enumerate() {
+                if let Poll::Ready(outcome) = attempt.work.as_mut().poll(cx) {
+                    return Poll::Ready((index, outcome));
                 }
             }
             Poll::Pending
         });
-        let (place, outcome) = first.await;
-        self.0.remove(place);
-        self.0.drain(..).for_each(Try::discard);
+        let (index, outcome) = first.await;
+        self.0.remove(index);
+        self.0.drain(..).for_each(ConnectTry::discard);
         outcome
     }
 
-    /// Gives all of them up and waits until they have ended.
+    /// Cancels all tries and waits until they have ended.
     pub(super) async fn cancel(&mut self) {
-        let ended = self.0.drain(..).map(|one| async move {
-            one.cancel.cancel();
-            if let Ok(fresh) = one.work.await {
-                close(&*fresh.link).await;
+        let ended = self.0.drain(..).map(|attempt| async move {
+            attempt.cancel.cancel();
+            if let Ok(connection) = attempt.work.await {
+                close(&*connection.link).await;
             }
         });
         join_all(ended).await;
     }
 }
 
-impl Try {
+impl ConnectTry {
     fn discard(self) {
         self.cancel.cancel();
         discard(self.work);
     }
 }
 
-/// Ends an attempt that was told to stop, without making anybody wait for it.
-pub(super) fn discard(mut work: Work) {
-    // Most end at once: then nothing of it overlaps with what comes next.
+/// Finishes a cancelled attempt in the background.
+pub(super) fn discard(mut work: ConnectFuture) {
+    // Most end immediately; then nothing overlaps with the next attempt.
     let ended = work.as_mut().now_or_never();
     drop(task::spawn("mcp-discard", async move {
         let ended = match ended {
             Some(ended) => Ok(ended),
-            None => timeout(DISCARD, work).await,
+            None => timeout(DISCARD_TIMEOUT, work).await,
         };
-        if let Ok(Ok(fresh)) = ended {
-            close(&*fresh.link).await;
+        if let Ok(Ok(connection)) = ended {
+            close(&*connection.link).await;
         }
     }));
 }

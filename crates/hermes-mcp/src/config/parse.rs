@@ -1,4 +1,4 @@
-//! From one entry to a [`ServerConfig`].
+//! Parses one entry into a [`ServerConfig`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use url::Url;
 
 use crate::tools::naming::short_hash;
 
-use super::read::{Reader, boolish, interpolate};
+use super::read::{Reader, interpolate, parse_bool};
 use super::{
-    ClientCert, Elicitation, OAuth, Protocol, Retry, SOFT_KEYS, Sampling, ServerAuth, ServerConfig,
-    ServerEntry, ServerTransport, Tls, ToolFilter, Verify, gate,
+    ClientCert, Elicitation, NON_CONNECTION_KEYS, OAuth, Protocol, Retry, Sampling, ServerAuth,
+    ServerConfig, ServerEntry, ServerTransport, Tls, ToolFilter, Verify, unsafe_command,
 };
 
-const KNOWN: &[&str] = &[
+const KNOWN_KEYS: &[&str] = &[
     "enabled",
     "command",
     "args",
@@ -52,17 +52,30 @@ const KNOWN: &[&str] = &[
     "allow_unsafe_command",
 ];
 
-/// Keepalives come no more often.
-const KEEPALIVE_FLOOR: Duration = Duration::from_secs(5);
-const KEEPALIVE: Duration = Duration::from_mins(3);
-const LONGEST_CALL: Duration = Duration::from_hours(1);
+/// Shorter intervals are raised to this.
+const MIN_KEEPALIVE: Duration = Duration::from_secs(5);
+const DEFAULT_KEEPALIVE: Duration = Duration::from_mins(3);
+const MAX_CALL_TIMEOUT: Duration = Duration::from_hours(1);
 
-const RETRIES: &[(&str, Retry)] = &[
+const RETRY_VALUES: &[(&str, Retry)] = &[
     ("safe", Retry::Safe),
     ("auto", Retry::Safe),
     ("read_only", Retry::ReadOnly),
     ("always", Retry::Always),
     ("never", Retry::Never),
+];
+
+const AUTH_VALUES: &[(&str, ServerAuth)] = &[
+    ("oauth", ServerAuth::OAuth),
+    ("header", ServerAuth::Plain),
+    ("bearer", ServerAuth::Plain),
+    ("none", ServerAuth::Plain),
+];
+const PROTOCOL_VALUES: &[(&str, Protocol)] = &[
+    ("auto", Protocol::Auto),
+    ("legacy", Protocol::Legacy),
+    ("modern", Protocol::Modern),
+    ("stateless", Protocol::Modern),
 ];
 
 pub(super) fn entry(name: &str, raw: &Value, env: &Env, home: &Home) -> ServerEntry {
@@ -107,34 +120,20 @@ fn read(
     map: &Map<String, Value>,
     home: &Home,
 ) -> Option<ServerConfig> {
-    reader.unknown(KNOWN);
+    reader.report_unknown_keys(KNOWN_KEYS);
     if name.trim().is_empty() {
         reader.problem("", "a server needs a name", true);
     }
     let transport = transport(reader, home);
-    let timeout = reader.span("timeout", 300);
-    let max_timeout = reader
-        .optional_span("max_timeout")
-        .unwrap_or_else(|| (timeout * 4).min(LONGEST_CALL))
-        .max(timeout);
-    let mut lifecycle = reader.section("lifecycle");
-    let mut life = |reader: &mut Reader<'_>, key: &str| {
-        if reader.raw(key).is_some() {
-            reader.optional_span(key)
-        } else {
-            lifecycle.optional_span(key)
-        }
-    };
-    let idle_timeout = life(reader, "idle_timeout_seconds");
-    let max_lifetime = life(reader, "max_lifetime_seconds");
-    reader.problems.append(&mut lifecycle.problems);
+    let (timeout, max_timeout) = call_timeouts(reader);
+    let (idle_timeout, max_lifetime) = lifecycle(reader);
     let (retry, retry_tools) = retry(reader);
     Some(ServerConfig {
         name: name.to_owned(),
         enabled: reader.flag("enabled", true),
         timeout,
         max_timeout,
-        connect_timeout: reader.span("connect_timeout", 60),
+        connect_timeout: reader.duration("connect_timeout", 60),
         keepalive: keepalive(reader),
         idle_timeout,
         max_lifetime,
@@ -145,45 +144,52 @@ fn read(
             .map(|count| count as usize),
         skip_preflight: reader.flag("skip_preflight", false),
         tls: tls(reader, home),
-        auth: reader.word(
-            "auth",
-            ServerAuth::Plain,
-            &[
-                ("oauth", ServerAuth::OAuth),
-                ("header", ServerAuth::Plain),
-                ("bearer", ServerAuth::Plain),
-                ("none", ServerAuth::Plain),
-            ],
-        ),
+        auth: reader.choice("auth", ServerAuth::Plain, AUTH_VALUES),
         oauth: oauth(reader),
         tools: tools(reader),
         sampling: sampling(reader),
         elicitation: elicitation(reader),
-        protocol: reader.word(
-            "protocol",
-            Protocol::Auto,
-            &[
-                ("auto", Protocol::Auto),
-                ("legacy", Protocol::Legacy),
-                ("modern", Protocol::Modern),
-                ("stateless", Protocol::Modern),
-            ],
-        ),
-        trusted: reader.word("trust", false, &[("full", true), ("untrusted", false)]),
+        protocol: reader.choice("protocol", Protocol::Auto, PROTOCOL_VALUES),
+        trusted: reader.choice("trust", false, &[("full", true), ("untrusted", false)]),
         retry,
         retry_tools,
         session_error_markers: markers(reader),
         hide_when_parked: reader.flag("hide_when_parked", false),
-        sse_idle_timeout: reader.optional_span("sse_idle_timeout"),
+        sse_idle_timeout: reader.optional_duration("sse_idle_timeout"),
         lazy: reader.flag("lazy", false),
-        connection_fingerprint: fingerprint(map, SOFT_KEYS),
+        connection_fingerprint: fingerprint(map, NON_CONNECTION_KEYS),
         fingerprint: fingerprint(map, &[]),
         transport: transport?,
     })
 }
 
+/// `timeout` and `max_timeout`.
+fn call_timeouts(reader: &mut Reader<'_>) -> (Duration, Duration) {
+    let timeout = reader.duration("timeout", 300);
+    let max_timeout = reader
+        .optional_duration("max_timeout")
+        .unwrap_or_else(|| (timeout * 4).min(MAX_CALL_TIMEOUT))
+        .max(timeout);
+    (timeout, max_timeout)
+}
+
+/// `idle_timeout_seconds` and `max_lifetime_seconds`, of the server or in its `lifecycle` section.
+fn lifecycle(reader: &mut Reader<'_>) -> (Option<Duration>, Option<Duration>) {
+    let mut section = reader.section("lifecycle");
+    let mut read = |key: &str| {
+        if reader.raw(key).is_some() {
+            reader.optional_duration(key)
+        } else {
+            section.optional_duration(key)
+        }
+    };
+    let values = (read("idle_timeout_seconds"), read("max_lifetime_seconds"));
+    reader.problems.append(&mut section.problems);
+    values
+}
+
 fn transport(reader: &mut Reader<'_>, home: &Home) -> Option<ServerTransport> {
-    let sse = reader.word(
+    let sse = reader.choice(
         "transport",
         false,
         &[
@@ -209,7 +215,7 @@ fn transport(reader: &mut Reader<'_>, home: &Home) -> Option<ServerTransport> {
                 let text = "there is a url too, which counts; the command is not used";
                 reader.problem("command", text, false);
             }
-            let url = remote(&url)
+            let url = server_url(&url)
                 .map_err(|why| reader.problem("url", why, true))
                 .ok()?;
             let mut headers = headers(reader);
@@ -223,7 +229,7 @@ fn transport(reader: &mut Reader<'_>, home: &Home) -> Option<ServerTransport> {
         (None, Some(command)) => {
             let args = reader.texts("args");
             let allowed = reader.flag("allow_unsafe_command", false);
-            for why in gate::suspicions(&command, &args) {
+            for why in unsafe_command::unsafe_reasons(&command, &args) {
                 let text = if allowed {
                     format!("{why}; started because allow_unsafe_command is set")
                 } else {
@@ -234,16 +240,16 @@ fn transport(reader: &mut Reader<'_>, home: &Home) -> Option<ServerTransport> {
                 };
                 reader.problem("command", text, !allowed);
             }
-            let env = reader.table("env").into_iter().collect();
+            let env = reader.string_map("env").into_iter().collect();
             Some(ServerTransport::Stdio { command, args, env })
         }
     }
 }
 
-/// Names and values that a request cannot carry are left out, with a word about it.
+/// Drops names and values that cannot be sent, with a problem for each.
 fn headers(reader: &mut Reader<'_>) -> Vec<(String, String)> {
     let mut out = Vec::new();
-    for (name, value) in reader.table("headers") {
+    for (name, value) in reader.string_map("headers") {
         if !is_header_name(&name) {
             reader.problem(
                 &format!("headers.{name}"),
@@ -260,19 +266,19 @@ fn headers(reader: &mut Reader<'_>) -> Vec<(String, String)> {
     out
 }
 
-/// `identity_header`: the name of a header that tells the server who asks. The value is the profile
-/// of this home, or what `{name: …, value: …}` says.
+/// `identity_header`: a header that identifies this client to the server. The value is the profile
+/// of this home unless given as `{name: …, value: …}`.
 fn identity(reader: &mut Reader<'_>, home: &Home) -> Option<(String, String)> {
-    let own = || home.profile().unwrap_or("default").to_owned();
+    let profile = || home.profile().unwrap_or("default").to_owned();
     let (name, value) = match reader.raw("identity_header")? {
         Value::Object(_) => {
             let mut section = reader.section("identity_header");
-            section.unknown(&["name", "value"]);
+            section.report_unknown_keys(&["name", "value"]);
             let pair = (section.text("name"), section.text("value"));
             reader.problems.append(&mut section.problems);
-            (pair.0?, pair.1.unwrap_or_else(own))
+            (pair.0?, pair.1.unwrap_or_else(profile))
         }
-        _ => (reader.text("identity_header")?, own()),
+        _ => (reader.text("identity_header")?, profile()),
     };
     if !is_header_name(&name) || value.contains(['\r', '\n', '\0']) {
         let text = "no name of a header, or a value that cannot be sent; left out";
@@ -287,7 +293,7 @@ fn is_header_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(token)
 }
 
-fn remote(text: &str) -> Result<Url, String> {
+fn server_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text.trim())
         .map_err(|error| format!("no usable URL ({error}); it looks like https://host/mcp"))?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -302,19 +308,19 @@ fn remote(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// 180 s unless said otherwise; 0 turns it off.
+/// Defaults to 180 s; 0 disables it.
 fn keepalive(reader: &mut Reader<'_>) -> Option<Duration> {
     match reader.seconds("keepalive_interval") {
-        None => Some(KEEPALIVE),
+        None => Some(DEFAULT_KEEPALIVE),
         Some(0.0) => None,
-        Some(seconds) => Some(Duration::from_secs_f64(seconds).max(KEEPALIVE_FLOOR)),
+        Some(seconds) => Some(Duration::from_secs_f64(seconds).max(MIN_KEEPALIVE)),
     }
 }
 
 fn tls(reader: &mut Reader<'_>, home: &Home) -> Tls {
     let verify = match reader.raw("ssl_verify") {
         None => Verify::Yes,
-        Some(value) => match (boolish(value), value) {
+        Some(value) => match (parse_bool(value), value) {
             (Some(true), _) => Verify::Yes,
             (Some(false), _) => Verify::No,
             (None, Value::String(path)) => {
@@ -375,7 +381,7 @@ fn client_cert(reader: &mut Reader<'_>, home: &Home) -> Option<ClientCert> {
 
 fn oauth(reader: &mut Reader<'_>) -> OAuth {
     let mut section = reader.section("oauth");
-    section.unknown(&[
+    section.report_unknown_keys(&[
         "client_id",
         "client_secret",
         "client_metadata_url",
@@ -408,7 +414,7 @@ fn oauth(reader: &mut Reader<'_>) -> OAuth {
             .text("client_name")
             .unwrap_or_else(|| "Hermes Agent".to_owned()),
         assume_pkce: section.flag("assume_pkce", false),
-        timeout: section.span("timeout", 300),
+        timeout: section.duration("timeout", 300),
     };
     reader.problems.append(&mut section.problems);
     oauth
@@ -416,7 +422,7 @@ fn oauth(reader: &mut Reader<'_>) -> OAuth {
 
 fn tools(reader: &mut Reader<'_>) -> ToolFilter {
     let mut section = reader.section("tools");
-    section.unknown(&["include", "exclude", "resources", "prompts"]);
+    section.report_unknown_keys(&["include", "exclude", "resources", "prompts"]);
     let filter = ToolFilter {
         include: section.texts("include"),
         exclude: section.texts("exclude"),
@@ -440,7 +446,7 @@ fn sampling(reader: &mut Reader<'_>) -> Sampling {
         enabled: section.flag("enabled", false),
         model: section.text("model"),
         max_tokens_cap: section.count("max_tokens_cap", 1_000_000).unwrap_or(4096),
-        timeout: section.span("timeout", 30),
+        timeout: section.duration("timeout", 30),
         max_rpm: section.count("max_rpm", 10_000).unwrap_or(10),
         allowed_models: section.texts("allowed_models"),
         max_tool_rounds: section.count("max_tool_rounds", 1000).unwrap_or(5),
@@ -456,19 +462,22 @@ fn elicitation(reader: &mut Reader<'_>) -> Elicitation {
     let mut section = reader.section("elicitation");
     let elicitation = Elicitation {
         enabled: section.flag("enabled", true),
-        timeout: section.span("timeout", 300),
+        timeout: section.duration("timeout", 300),
     };
     reader.problems.append(&mut section.problems);
     elicitation
 }
 
-/// One word for all tools, or `{default: word, tools: {name: word}}`.
+/// One value for all tools, or `{default: value, tools: {name: value}}`.
 fn retry(reader: &mut Reader<'_>) -> (Retry, BTreeMap<String, Retry>) {
     if !reader.raw("retry").is_some_and(Value::is_object) {
-        return (reader.word("retry", Retry::Safe, RETRIES), BTreeMap::new());
+        return (
+            reader.choice("retry", Retry::Safe, RETRY_VALUES),
+            BTreeMap::new(),
+        );
     }
     let mut section = reader.section("retry");
-    let default = section.word("default", Retry::Safe, RETRIES);
+    let default = section.choice("default", Retry::Safe, RETRY_VALUES);
     let mut tools = section.section("tools");
     let names: Vec<String> = match section.raw("tools") {
         Some(Value::Object(map)) => map.keys().cloned().collect(),
@@ -477,7 +486,7 @@ fn retry(reader: &mut Reader<'_>) -> (Retry, BTreeMap<String, Retry>) {
     let by_tool = names
         .into_iter()
         .map(|name| {
-            let retry = tools.word(&name, default, RETRIES);
+            let retry = tools.choice(&name, default, RETRY_VALUES);
             (name, retry)
         })
         .collect();
@@ -495,7 +504,7 @@ fn markers(reader: &mut Reader<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Of an entry without the keys in `except`; the order of keys does not matter.
+/// A hash of an entry without the keys in `except`, independent of their order.
 fn fingerprint(map: &Map<String, Value>, except: &[&str]) -> String {
     let sorted: BTreeMap<&String, Value> = map
         .iter()

@@ -1,4 +1,4 @@
-//! Reading keys of a mapping: each wrong one becomes a problem, and its default counts.
+//! Reads keys of a mapping: an invalid value becomes a problem and is replaced by its default.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::Problem;
 
-/// Largest time span taken from the file, in seconds: a day.
-const LONGEST: f64 = 86_400.0;
+/// Maximum duration in the config file: a day.
+const MAX_SECONDS: f64 = 86_400.0;
 
 /// One mapping of the file.
 pub(super) struct Reader<'a> {
@@ -27,14 +27,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The mapping under `key`; a missing one is empty.
+    /// The mapping under `key`; empty if missing.
     pub(super) fn section(&mut self, key: &str) -> Reader<'a> {
         static EMPTY: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
         let map = match self.map.get(key) {
             Some(Value::Object(map)) => map,
             None | Some(Value::Null) => &EMPTY,
             Some(other) => {
-                self.wrong(key, "settings", other);
+                self.report_wrong_type(key, "settings", other);
                 &EMPTY
             }
         };
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         });
     }
 
-    fn wrong(&mut self, key: &str, expected: &str, found: &Value) {
+    fn report_wrong_type(&mut self, key: &str, expected: &str, found: &Value) {
         let text = format!(
             "expected {expected}, found {}; it is not used",
             describe(found)
@@ -70,14 +70,14 @@ impl<'a> Reader<'a> {
         let Some(value) = self.raw(key) else {
             return default;
         };
-        boolish(value).unwrap_or_else(|| {
-            self.wrong(key, "true or false", value);
+        parse_bool(value).unwrap_or_else(|| {
+            self.report_wrong_type(key, "true or false", value);
             default
         })
     }
 
-    /// Seconds; at least one.
-    pub(super) fn span(&mut self, key: &str, default: u64) -> Duration {
+    /// A duration in seconds; 0 is invalid.
+    pub(super) fn duration(&mut self, key: &str, default: u64) -> Duration {
         match self.seconds(key) {
             Some(0.0) => {
                 self.problem(
@@ -92,8 +92,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Seconds, where 0 means off and so does nothing.
-    pub(super) fn optional_span(&mut self, key: &str) -> Option<Duration> {
+    /// A duration in seconds; 0 means off, like a missing key.
+    pub(super) fn optional_duration(&mut self, key: &str) -> Option<Duration> {
         let seconds = self.seconds(key)?;
         (seconds > 0.0).then(|| Duration::from_secs_f64(seconds))
     }
@@ -101,27 +101,27 @@ impl<'a> Reader<'a> {
     pub(super) fn seconds(&mut self, key: &str) -> Option<f64> {
         let value = self.raw(key)?;
         match number(value) {
-            Some(seconds) if (0.0..=LONGEST).contains(&seconds) => Some(seconds),
+            Some(seconds) if (0.0..=MAX_SECONDS).contains(&seconds) => Some(seconds),
             Some(_) => {
                 let text = "must be between 0 and 86400 seconds; the default is used";
                 self.problem(key, text, false);
                 None
             }
             None => {
-                self.wrong(key, "seconds", value);
+                self.report_wrong_type(key, "seconds", value);
                 None
             }
         }
     }
 
-    pub(super) fn count(&mut self, key: &str, largest: u32) -> Option<u32> {
+    pub(super) fn count(&mut self, key: &str, max: u32) -> Option<u32> {
         let value = self.raw(key)?;
         match number(value) {
-            Some(count) if count.fract() == 0.0 && (0.0..=f64::from(largest)).contains(&count) => {
+            Some(count) if count.fract() == 0.0 && (0.0..=f64::from(max)).contains(&count) => {
                 Some(count as u32)
             }
             _ => {
-                self.wrong(key, &format!("a whole number up to {largest}"), value);
+                self.report_wrong_type(key, &format!("a whole number up to {max}"), value);
                 None
             }
         }
@@ -131,12 +131,12 @@ impl<'a> Reader<'a> {
         let value = self.raw(key)?;
         let text = scalar(value);
         if text.is_none() {
-            self.wrong(key, "text", value);
+            self.report_wrong_type(key, "text", value);
         }
         text.filter(|text| !text.trim().is_empty())
     }
 
-    /// One text or a list of them.
+    /// One string or a list of strings.
     pub(super) fn texts(&mut self, key: &str) -> Vec<String> {
         let Some(value) = self.raw(key) else {
             return Vec::new();
@@ -146,13 +146,13 @@ impl<'a> Reader<'a> {
             single => scalar(single).map(|text| vec![text]),
         };
         items.unwrap_or_else(|| {
-            self.wrong(key, "text or a list of texts", value);
+            self.report_wrong_type(key, "text or a list of texts", value);
             Vec::new()
         })
     }
 
-    /// A mapping of names to texts.
-    pub(super) fn table(&mut self, key: &str) -> Vec<(String, String)> {
+    /// A mapping of names to strings.
+    pub(super) fn string_map(&mut self, key: &str) -> Vec<(String, String)> {
         let mut out = Vec::new();
         match self.raw(key) {
             None => {}
@@ -161,25 +161,25 @@ impl<'a> Reader<'a> {
                     match scalar(value) {
                         Some(text) => out.push((name.clone(), text)),
                         None if value.is_null() => {}
-                        None => self.wrong(&format!("{key}.{name}"), "text", value),
+                        None => self.report_wrong_type(&format!("{key}.{name}"), "text", value),
                     }
                 }
             }
-            Some(other) => self.wrong(key, "a list of `name: value`", other),
+            Some(other) => self.report_wrong_type(key, "a list of `name: value`", other),
         }
         out
     }
 
-    /// One word of a table.
-    pub(super) fn word<T: Copy>(&mut self, key: &str, default: T, words: &[(&str, T)]) -> T {
+    /// One of the values in `choices`.
+    pub(super) fn choice<T: Copy>(&mut self, key: &str, default: T, choices: &[(&str, T)]) -> T {
         let Some(text) = self.text(key) else {
             return default;
         };
         let lower = text.trim().to_ascii_lowercase();
-        if let Some((_, value)) = words.iter().find(|(word, _)| *word == lower) {
+        if let Some((_, value)) = choices.iter().find(|(name, _)| *name == lower) {
             return *value;
         }
-        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let known: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
         let text = format!(
             "{text:?} is unknown here, so the default is used; known: {}",
             known.join(", ")
@@ -188,21 +188,21 @@ impl<'a> Reader<'a> {
         default
     }
 
-    /// Says which keys nothing reads.
-    pub(super) fn unknown(&mut self, known: &[&str]) {
-        let strange: Vec<&String> = self
+    /// Reports keys that are not used.
+    pub(super) fn report_unknown_keys(&mut self, known: &[&str]) {
+        let unknown: Vec<&String> = self
             .map
             .keys()
             .filter(|key| !known.contains(&key.as_str()))
             .collect();
-        for key in strange {
+        for key in unknown {
             self.problem(key, "unknown key, kept but not used", false);
         }
     }
 }
 
-/// What people write for yes and no.
-pub(super) fn boolish(value: &Value) -> Option<bool> {
+/// Accepts the usual spellings of yes and no.
+pub(super) fn parse_bool(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(flag) => Some(*flag),
         Value::String(text) => match text.trim().to_ascii_lowercase().as_str() {
@@ -242,15 +242,15 @@ fn describe(value: &Value) -> String {
         Value::Null => "nothing".to_owned(),
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "settings".to_owned(),
-        // Could be a secret in the wrong place: the kind is enough.
+        // It could be a misplaced secret, so only its type is shown.
         Value::String(_) => "a text".to_owned(),
         Value::Bool(flag) => flag.to_string(),
         Value::Number(number) => number.to_string(),
     }
 }
 
-/// `${NAME}` and `${env:NAME}` in every text of `value`. Names that are not set stay as written
-/// and are returned.
+/// Expands `${NAME}` and `${env:NAME}` in every string of `value`. Unset names are left unchanged
+/// and added to `unset`.
 pub(super) fn interpolate(value: &mut Value, env: &Env, unset: &mut Vec<String>) {
     match value {
         Value::String(text) if text.contains("${") => *text = expand(text, env, unset),

@@ -1,4 +1,4 @@
-//! The actor's view of a server.
+//! Converts a server's config to the settings of its actor.
 
 use super::{Retry, ServerConfig, ServerTransport};
 use crate::actor::ServerSettings;

@@ -1,15 +1,15 @@
-//! What a failure says about the request: the one table. Typed facts first, text last.
+//! Classifies failures of requests, by typed facts first and text last.
 //!
 //! Whether the *link* still works is not decided here: any failure makes it suspect, and an
 //! examination finds out. Text is only a hint that shortens the examination. It is read in errors
-//! (JSON-RPC errors, or the body of a refused HTTP request) of transports with sessions, never in
-//! the result of a tool, never over stdio: a tool may well say "session expired" about something
-//! else.
+//! (JSON-RPC errors, or bodies of refused HTTP requests) of transports with sessions, but never in
+//! tool results and never over stdio: a tool may report "session expired" about something else.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use hermes_core::redact;
+use hermes_http::retry_after;
 
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::transport::link::{Era, TransportKind};
@@ -20,18 +20,18 @@ mod tests;
 
 use body::ErrorBody;
 
-/// No such method.
+/// JSON-RPC: method not found.
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
-/// The server does not speak this version (2026-07-28).
+/// The server does not support this protocol version (2026-07-28).
 pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
 
-/// Longest wait that a server may ask for.
+/// Longer `Retry-After` values are capped.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 
-/// Words of errors about the session or the handshake.
+/// Words in errors about the session or the handshake.
 const SESSION_WORDS: &[&str] = &["session", "initializ", "initialis"];
 
-/// With one of these words, such an error says that the session does not exist.
+/// Together with one of these words, such an error means that the session does not exist.
 const ABSENCE_WORDS: &[&str] = &[
     "expired",
     "invalid",
@@ -53,16 +53,16 @@ const ABSENCE_WORDS: &[&str] = &[
     "first",
 ];
 
-/// The texts of the config that mean a lost session (`session_error_markers`).
+/// Configured texts that mean a lost session (`session_error_markers`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionMarkers(Vec<String>);
 
-/// What an error says about the session.
+/// What an error text states about the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mention {
-    /// That it does not exist.
+    /// It does not exist.
     Lost,
-    /// Something.
+    /// It is mentioned.
     Session,
     Nothing,
 }
@@ -74,7 +74,7 @@ impl Default for SessionMarkers {
 }
 
 impl SessionMarkers {
-    /// Those of the config. Blank ones are skipped: they would match all.
+    /// The configured markers. Blank ones are skipped because they would match everything.
     pub fn with_extra<S: AsRef<str>>(extra: impl IntoIterator<Item = S>) -> Self {
         let markers = extra
             .into_iter()
@@ -107,99 +107,99 @@ pub struct LinkSituation<'a> {
     pub markers: &'a SessionMarkers,
 }
 
-/// What was being done.
+/// What the request was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestPhase {
-    /// Handshake: no operation of the user was under way.
+    /// Part of the handshake, not an operation of the user.
     Connect,
     Request,
-    /// The listening stream. Its failures never mean a lost session by themselves.
+    /// The listening stream. Its failures alone never mean a lost session.
     Listen,
 }
 
-/// What else is known about a refused HTTP request.
+/// Further facts about a refused HTTP request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HttpFacts<'a> {
     pub link: LinkSituation<'a>,
     /// Whether it carried an access token.
     pub token_sent: bool,
-    /// What was sent.
+    /// The body that was sent.
     pub request: &'a [u8],
     /// For dates in `Retry-After`.
     pub now: DateTime<Utc>,
 }
 
-/// What broke below the protocol.
+/// A failure below the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Break {
-    /// Connect, DNS or TLS error; a dead child seen before writing.
+pub(crate) enum TransportBreak {
+    /// Connect, DNS or TLS error, or a child found dead before writing.
     BeforeSend,
-    /// Reset, end of file, cut stream or death of the child after the request was on its way.
+    /// Reset, end of file, cut stream or exit of the child after sending.
     AfterSend,
     /// Our deadline.
     Deadline,
-    /// The caller's token.
+    /// The caller cancelled.
     Cancelled,
-    /// Bad URL, no such program, blocked package, version mismatch: waiting does not help.
+    /// Bad URL, no such program, blocked package, version mismatch: retrying does not help.
     Permanent,
-    /// The answer is not MCP (an HTML page, another content type).
+    /// The response is not MCP (an HTML page, another content type).
     NotMcp,
 }
 
-/// A failure below the protocol. `cause` is for people and may be empty.
-pub(crate) fn io(what: Break, cause: &str, link: &LinkSituation<'_>) -> McpFailure {
+/// Classifies a failure below the protocol. `cause` is for display and may be empty.
+pub(crate) fn io(what: TransportBreak, cause: &str, link: &LinkSituation<'_>) -> McpFailure {
     use Certainty::{MaybeExecuted, NotSent, Rejected};
     use FailureClass as C;
     let (class, certainty, empty) = match (what, link.phase) {
-        (Break::BeforeSend, _) => (C::NotSent, NotSent, "could not reach the server"),
-        (Break::AfterSend, RequestPhase::Connect) => (
+        (TransportBreak::BeforeSend, _) => (C::NotSent, NotSent, "could not reach the server"),
+        (TransportBreak::AfterSend, RequestPhase::Connect) => (
             C::NotSent,
             NotSent,
             "the connection broke during the handshake",
         ),
-        (Break::AfterSend, _) => (
+        (TransportBreak::AfterSend, _) => (
             C::Ambiguous,
             MaybeExecuted,
             "the connection broke before the answer came",
         ),
-        (Break::Deadline, RequestPhase::Connect) => {
+        (TransportBreak::Deadline, RequestPhase::Connect) => {
             (C::TimedOut, NotSent, "no answer to the handshake in time")
         }
-        (Break::Deadline, _) => (C::TimedOut, MaybeExecuted, "no answer in time"),
-        (Break::Cancelled, _) => (C::Cancelled, MaybeExecuted, "cancelled"),
-        (Break::Permanent, _) => (C::Permanent, NotSent, "this cannot work as configured"),
-        (Break::NotMcp, RequestPhase::Connect) => (
+        (TransportBreak::Deadline, _) => (C::TimedOut, MaybeExecuted, "no answer in time"),
+        (TransportBreak::Cancelled, _) => (C::Cancelled, MaybeExecuted, "cancelled"),
+        (TransportBreak::Permanent, _) => (C::Permanent, NotSent, "this cannot work as configured"),
+        (TransportBreak::NotMcp, RequestPhase::Connect) => (
             C::Permanent,
             Rejected,
             "the address does not answer with MCP; check the URL",
         ),
-        // A captive portal or proxy page: the server behind it may have run the request.
-        (Break::NotMcp, _) => (C::Ambiguous, MaybeExecuted, "the answer is not MCP"),
+        // A captive portal or proxy page; the server behind it may have run the request.
+        (TransportBreak::NotMcp, _) => (C::Ambiguous, MaybeExecuted, "the answer is not MCP"),
     };
-    McpFailure::new(class, certainty, words(cause, empty))
+    McpFailure::new(class, certainty, one_line(cause, empty))
 }
 
-/// A JSON-RPC error that came as the answer to a request, with a successful HTTP status or over
-/// stdio.
+/// Classifies a JSON-RPC error response with a successful HTTP status or over stdio.
 pub fn rpc(code: i64, message: &str, link: &LinkSituation<'_>) -> McpFailure {
     use Certainty::{MaybeExecuted, Rejected};
     let (class, certainty) = match (code, mention(message, link)) {
         (UNSUPPORTED_VERSION, _) => (version_class(link), Rejected),
         (_, Mention::Session) => (FailureClass::Rpc, Rejected),
         (_, Mention::Lost) => (FailureClass::SessionLost, Rejected),
-        // The tool may have done half of its work before it failed, whatever code it chose.
+        // The tool may have failed halfway, whatever code it reports.
         (_, Mention::Nothing) => (FailureClass::Rpc, MaybeExecuted),
     };
     let mut failure = McpFailure::new(
         class,
         certainty,
-        words(message, &format!("JSON-RPC error {code} without a message")),
+        one_line(message, &format!("JSON-RPC error {code} without a message")),
     );
     failure.rpc_code = Some(code);
     failure
 }
 
-/// A refused HTTP request. `headers` need only hold `retry-after` and `www-authenticate`.
+/// Classifies a refused HTTP request. Of `headers`, only `retry-after` and `www-authenticate` are
+/// used.
 pub(crate) fn http(
     status: u16,
     headers: &[(&str, &str)],
@@ -207,7 +207,9 @@ pub(crate) fn http(
     facts: &HttpFacts<'_>,
 ) -> McpFailure {
     let body = ErrorBody::read(body);
-    let retry_after = header(headers, "retry-after").and_then(|v| retry_after(v, facts.now));
+    let retry_after =
+        header(headers, "retry-after").and_then(|value| retry_after(value, facts.now));
+    let retry_after = retry_after.map(|wait| wait.min(MAX_RETRY_AFTER));
     let (class, certainty) = match facts.link.phase {
         RequestPhase::Listen => listen_class(status, facts),
         _ => lost_session(status, &body, &facts.link)
@@ -215,11 +217,11 @@ pub(crate) fn http(
             .unwrap_or_else(|| refusal(status, &body, retry_after.is_some(), facts.link.phase)),
     };
     let text = match body.text() {
-        Some(text) => words(&text, ""),
+        Some(text) => one_line(&text, ""),
         None => String::new(),
     };
     let text = if text.is_empty() {
-        format!("HTTP {status}{}", reason(status))
+        format!("HTTP {status}{}", status_text(status))
     } else {
         format!("HTTP {status}: {text}")
     };
@@ -227,14 +229,14 @@ pub(crate) fn http(
     failure.http_status = Some(status);
     failure.rpc_code = body.code();
     failure.retry_after = retry_after;
-    failure.own_error = body.answers(facts.request)
+    failure.own_error = body.answers_request(facts.request)
         && body
             .text()
             .is_none_or(|text| mention(&text, &facts.link) == Mention::Nothing);
     failure
 }
 
-/// Rows of `SessionLost`.
+/// The cases of a lost session.
 fn lost_session(
     status: u16,
     body: &ErrorBody,
@@ -248,13 +250,13 @@ fn lost_session(
     let named = body
         .text()
         .is_some_and(|text| mention(&text, link) == Mention::Lost);
-    // Servers of 2026-07-28 answer 404 for a method that they do not know.
+    // Servers of 2026-07-28 respond to unknown methods with 404.
     let unknown_method = code == Some(METHOD_NOT_FOUND);
     let gone = link.session && matches!(status, 404 | 410) && !unknown_method;
     if !(named || gone) {
         return None;
     }
-    // A gateway may answer 5xx for a server that did run the request, whatever error it quotes.
+    // A gateway may respond 5xx for a server that ran the request, whatever error it quotes.
     let certainty = if status < 500 {
         Rejected
     } else {
@@ -273,8 +275,8 @@ fn mention(text: &str, link: &LinkSituation<'_>) -> Mention {
     link.markers.mention(text)
 }
 
-/// A link that never had a session may be asked for one: its server was restarted, maybe as one of
-/// the older kind.
+/// A server may demand a session from a link that never had one: it was restarted, possibly with an
+/// older version.
 fn asks_for_handshake(text: &str) -> bool {
     const WORDS: &[&str] = &[
         "session id",
@@ -287,7 +289,8 @@ fn asks_for_handshake(text: &str) -> bool {
     WORDS.iter().any(|word| text.contains(word))
 }
 
-/// Another version is wanted: on a live link the server was replaced, so a new handshake helps.
+/// The server wants another protocol version. On a live link it was replaced, so a new handshake
+/// helps.
 fn version_class(link: &LinkSituation<'_>) -> FailureClass {
     match link.phase {
         RequestPhase::Connect => FailureClass::Permanent,
@@ -295,7 +298,7 @@ fn version_class(link: &LinkSituation<'_>) -> FailureClass {
     }
 }
 
-/// Rows of tokens and scopes.
+/// The cases of tokens and scopes.
 fn auth(
     status: u16,
     headers: &[(&str, &str)],
@@ -308,8 +311,8 @@ fn auth(
     let names = |error: &str| challenge.contains(error) || body.oauth_error() == Some(error);
     let class = match status {
         401 if facts.token_sent => FailureClass::AuthExpired,
-        // Without a token there is nothing to renew: on a link that worked it is a refusal like
-        // any other, and only a refused handshake means that somebody must log in.
+        // Without a token there is nothing to renew. On a working link this is an ordinary refusal;
+        // only in the handshake does it require a login.
         401 if facts.link.phase == RequestPhase::Request && challenge.is_empty() => return None,
         401 => FailureClass::NeedsAuth,
         403 if names("insufficient_scope") => FailureClass::ScopeNeeded,
@@ -319,8 +322,8 @@ fn auth(
     Some((class, Certainty::Rejected))
 }
 
-/// All the rest. A refusal with 4xx means that the request as such was turned down; after 5xx
-/// nobody knows how far it came.
+/// All other statuses. 4xx means that the request was refused; after 5xx it is unknown how far it
+/// got.
 fn refusal(
     status: u16,
     body: &ErrorBody,
@@ -335,14 +338,14 @@ fn refusal(
         (500.., RequestPhase::Request) if body.code().is_some() => (C::Rpc, MaybeExecuted),
         (500.., _) => (C::Throttled, MaybeExecuted),
         (400..=499, RequestPhase::Request) => (C::Rpc, Rejected),
-        // A rollout behind a proxy answers so for a while, so it is not permanent.
+        // Temporary during a rollout behind a proxy, so not permanent.
         (404 | 408..=410 | 425, RequestPhase::Connect) => (C::NotSent, Rejected),
         (_, RequestPhase::Connect) => (C::Permanent, Rejected),
         _ => (C::Ambiguous, MaybeExecuted),
     }
 }
 
-/// The listening stream: at worst a reason to ask the server itself.
+/// Failures of the listening stream: at most a reason to probe the server.
 fn listen_class(status: u16, facts: &HttpFacts<'_>) -> (FailureClass, Certainty) {
     use FailureClass as C;
     let class = match status {
@@ -362,18 +365,7 @@ fn header<'a>(headers: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
         .map(|&(_, value)| value.trim())
 }
 
-/// Seconds or a date.
-fn retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
-    let wait = if let Ok(seconds) = value.parse::<u64>() {
-        Duration::from_secs(seconds)
-    } else {
-        let at = DateTime::parse_from_rfc2822(value).ok()?;
-        (at.to_utc() - now).to_std().unwrap_or_default()
-    };
-    Some(wait.min(MAX_RETRY_AFTER))
-}
-
-fn reason(status: u16) -> &'static str {
+fn status_text(status: u16) -> &'static str {
     match status {
         400 => " (bad request)",
         401 => " (not logged in)",
@@ -390,14 +382,15 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-/// One line for people: secrets cut, spaces collapsed, bounded; `empty` where nothing is left.
-fn words(text: &str, empty: &str) -> String {
-    const LONGEST: usize = 400;
+/// One line for display: redacted, with collapsed spaces and limited length; `empty` if nothing is
+/// left.
+fn one_line(text: &str, empty: &str) -> String {
+    const MAX_CHARS: usize = 400;
     let redacted = redact::secrets(text);
     let mut line = String::new();
     for word in redacted.split_whitespace() {
-        if line.chars().count() + word.chars().count() >= LONGEST {
-            let left = LONGEST.saturating_sub(line.chars().count() + 1);
+        if line.chars().count() + word.chars().count() >= MAX_CHARS {
+            let left = MAX_CHARS.saturating_sub(line.chars().count() + 1);
             line.extend(" ".chars().chain(word.chars()).take(left));
             line.push('…');
             break;

@@ -1,5 +1,5 @@
-//! The two questions that a failure raises, answered separately: does the link have to be examined
-//! ([`Doubt`]), and may the call be sent again ([`RetryPolicy`], [`Certainty`]).
+//! Decides separately whether a failure requires an examination of the link ([`SuspectReason`]) and
+//! whether the call may be sent again ([`RetryPolicy`], [`Certainty`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::actor::op::Op;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 
-/// Pause before a throttled call is tried again when the server named none.
+/// Pause before a throttled call is repeated if the server specified none.
 pub(crate) const THROTTLE_PAUSE: Duration = Duration::from_secs(1);
 
 /// `retry:` of a server or tool: which tools may be run again when it is unknown whether they ran.
@@ -15,9 +15,9 @@ pub(crate) const THROTTLE_PAUSE: Duration = Duration::from_secs(1);
 #[serde(rename_all = "snake_case")]
 pub enum RetryMode {
     Always,
-    /// Not even when the server said that it refused the call.
+    /// Not even if the server refused the call.
     Never,
-    /// Those which the server calls read-only, trusted or not.
+    /// Tools with a read-only hint, even of untrusted servers.
     ReadOnly,
 }
 
@@ -27,11 +27,11 @@ pub struct RetryPolicy {
     /// Whether the hints of this server count (`trust: full`).
     pub trusted: bool,
     pub server: Option<RetryMode>,
-    /// By raw tool name; beats `server`.
+    /// By raw tool name; takes precedence over `server`.
     pub tools: BTreeMap<String, RetryMode>,
 }
 
-/// What a server says about one of its tools.
+/// The hints a server gives for a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolHints {
     pub read_only: bool,
@@ -43,7 +43,7 @@ impl RetryPolicy {
         self.tools.get(tool).copied().or(self.server)
     }
 
-    /// Whether running it twice is harmless as far as the person declared.
+    /// Whether repeating it is harmless according to the user's settings.
     pub fn is_safe(&self, op: &Op, hints: ToolHints) -> bool {
         let Op::CallTool { name, .. } = op else {
             return op.is_safe();
@@ -65,7 +65,7 @@ impl RetryPolicy {
         }
     }
 
-    /// Whether a call which the server refused may be sent again.
+    /// Whether a call that the server refused may be sent again.
     fn repeats_refused(&self, op: &Op) -> bool {
         match op {
             Op::CallTool { name, .. } => self.mode(name) != Some(RetryMode::Never),
@@ -75,43 +75,43 @@ impl RetryPolicy {
 }
 
 /// Why a link is examined, weakest reason first. A link is healthy because requests on it succeed;
-/// whatever else comes back is a reason to ask, never proof of anything by itself.
+/// any other response is only a reason to probe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Doubt {
-    /// The server answered with an error of its own: asked whether the session still works.
+pub(crate) enum SuspectReason {
+    /// The server responded with an error: probe whether the session still works.
     Answered,
-    /// Nothing came back, or nothing could be sent: the socket itself is in doubt.
+    /// There was no response, or sending failed: the socket itself is suspect.
     Silent,
-    /// An earlier examination found nothing that works: a new session is made while the old one is
-    /// asked.
+    /// An earlier examination found nothing that works: a new session is opened while the old one
+    /// is probed.
     Down,
-    /// Something other than an answer of MCP came back, or the answer that the session does not
-    /// exist: a server that knows the session does not answer so, whatever it says to a ping. The
-    /// link is replaced, once for each operation.
+    /// The response was not MCP, or stated that the session does not exist. A server that knows the
+    /// session does not respond like this, even if it answers ping. The link is replaced, once for
+    /// each operation.
     Refused,
 }
 
-impl Doubt {
-    /// Whether a new session is made without waiting for the old one to fail the question.
+impl SuspectReason {
+    /// Whether a new session is opened without waiting for a probe of the old one to fail.
     pub(crate) fn connects_at_once(self) -> bool {
         self >= Self::Down
     }
 }
 
-/// Whether a failure makes the link suspect, and how much. How long the answer took says nothing: a
-/// gateway may wait a while for a server that is gone.
-pub(crate) fn doubt(failure: &McpFailure) -> Option<Doubt> {
+/// Whether a failure makes the link suspect, and how strongly. The response time does not matter: a
+/// gateway may wait before it reports that a server is gone.
+pub(crate) fn suspect_reason(failure: &McpFailure) -> Option<SuspectReason> {
     use FailureClass as C;
     let has_status = failure.http_status.is_some();
     Some(match failure.class {
         C::Cancelled | C::Unavailable | C::ToolGone => return None,
-        C::ScopeNeeded => Doubt::Answered,
-        C::Rpc if !has_status => Doubt::Answered,
-        C::NotSent => Doubt::Silent,
-        // Waiting is what it asks for.
-        C::Throttled if failure.certainty == Certainty::Rejected => Doubt::Answered,
-        // Whatever a ping is answered: some servers look at the session only when a tool is called, and
-        // a session in which calls are never answered looks like a slow tool.
+        C::ScopeNeeded => SuspectReason::Answered,
+        C::Rpc if !has_status => SuspectReason::Answered,
+        C::NotSent => SuspectReason::Silent,
+        // The server only asks for a pause.
+        C::Throttled if failure.certainty == Certainty::Rejected => SuspectReason::Answered,
+        // Even if ping works: some servers check the session only in tool calls, and a session that
+        // never answers calls looks like a slow tool.
         C::SessionLost
         | C::TimedOut
         | C::Rpc
@@ -119,12 +119,12 @@ pub(crate) fn doubt(failure: &McpFailure) -> Option<Doubt> {
         | C::AuthExpired
         | C::NeedsAuth
         | C::Throttled
-        | C::Permanent => Doubt::Refused,
+        | C::Permanent => SuspectReason::Refused,
     })
 }
 
-/// Whether the caller must be told that the call may have run. An error that the tool itself
-/// reported says what it says.
+/// Whether the caller must be warned that the call may have run. A tool's own error already
+/// describes what happened.
 pub(crate) fn outcome_unknown(failure: &McpFailure, op: &Op, safe: bool) -> bool {
     let own_error = failure.class == FailureClass::Rpc && failure.http_status.is_none();
     matches!(op, Op::CallTool { .. })

@@ -1,4 +1,4 @@
-//! Where the browser comes back to: a listener on this machine, and the address a person pastes.
+//! The OAuth redirect listener, and parsing of a pasted redirect URL.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,14 +11,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
-/// Browsers open connections in advance and say nothing on them.
+/// Browsers open idle connections in advance.
 const MAX_CONNECTIONS: usize = 32;
-const CONNECTION_TIME: Duration = Duration::from_secs(10);
-const MAX_REQUEST: usize = 32 * 1024;
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_REQUEST_BYTES: usize = 32 * 1024;
 
-/// What an authorization server appended to the redirect address.
+/// The parameters that an authorization server appended to the redirect URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Redirect {
+pub(crate) struct RedirectResponse {
     pub(crate) code: Option<String>,
     pub(crate) state: Option<String>,
     pub(crate) iss: Option<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Redirect {
     pub(crate) error_description: Option<String>,
 }
 
-impl Redirect {
+impl RedirectResponse {
     fn from_query(query: &str) -> Self {
         let mut values: HashMap<String, String> = HashMap::new();
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
@@ -45,24 +45,24 @@ impl Redirect {
         }
     }
 
-    /// Whether it answers the request that carried `state`.
+    /// Whether it answers the request with this `state`.
     fn answers(&self, state: &str) -> bool {
         self.state.as_deref() == Some(state) && (self.code.is_some() || self.error.is_some())
     }
 }
 
-/// What a person pasted.
+/// A line that the user pasted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pasted {
-    Redirect(Redirect),
-    /// They do not want to log in now.
+    Redirect(RedirectResponse),
+    /// The user does not want to log in now.
     Skip,
-    /// Not usable, and why.
-    Wrong(&'static str),
+    /// Unusable, with the reason.
+    Invalid(&'static str),
 }
 
-/// Reads a pasted line: the whole address, its query, or a word to give up.
-pub(crate) fn pasted(line: &str, state: &str) -> Pasted {
+/// Parses a pasted line: the URL, its query, or a word that cancels.
+pub(crate) fn parse_pasted(line: &str, state: &str) -> Pasted {
     let line = line.trim();
     if ["skip", "cancel", "s", "n", "no", "q", "quit"]
         .iter()
@@ -72,26 +72,28 @@ pub(crate) fn pasted(line: &str, state: &str) -> Pasted {
     }
     let query = line.split_once('?').map_or(line, |(_, query)| query);
     let query = query.split_once('#').map_or(query, |(query, _)| query);
-    let redirect = Redirect::from_query(query);
+    let redirect = RedirectResponse::from_query(query);
     if redirect.code.is_none() && redirect.error.is_none() {
-        return Pasted::Wrong("that has no code= in it: paste the whole address of the last page");
+        return Pasted::Invalid(
+            "that has no code= in it: paste the whole address of the last page",
+        );
     }
     match redirect.state.as_deref() {
-        None => Pasted::Wrong("that has no state= in it: paste the whole address"),
+        None => Pasted::Invalid("that has no state= in it: paste the whole address"),
         Some(other) if other != state => {
-            Pasted::Wrong("that address belongs to another login: use the page shown last")
+            Pasted::Invalid("that address belongs to another login: use the page shown last")
         }
         Some(_) => Pasted::Redirect(redirect),
     }
 }
 
-pub(crate) struct Callback {
+pub(crate) struct CallbackListener {
     listener: TcpListener,
     path: String,
 }
 
-impl Callback {
-    /// Listens on this machine only. Port 0: any free one.
+impl CallbackListener {
+    /// Listens on localhost only. Port 0 chooses a free port.
     pub(crate) async fn bind(port: u16, path: &str) -> io::Result<Self> {
         Ok(Self {
             listener: TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?,
@@ -103,9 +105,9 @@ impl Callback {
         Ok(self.listener.local_addr()?.port())
     }
 
-    /// Serves until the browser brings the answer to the request that carried `state`. Anything
-    /// else (icons, previews, other programs) gets an answer and changes nothing.
-    pub(crate) async fn wait(&self, state: &str) -> Redirect {
+    /// Serves requests until one matches `state`. Other requests (icons, previews, other programs)
+    /// get a response without effect.
+    pub(crate) async fn wait(&self, state: &str) -> RedirectResponse {
         let mut open = FuturesUnordered::new();
         loop {
             tokio::select! {
@@ -113,7 +115,7 @@ impl Callback {
                     Ok((stream, _)) => open.push(self.serve(stream, state)),
                     Err(error) => {
                         tracing::debug!(%error, "accept failed");
-                        // Out of descriptors, as a rule: nothing to do but to wait.
+                        // Usually out of file descriptors; waiting is all that helps.
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 },
@@ -124,18 +126,18 @@ impl Callback {
         }
     }
 
-    async fn serve(&self, mut stream: TcpStream, state: &str) -> Option<Redirect> {
+    async fn serve(&self, mut stream: TcpStream, state: &str) -> Option<RedirectResponse> {
         let work = async {
             let target = read_target(&mut stream).await?;
             let (status, page, redirect) = self.answer(target.as_deref(), state);
-            // The redirect counts even if the browser went away before our page.
+            // The redirect is valid even if the browser closed the connection before our response.
             let written = stream.write_all(response(status, &page).as_bytes()).await;
             if written.is_ok() {
                 stream.shutdown().await.ok();
             }
             Ok::<_, io::Error>(redirect)
         };
-        match tokio::time::timeout(CONNECTION_TIME, work).await {
+        match tokio::time::timeout(CONNECTION_TIMEOUT, work).await {
             Ok(Ok(redirect)) => redirect,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "callback connection failed");
@@ -149,7 +151,7 @@ impl Callback {
         &self,
         target: Option<&str>,
         state: &str,
-    ) -> (&'static str, String, Option<Redirect>) {
+    ) -> (&'static str, String, Option<RedirectResponse>) {
         let Some(target) = target else {
             return (
                 "405 Method Not Allowed",
@@ -161,7 +163,7 @@ impl Callback {
         let Some(url) = url.ok().filter(|url| url.path() == self.path) else {
             return ("404 Not Found", page("There is nothing here."), None);
         };
-        let redirect = Redirect::from_query(url.query().unwrap_or_default());
+        let redirect = RedirectResponse::from_query(url.query().unwrap_or_default());
         if !redirect.answers(state) {
             let text = "This page belongs to no login that is waiting. Start again from Hermes.";
             return ("400 Bad Request", page(text), None);
@@ -183,7 +185,7 @@ async fn read_target(stream: &mut TcpStream) -> io::Result<Option<String>> {
     let mut chunk = [0; 2048];
     while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
         let read = stream.read(&mut chunk).await?;
-        if read == 0 || bytes.len() + read > MAX_REQUEST {
+        if read == 0 || bytes.len() + read > MAX_REQUEST_BYTES {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "no complete request",
@@ -249,10 +251,10 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_right_callback_ends_the_wait() {
-        let callback = Callback::bind(0, "/callback").await.unwrap();
+        let callback = CallbackListener::bind(0, "/callback").await.unwrap();
         let port = callback.port().unwrap();
         let visits = async {
-            // A connection made in advance, on which nothing is ever said.
+            // An idle connection, as browsers open them in advance.
             let _silent = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
                 .await
                 .unwrap();
@@ -285,7 +287,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_the_page_repeats_is_escaped() {
-        let callback = Callback::bind(0, "/callback").await.unwrap();
+        let callback = CallbackListener::bind(0, "/callback").await.unwrap();
         let port = callback.port().unwrap();
         let head = "GET /callback?state=s&error=%3Cscript%3E&error_description=%22%27%26 HTTP/1.1";
         let (redirect, answer) = tokio::join!(callback.wait("s"), get(port, head));
@@ -299,10 +301,10 @@ mod tests {
 
     #[test]
     fn pasted_lines() {
-        let good = Redirect {
+        let good = RedirectResponse {
             code: Some("c".to_owned()),
             state: Some("s".to_owned()),
-            ..Redirect::default()
+            ..RedirectResponse::default()
         };
         for line in [
             "http://127.0.0.1:1/callback?code=c&state=s",
@@ -310,13 +312,20 @@ mod tests {
             "?code=c&state=s",
             "code=c&state=s",
         ] {
-            assert_eq!(pasted(line, "s"), Pasted::Redirect(good.clone()), "{line}");
+            assert_eq!(
+                parse_pasted(line, "s"),
+                Pasted::Redirect(good.clone()),
+                "{line}"
+            );
         }
         for line in ["skip", " Q ", "NO"] {
-            assert_eq!(pasted(line, "s"), Pasted::Skip);
+            assert_eq!(parse_pasted(line, "s"), Pasted::Skip);
         }
         for line in ["", "c", "?code=c", "?code=c&state=old", "http://x/?state=s"] {
-            assert!(matches!(pasted(line, "s"), Pasted::Wrong(_)), "{line}");
+            assert!(
+                matches!(parse_pasted(line, "s"), Pasted::Invalid(_)),
+                "{line}"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The `WWW-Authenticate` header (RFC 9110 §11.6.1, RFC 6750 §3, RFC 9728 §5.1).
 
-/// What a server says about the token it wants.
+/// A server's requirements for a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Challenge {
     pub error: Option<String>,
@@ -10,7 +10,7 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// The first Bearer challenge of a header value that may hold several. `None`: there is none.
+    /// The first Bearer challenge of a header value, which may contain several challenges.
     pub fn parse(header: &str) -> Option<Self> {
         let mut found: Option<Self> = None;
         for item in items(header) {
@@ -33,7 +33,7 @@ impl Challenge {
         found
     }
 
-    /// The same for a response with several such headers.
+    /// The first Bearer challenge of several headers.
     pub fn of<'a>(headers: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         headers.into_iter().find_map(Self::parse)
     }
@@ -50,7 +50,7 @@ impl Challenge {
             "resource_metadata" => &mut self.resource_metadata,
             _ => return,
         };
-        // Repeating a parameter is invalid; the first one counts.
+        // Repeating a parameter is invalid; the first one is used.
         if slot.is_none() && !value.trim().is_empty() {
             *slot = Some(value);
         }
@@ -62,7 +62,8 @@ enum Item {
     Parameter(String, String),
 }
 
-/// Splits a header into schemes and parameters. Garbage is stepped over: a challenge is advice.
+/// Splits a header into schemes and parameters. Invalid parts are skipped, because a challenge is
+/// only advice.
 fn items(header: &str) -> Vec<Item> {
     let mut found = Vec::new();
     let mut rest = header;
@@ -80,7 +81,7 @@ fn items(header: &str) -> Vec<Item> {
             rest = after;
         } else {
             found.push(Item::Scheme(word.to_owned()));
-            // A token68 credential ends in "=": it is no name of a parameter.
+            // A token68 credential ends in "=", which does not start a value.
             rest = trimmed.trim_start_matches('=');
         }
     }

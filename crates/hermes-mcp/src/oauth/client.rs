@@ -1,9 +1,9 @@
 //! The token source of one server.
 //!
-//! Whatever fetches tokens runs as one task per server (a *flight*): callers join it, and a caller
-//! that gives up does not stop it, because a refresh that is cut off may lose the grant.
+//! At most one task per server fetches tokens (`token_task`); callers share its result. A caller
+//! that gives up does not stop it, because an interrupted refresh may lose the grant.
 
-mod flight;
+mod token_task;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,29 +17,29 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use self::flight::{Errand, State};
+use self::token_task::{State, TokenTask};
 use super::challenge::Challenge;
 use super::context::OAuthContext;
 use super::error::{OAuthError, OAuthErrorKind};
 use super::http::OAuthHttp;
-use super::login::{Wish, login};
+use super::login::{LoginRequest, login};
 use super::prompt::AuthPrompt;
 use super::scope;
-use super::store::{Stamp, TokenStore};
+use super::store::{TokenFileVersion, TokenStore};
 use super::tokens::{Meta, Tokens};
 use crate::config::OAuth as Settings;
 use crate::failure::{Certainty, McpFailure};
 use crate::transport::connect::{HttpClients, TokenAnswer, TokenSource};
 
-/// Tokens are renewed this many seconds before they end, and short-lived ones in the last quarter
-/// of their life.
-const AHEAD: f64 = 60.0;
-/// How often the token file is looked at while somebody waits for it.
+/// Tokens are renewed this many seconds before they expire, and short-lived ones in the last
+/// quarter of their lifetime.
+const RENEW_AHEAD_SECONDS: f64 = 60.0;
+/// How often the token file is checked for changes.
 pub(crate) const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What an [`OAuthClient`] is made from.
+/// The parameters of an [`OAuthClient`].
 pub struct OAuthParts<'a> {
-    /// The name in the configuration.
+    /// The server's name in the configuration.
     pub server: String,
     pub url: Url,
     pub settings: Settings,
@@ -47,13 +47,13 @@ pub struct OAuthParts<'a> {
     pub home: &'a Path,
     pub clients: Arc<HttpClients>,
     pub clock: Arc<dyn Clock>,
-    /// `None`: nobody can log in here; failures name the command that can.
+    /// `None`: interactive login is not possible; errors name the command for it.
     pub prompt: Option<Arc<dyn AuthPrompt>>,
-    /// Ends waiting for people. A refresh that has begun is finished.
+    /// Cancels waiting for the user. A refresh in progress is finished.
     pub cancel: CancellationToken,
 }
 
-/// The tokens of one server: read, renewed, replaced. Cheap to clone.
+/// The tokens of one server. Cheap to clone.
 #[derive(Clone)]
 pub struct OAuthClient {
     inner: Arc<Inner>,
@@ -66,16 +66,16 @@ struct Inner {
     state: Mutex<State>,
 }
 
-/// For status pages.
+/// For status displays.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct AuthStatus {
     pub logged_in: bool,
     pub expires_at: Option<DateTime<Utc>>,
-    /// Whether it is renewed without a person.
+    /// Whether it is renewed without the user.
     pub renewable: bool,
     pub scope: Option<String>,
     pub issuer: Option<String>,
-    /// What is wrong with the files.
+    /// A problem with the files.
     pub problem: Option<String>,
 }
 
@@ -100,29 +100,30 @@ impl OAuthClient {
         }
     }
 
-    /// Logs in whatever is stored, registering anew. What is stored stays until it succeeds.
+    /// Logs in regardless of stored tokens, with a new registration. Stored files are replaced only
+    /// on success.
     pub async fn login(&self, cancel: &CancellationToken) -> Result<AuthStatus, OAuthError> {
         let inner = &self.inner;
         let Some(prompt) = &inner.prompt else {
             return Err(inner.cx.needs_login("there is nobody to log in"));
         };
-        let wish = Wish {
+        let request = LoginRequest {
             register_again: true,
-            ..Wish::default()
+            ..LoginRequest::default()
         };
-        let done = login(&inner.cx, prompt.as_ref(), wish, cancel).await?;
+        let done = login(&inner.cx, prompt.as_ref(), request, cancel).await?;
         for path in &done.set_aside {
             prompt.note(&format!("the damaged file was kept as {}", path.display()));
         }
-        inner.state().logged_in(done.tokens, done.stamp);
+        inner.state().logged_in(done.tokens, done.version);
         Ok(self.status().await)
     }
 
-    /// Deletes what is stored. True if there was anything.
+    /// Deletes the stored files. Returns whether there were any.
     pub async fn forget(&self) -> Result<bool, OAuthError> {
         let cx = &self.inner.cx;
         let _lock = cx.lock().await?;
-        let removed = cx.files(TokenStore::remove).await?;
+        let removed = cx.with_store(TokenStore::remove).await?;
         *self.inner.state() = State::default();
         Ok(removed)
     }
@@ -130,7 +131,7 @@ impl OAuthClient {
     pub async fn status(&self) -> AuthStatus {
         let inner = &self.inner;
         let tokens = inner.current().await;
-        let meta = inner.cx.files(Meta::load).await;
+        let meta = inner.cx.with_store(Meta::load).await;
         let problem = tokens
             .as_ref()
             .err()
@@ -156,51 +157,52 @@ impl OAuthClient {
         }
     }
 
-    /// Waits until another process has written the token file: somebody logged in. Each change is
-    /// told once, to one waiter.
+    /// Waits until another process has written the token file, i.e. the user logged in there. Each
+    /// change is reported once, to one waiter.
     pub async fn changed(&self) {
-        self.changed_within(WATCH_INTERVAL).await;
+        self.changed_with_interval(WATCH_INTERVAL).await;
     }
 
-    /// The same, looking this often.
-    pub async fn changed_within(&self, interval: Duration) {
+    /// The same with another interval.
+    pub async fn changed_with_interval(&self, interval: Duration) {
         if !self.inner.state().has_read() {
-            // Something to compare with.
+            // The baseline for detecting changes.
             self.inner.current().await.ok();
         }
         loop {
-            let stamp = self.inner.cx.store.stamp();
-            if self.inner.state().is_news(stamp) {
+            let version = self.inner.cx.store.version();
+            if self.inner.state().is_new_version(version) {
                 return;
             }
             tokio::time::sleep(interval).await;
         }
     }
 
-    /// The token to send, renewed beforehand if it is about to end. `None`: there is none.
+    /// The token to send, renewed first if it is about to expire.
     pub async fn token(&self) -> Option<SecretString> {
         let inner = &self.inner;
         let tokens = match inner.current().await {
             Ok(tokens) => tokens?,
             Err(error) => {
-                // Told in full when the server asks for a token.
+                // Reported in full when the server demands a token.
                 tracing::debug!(server = inner.cx.server, %error, "no token");
                 return None;
             }
         };
-        let ahead = tokens
-            .lifetime()
-            .map_or(AHEAD, |seconds| AHEAD.min(seconds / 4.0));
-        if tokens.refresh.is_none() || !tokens.expires_within(ahead, inner.cx.clock.as_ref()) {
+        let renew_ahead = tokens.lifetime().map_or(RENEW_AHEAD_SECONDS, |seconds| {
+            RENEW_AHEAD_SECONDS.min(seconds / 4.0)
+        });
+        if tokens.refresh.is_none() || !tokens.expires_within(renew_ahead, inner.cx.clock.as_ref())
+        {
             return Some(tokens.access);
         }
-        let errand = Errand::Renew(tokens.access.clone());
-        match inner.fly(errand).await {
+        let task = TokenTask::Renew(tokens.access.clone());
+        match inner.run_task(task).await {
             Ok(()) => match inner.current().await {
                 Ok(Some(fresh)) => Some(fresh.access),
                 _ => Some(tokens.access),
             },
-            // The old one may still do, and if not the refusal tells more.
+            // The old token may still work; if not, the server's refusal has more information.
             Err(error) => {
                 tracing::debug!(server = inner.cx.server, %error, "not renewed");
                 Some(tokens.access)
@@ -208,7 +210,7 @@ impl OAuthClient {
         }
     }
 
-    /// Gets another token after the server refused `failed`. Ok: [`Self::token`] gives it.
+    /// Gets another token after the server refused `failed`; [`Self::token`] then returns it.
     pub async fn replace(
         &self,
         failed: Option<SecretString>,
@@ -230,15 +232,15 @@ impl OAuthClient {
         }
         match (current, failed) {
             (Ok(Some(tokens)), Some(failed)) => inner.refused(&tokens, failed, challenge).await,
-            // It was there all along, or has just come.
+            // There is a token that was not tried yet.
             (Ok(Some(_)), None) => Ok(()),
             (Ok(None), _) => {
                 let why = format!("{} wants a login", inner.cx.server);
                 inner
-                    .ask(challenge, None, &inner.cx.needs_login(&why))
+                    .log_in_or_fail(challenge, None, &inner.cx.needs_login(&why))
                     .await
             }
-            (Err(error), _) => inner.ask(challenge, None, &error).await,
+            (Err(error), _) => inner.log_in_or_fail(challenge, None, &error).await,
         }
     }
 }
@@ -248,23 +250,23 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tokens as they are now, whoever wrote them.
+    /// The current tokens, read again if the file changed.
     async fn current(&self) -> Result<Option<Tokens>, OAuthError> {
-        let stamp = self.cx.store.stamp();
-        if let Some(known) = self.state().if_unchanged(stamp) {
+        let version = self.cx.store.version();
+        if let Some(known) = self.state().if_unchanged(version) {
             return known;
         }
         let loaded = self.cx.load().await;
-        let (read, stamp): (_, Option<Stamp>) = match loaded {
-            Ok(Some((tokens, stamp))) => (Ok(Some(tokens)), Some(stamp)),
+        let (read, version): (_, Option<TokenFileVersion>) = match loaded {
+            Ok(Some((tokens, version))) => (Ok(Some(tokens)), Some(version)),
             Ok(None) => (Ok(None), None),
-            Err(error) => (Err(error), stamp),
+            Err(error) => (Err(error), version),
         };
-        self.state().read(read.clone(), stamp);
+        self.state().read(read.clone(), version);
         read
     }
 
-    /// The server refused the tokens we have.
+    /// The server refused the current tokens.
     async fn refused(
         self: &Arc<Self>,
         tokens: &Tokens,
@@ -278,22 +280,22 @@ impl Inner {
                 cx.server
             );
             let error = cx.needs_login(&why);
-            return self.ask(challenge, None, &error).await;
+            return self.log_in_or_fail(challenge, None, &error).await;
         }
         if tokens.refresh.is_none() {
             let why = format!("{} no longer accepts the stored token", cx.server);
             let error = cx.needs_login(&why);
-            return self.ask(challenge, None, &error).await;
+            return self.log_in_or_fail(challenge, None, &error).await;
         }
-        match self.fly(Errand::Renew(failed)).await {
+        match self.run_task(TokenTask::Renew(failed)).await {
             Err(error) if error.kind == OAuthErrorKind::NeedsLogin => {
-                self.ask(challenge, None, &error).await
+                self.log_in_or_fail(challenge, None, &error).await
             }
             done => done,
         }
     }
 
-    /// The token is good but grants too little.
+    /// The token is valid but lacks a scope.
     async fn step_up(
         self: &Arc<Self>,
         tokens: &Tokens,
@@ -322,15 +324,16 @@ impl Inner {
         if self.prompt.is_none() {
             self.remember_scope(&scope::union(&held, &wanted)).await;
         }
-        self.ask(Some(challenge), Some(held), &error).await
+        self.log_in_or_fail(Some(challenge), Some(held), &error)
+            .await
     }
 
-    /// So that the next login asks for it.
+    /// Stores the scope so that the next login requests it.
     async fn remember_scope(&self, wanted: &str) {
         let wanted = wanted.to_owned();
         let saved = async {
             let _lock = self.cx.lock().await?;
-            let Some(mut meta) = self.cx.files(Meta::load).await? else {
+            let Some(mut meta) = self.cx.with_store(Meta::load).await? else {
                 return Ok(());
             };
             if meta.wanted_scope() == Some(wanted.as_str()) {
@@ -344,23 +347,24 @@ impl Inner {
         }
     }
 
-    /// Has a person log in, if there is one; otherwise `error`.
-    async fn ask(
+    /// Asks the user to log in if that is possible; otherwise returns `error`.
+    async fn log_in_or_fail(
         self: &Arc<Self>,
         challenge: Option<Challenge>,
         more_scope: Option<String>,
         error: &OAuthError,
     ) -> Result<(), OAuthError> {
         if self.prompt.is_none() {
-            self.state().judge();
+            self.state().mark_handled();
             return Err(error.clone());
         }
-        let wish = Wish {
+        let request = LoginRequest {
             challenge,
             more_scope,
             register_again: false,
         };
-        self.fly(Errand::Login(Box::new(wish), error.clone())).await
+        self.run_task(TokenTask::Login(Box::new(request), error.clone()))
+            .await
     }
 }
 

@@ -1,4 +1,4 @@
-//! What every step of the OAuth client shares.
+//! State shared by all steps of the OAuth client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,14 +12,14 @@ use super::discover::{Discovery, discover};
 use super::error::{OAuthError, OAuthErrorKind};
 use super::http::OAuthHttp;
 use super::identity::{Identity, configured};
-use super::store::{Stamp, TokenFile, TokenStore};
+use super::store::{TokenFile, TokenFileVersion, TokenStore};
 use super::tokens::{Meta, Registration, Tokens, same_issuer};
 use crate::config::OAuth as Settings;
 
-/// Longest wait for another process that renews. Its requests end before that.
-const LOCK_WAIT: Duration = Duration::from_secs(90);
-/// How often in a row a server must say that it does not know us before we believe it.
-const STRIKES: u32 = 2;
+/// Maximum wait for a renewal by another process; its requests time out earlier.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(90);
+/// Consecutive `invalid_client` responses before the registration is dropped.
+const MAX_CLIENT_REJECTIONS: u32 = 2;
 
 pub(crate) struct OAuthContext {
     pub(crate) server: String,
@@ -28,8 +28,8 @@ pub(crate) struct OAuthContext {
     pub(crate) store: TokenStore,
     pub(crate) http: OAuthHttp,
     pub(crate) clock: Arc<dyn Clock>,
-    /// `invalid_client` answers in a row.
-    strikes: AtomicU32,
+    /// Consecutive `invalid_client` responses.
+    client_rejections: AtomicU32,
 }
 
 impl OAuthContext {
@@ -48,12 +48,12 @@ impl OAuthContext {
             store,
             http,
             clock,
-            strikes: AtomicU32::new(0),
+            client_rejections: AtomicU32::new(0),
         }
     }
 
-    /// Runs file work where blocking is allowed.
-    pub(crate) async fn files<T: Send + 'static>(
+    /// Runs blocking file operations.
+    pub(crate) async fn with_store<T: Send + 'static>(
         &self,
         work: impl FnOnce(&TokenStore) -> Result<T, OAuthError> + Send + 'static,
     ) -> Result<T, OAuthError> {
@@ -64,15 +64,15 @@ impl OAuthContext {
         }
     }
 
-    /// Waits for other processes and tasks to finish with the files.
+    /// Locks the files against other processes and tasks.
     pub(crate) async fn lock(&self) -> Result<FileLock, OAuthError> {
-        let waited = tokio::time::timeout(LOCK_WAIT, async {
+        let waited = tokio::time::timeout(LOCK_TIMEOUT, async {
             let mut pause = Duration::from_millis(1);
             loop {
-                if let Some(lock) = self.files(TokenStore::try_lock).await? {
+                if let Some(lock) = self.with_store(TokenStore::try_lock).await? {
                     return Ok(lock);
                 }
-                // flock tells nobody when it becomes free.
+                // flock has no notification when a lock is released, so poll.
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_millis(50));
             }
@@ -82,18 +82,21 @@ impl OAuthContext {
             Err(_) => Err(OAuthError::transient(format!(
                 "another process has held {} for {} s",
                 self.store.lock_path().display(),
-                LOCK_WAIT.as_secs()
+                LOCK_TIMEOUT.as_secs()
             ))),
         }
     }
 
-    pub(crate) async fn load(&self) -> Result<Option<(Tokens, Stamp)>, OAuthError> {
-        self.files(Tokens::load).await
+    pub(crate) async fn load(&self) -> Result<Option<(Tokens, TokenFileVersion)>, OAuthError> {
+        self.with_store(Tokens::load).await
     }
 
-    pub(crate) async fn save_tokens(&self, tokens: &Tokens) -> Result<Option<Stamp>, OAuthError> {
+    pub(crate) async fn save_tokens(
+        &self,
+        tokens: &Tokens,
+    ) -> Result<Option<TokenFileVersion>, OAuthError> {
         let object = tokens.object().clone();
-        self.files(move |store| store.write(TokenFile::Tokens, &object))
+        self.with_store(move |store| store.write(TokenFile::Tokens, &object))
             .await
     }
 
@@ -101,10 +104,10 @@ impl OAuthContext {
         OAuthError::needs_login(&self.server, why)
     }
 
-    /// The metadata and client that a refresh needs. Hold the lock.
+    /// The metadata and client for a refresh. The caller must hold the lock.
     pub(crate) async fn known_client(&self) -> Result<(Meta, Identity), OAuthError> {
         let (stored, registration) = self
-            .files(|store| Ok((Meta::load(store)?, Registration::load(store)?)))
+            .with_store(|store| Ok((Meta::load(store)?, Registration::load(store)?)))
             .await?;
         let meta = self.refresh_meta(stored).await?;
         let redirect = registration
@@ -149,7 +152,7 @@ impl OAuthContext {
                 Ok(meta)
             }
             (Ok(Discovery { meta, .. }), Some(old)) => {
-                // A refresh token goes to the server that issued it or nowhere.
+                // A refresh token is only ever sent to its issuer.
                 if !same_issuer(old.issuer(), meta.issuer()) {
                     return Err(self.needs_login(&format!(
                         "{} now trusts {} instead of {}",
@@ -171,17 +174,17 @@ impl OAuthContext {
 
     pub(crate) async fn save_meta(&self, meta: &Meta) -> Result<(), OAuthError> {
         let object = meta.object().clone();
-        self.files(move |store| store.write(TokenFile::Meta, &object))
+        self.with_store(move |store| store.write(TokenFile::Meta, &object))
             .await?;
         Ok(())
     }
 
     pub(crate) fn client_accepted(&self) {
-        self.strikes.store(0, Ordering::Relaxed);
+        self.client_rejections.store(0, Ordering::Relaxed);
     }
 
-    /// The token endpoint does not know us. Servers say so by mistake now and then, so only a
-    /// repetition drops the registration, and a copy stays.
+    /// Handles `invalid_client`. Servers sometimes respond so by mistake, so only a repetition
+    /// drops the registration, and a backup is kept.
     pub(crate) async fn client_rejected(&self, text: &str) -> OAuthError {
         if self.settings.client_id.is_some() {
             return OAuthError::new(
@@ -192,22 +195,25 @@ impl OAuthContext {
                 ),
             );
         }
-        if self.strikes.fetch_add(1, Ordering::Relaxed) + 1 < STRIKES {
+        if self.client_rejections.fetch_add(1, Ordering::Relaxed) + 1 < MAX_CLIENT_REJECTIONS {
             return OAuthError::transient(text);
         }
         let dropped = self
-            .files(|store| {
-                let aside = store.set_aside(TokenFile::Client, "bak")?;
+            .with_store(|store| {
+                let backup = store.set_aside(TokenFile::Client, "bak")?;
                 store.delete(TokenFile::Meta)?;
-                Ok(aside)
+                Ok(backup)
             })
             .await;
         match dropped {
-            Ok(aside) => {
-                let kept = aside
+            Ok(backup) => {
+                let saved_copy = backup
                     .map(|path| format!(" (kept as {})", path.display()))
                     .unwrap_or_default();
-                tracing::warn!(server = self.server, "registration dropped{kept}: {text}");
+                tracing::warn!(
+                    server = self.server,
+                    "registration dropped{saved_copy}: {text}"
+                );
                 self.needs_login(text)
             }
             Err(error) => error,

@@ -1,22 +1,22 @@
-//! Which authorization server a resource trusts, and where its endpoints are.
+//! Discovers the authorization server of a resource, and its endpoints.
 //!
 //! RFC 9728 names the server, RFC 8414 or OpenID Connect discovery its endpoints. Servers of
-//! 2025-03-26 have neither or only the second, on their own origin.
+//! 2025-03-26 have neither, or only the latter on their own origin.
 
 use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::challenge::Challenge;
 use super::error::{OAuthError, OAuthErrorKind};
-use super::http::{OAuthHttp, place};
+use super::http::{OAuthHttp, display_url};
 use super::tokens::{Meta, same_issuer};
 
-/// What a login needs to know.
+/// The input of a login.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Discovery {
-    /// With the resource, if the server names one.
+    /// Includes the resource if the server names one.
     pub(crate) meta: Meta,
-    /// The scopes the resource says it knows.
+    /// The scopes the resource declares.
     pub(crate) scopes: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) async fn discover(
     if !covers(name, server) {
         return Err(OAuthError::refused(format!(
             "the protected resource metadata of {} speaks for {name:?} and not for this server: a token would go to the wrong place",
-            place(server)
+            display_url(server)
         )));
     }
     let issuer = resource
@@ -63,7 +63,7 @@ pub(crate) async fn discover(
     Ok(Discovery { meta, scopes })
 }
 
-/// The protected resource metadata: where the challenge points, else the well-known places.
+/// The protected resource metadata, from the URL in the challenge or from the well-known URLs.
 async fn resource_metadata(
     http: &OAuthHttp,
     server: &Url,
@@ -72,9 +72,9 @@ async fn resource_metadata(
     let named = challenge.and_then(|challenge| challenge.resource_metadata.clone());
     let known = well_known(server, "oauth-protected-resource");
     let root = well_known(&origin(server), "oauth-protected-resource");
-    let mut places: Vec<String> = named.into_iter().chain([known, root]).collect();
-    places.dedup();
-    let (found, _) = first(http, &places, |document| {
+    let mut urls: Vec<String> = named.into_iter().chain([known, root]).collect();
+    urls.dedup();
+    let (found, _) = first_document(http, &urls, |document| {
         if document.get("resource").is_some_and(Value::is_string) {
             Ok(())
         } else {
@@ -85,56 +85,56 @@ async fn resource_metadata(
     Ok(found)
 }
 
-/// The metadata of `issuer`, which must say that it is the metadata of `issuer`.
+/// The metadata of `issuer`, which must name itself as the issuer.
 async fn authorization_server(http: &OAuthHttp, issuer: &str) -> Result<Meta, OAuthError> {
     let base = http.check(issuer)?;
-    let mut places = vec![
+    let mut urls = vec![
         well_known(&base, "oauth-authorization-server"),
         well_known(&base, "openid-configuration"),
     ];
     if !path_of(&base).is_empty() {
-        places.push(format!(
+        urls.push(format!(
             "{}{}/.well-known/openid-configuration",
             base.origin().ascii_serialization(),
             path_of(&base)
         ));
     }
-    let (found, refused) = first(http, &places, |document| {
-        let says = document
+    let (found, refused) = first_document(http, &urls, |document| {
+        let claimed = document
             .get("issuer")
             .and_then(Value::as_str)
             .unwrap_or_default();
-        if same_issuer(says, issuer) {
+        if same_issuer(claimed, issuer) {
             Ok(())
         } else {
-            Err(format!("it calls itself the issuer {says:?}"))
+            Err(format!("it calls itself the issuer {claimed:?}"))
         }
     })
     .await?;
     match (found, refused) {
-        (Some(document), _) => checked(http, document),
-        (None, Some((place, why))) => Err(OAuthError::refused(format!(
-            "{place} is not the metadata of the authorization server {issuer}: {why}"
+        (Some(document), _) => checked_metadata(http, document),
+        (None, Some((url, why))) => Err(OAuthError::refused(format!(
+            "{url} is not the metadata of the authorization server {issuer}: {why}"
         ))),
         (None, None) => Err(OAuthError::refused(format!(
             "the authorization server {issuer} publishes no metadata (tried {})",
-            places.join(", ")
+            urls.join(", ")
         ))),
     }
 }
 
-/// The MCP server is its own authorization server, perhaps with nothing but default endpoints.
+/// The MCP server is its own authorization server, possibly with default endpoints only.
 async fn legacy(http: &OAuthHttp, server: &Url) -> Result<Meta, OAuthError> {
     let root = origin(server);
-    let mut places = vec![
+    let mut urls = vec![
         well_known(server, "oauth-authorization-server"),
         well_known(&root, "oauth-authorization-server"),
         well_known(&root, "openid-configuration"),
     ];
-    places.dedup();
-    // That revision did not tie the issuer to the address, and some servers pass on the document
-    // of another one.
-    let (found, _) = first(http, &places, |document| {
+    urls.dedup();
+    // That revision did not tie the issuer to the URL, and some servers return another server's
+    // document.
+    let (found, _) = first_document(http, &urls, |document| {
         if document.get("token_endpoint").is_some_and(Value::is_string) {
             Ok(())
         } else {
@@ -151,7 +151,7 @@ async fn legacy(http: &OAuthHttp, server: &Url) -> Result<Meta, OAuthError> {
                 json!(format!("{base}/authorize")),
             ),
             ("token_endpoint".to_owned(), json!(format!("{base}/token"))),
-            // Nobody could say so, and these servers are of the time that began with PKCE.
+            // There is no metadata to declare it, and PKCE was required from that revision on.
             (
                 "code_challenge_methods_supported".to_owned(),
                 json!(["S256"]),
@@ -165,14 +165,17 @@ async fn legacy(http: &OAuthHttp, server: &Url) -> Result<Meta, OAuthError> {
     if !document.get("issuer").is_some_and(Value::is_string) {
         document.insert("issuer".to_owned(), json!(base));
     }
-    let mut meta = checked(http, document)?;
+    let mut meta = checked_metadata(http, document)?;
     meta.set_resource(None);
     Ok(meta)
 }
 
-/// Metadata whose endpoints may be used.
-fn checked(http: &OAuthHttp, mut document: Map<String, Value>) -> Result<Meta, OAuthError> {
-    // Our corner of the file is not the server's to fill.
+/// Validates the endpoints in metadata.
+fn checked_metadata(
+    http: &OAuthHttp,
+    mut document: Map<String, Value>,
+) -> Result<Meta, OAuthError> {
+    // This key is reserved for us; a server must not set it.
     document.shift_remove("hermes");
     let meta = Meta::new(document);
     for name in ["authorization_endpoint", "token_endpoint"] {
@@ -192,24 +195,24 @@ fn checked(http: &OAuthHttp, mut document: Map<String, Value>) -> Result<Meta, O
 
 type Refused = Option<(String, String)>;
 
-/// The first document that passes `accept`, or what the last one that did not was refused for.
+/// The first document that passes `accept`, or why the last one was refused.
 ///
-/// An address that is down is passed over, but counts when no other has the document: then nobody
-/// knows whether there is one.
-async fn first(
+/// An unreachable URL is skipped, but is an error if no other URL has the document: it might have
+/// had it.
+async fn first_document(
     http: &OAuthHttp,
-    places: &[String],
+    urls: &[String],
     accept: impl Fn(&Map<String, Value>) -> Result<(), String>,
 ) -> Result<(Option<Map<String, Value>>, Refused), OAuthError> {
     let mut refused = None;
     let mut down = None;
-    for place in places {
-        match http.document(place).await {
+    for url in urls {
+        match http.document(url).await {
             Ok(Some(document)) => match accept(&document) {
                 Ok(()) => return Ok((Some(document), None)),
                 Err(why) => {
-                    tracing::debug!(place, why, "metadata passed over");
-                    refused = Some((place.clone(), why));
+                    tracing::debug!(place = url, why, "metadata passed over");
+                    refused = Some((url.clone(), why));
                 }
             },
             Ok(None) => {}
@@ -225,7 +228,7 @@ async fn first(
     }
 }
 
-/// `/.well-known/<name>` put before the path (RFC 8414 §3.1, RFC 9728 §3.1).
+/// `/.well-known/<name>` inserted before the path (RFC 8414 §3.1, RFC 9728 §3.1).
 fn well_known(url: &Url, name: &str) -> String {
     let query = url
         .query()
@@ -239,7 +242,7 @@ fn well_known(url: &Url, name: &str) -> String {
     )
 }
 
-/// The path without its last slash; empty for the root.
+/// The path without a trailing slash; empty for the root.
 fn path_of(url: &Url) -> &str {
     url.path().trim_end_matches('/')
 }
@@ -252,7 +255,8 @@ fn origin(url: &Url) -> Url {
     root
 }
 
-/// Whether a token for `resource` is one for `server`: same origin, same path or one above it.
+/// Whether a token for `resource` is valid for `server`: same origin, and the same path or a
+/// parent.
 fn covers(resource: &str, server: &Url) -> bool {
     let Ok(resource) = Url::parse(resource) else {
         return false;

@@ -1,23 +1,23 @@
-//! Why there is no token.
+//! Errors of the OAuth client.
 
 use std::time::Duration;
 
 use crate::failure::{Certainty, FailureClass, McpFailure};
 
-/// What has to happen before there can be a token.
+/// What is needed to get a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OAuthErrorKind {
-    /// A person has to log in.
+    /// The user has to log in.
     NeedsLogin,
-    /// A person has to grant more.
+    /// The user has to grant more scopes.
     ScopeNeeded,
-    /// Nothing: the authorization server is down or busy. Tokens are kept, waiting helps.
+    /// Only time: the authorization server is down or busy. Tokens are kept.
     Transient,
     /// The token files cannot be read or written.
     Store,
-    /// Going on would be unsafe or is impossible: wrong issuer, wrong resource, bad settings.
+    /// Continuing would be unsafe or impossible: wrong issuer, wrong resource, bad settings.
     Refused,
-    /// The person or the caller gave up.
+    /// The user or the caller cancelled.
     Cancelled,
 }
 
@@ -25,7 +25,7 @@ pub enum OAuthErrorKind {
 #[error("{text}")]
 pub struct OAuthError {
     pub kind: OAuthErrorKind,
-    /// For people: what, where, what to do. Secrets cut out.
+    /// For display: the problem and what to do. Without secrets.
     pub text: String,
     pub retry_after: Option<Duration>,
 }
@@ -51,7 +51,7 @@ impl OAuthError {
         Self::new(OAuthErrorKind::Store, text)
     }
 
-    /// `why`, and the command that helps.
+    /// `why`, and the command for logging in.
     pub(crate) fn needs_login(server: &str, why: &str) -> Self {
         Self::new(
             OAuthErrorKind::NeedsLogin,
@@ -65,7 +65,7 @@ impl OAuthError {
         self
     }
 
-    /// The same as a failure of the request that wanted the token.
+    /// As a failure of the request that needed the token.
     pub fn into_failure(self, certainty: Certainty) -> McpFailure {
         let class = match self.kind {
             OAuthErrorKind::NeedsLogin => FailureClass::NeedsAuth,

@@ -1,20 +1,21 @@
-//! The token endpoint.
+//! Requests to the token endpoint.
 
 use serde_json::{Map, Value};
+use url::Url;
 
 use super::error::OAuthError;
-use super::http::{OAuthHttp, place, unavailable};
+use super::http::{OAuthHttp, OAuthResponse, display_url, unavailable};
 use super::identity::{Identity, explanation};
 use super::tokens::Meta;
 
-/// Why the token endpoint gave nothing.
+/// Why the token endpoint issued no token.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum GrantError {
-    /// An OAuth error, e.g. `invalid_grant`: the server understood and said no.
+    /// An OAuth error such as `invalid_grant`: the server processed and refused the request.
     Denied { code: String, text: String },
-    /// There is no token endpoint at this address (any more).
+    /// The endpoint does not exist (any more).
     Moved(OAuthError),
-    /// Anything else: says nothing about the grant.
+    /// Anything else; the grant may still be valid.
     Other(OAuthError),
 }
 
@@ -24,7 +25,7 @@ impl From<OAuthError> for GrantError {
     }
 }
 
-/// Asks for tokens. `form` is the grant; client and resource are added here.
+/// Requests tokens. `form` is the grant; client and resource are added here.
 pub(crate) async fn grant(
     http: &OAuthHttp,
     meta: &Meta,
@@ -46,14 +47,19 @@ pub(crate) async fn grant(
         form.push(("resource", resource));
     }
     let answer = http.post_form(&endpoint, &form, header).await?;
+    granted(&endpoint, &answer)
+}
+
+/// The object of a successful response.
+fn granted(endpoint: &Url, answer: &OAuthResponse) -> Result<Map<String, Value>, GrantError> {
     if answer.is_transient() {
-        return Err(unavailable(&endpoint, &answer).into());
+        return Err(unavailable(endpoint, answer).into());
     }
     let Some(object) = answer.object() else {
-        // A proxy's page: the authorization server itself has not spoken.
+        // Probably a proxy's page, not a response of the authorization server.
         let error = OAuthError::transient(format!(
             "{} answered HTTP {} without JSON",
-            place(&endpoint),
+            display_url(endpoint),
             answer.status
         ));
         return Err(match answer.status {
@@ -67,7 +73,7 @@ pub(crate) async fn grant(
             code: code.to_owned(),
             text: format!(
                 "{} answered HTTP {}{}",
-                place(&endpoint),
+                display_url(endpoint),
                 answer.status,
                 explanation(&object)
             ),
@@ -76,7 +82,7 @@ pub(crate) async fn grant(
     if !answer.is_success() {
         return Err(OAuthError::transient(format!(
             "{} answered HTTP {} without a reason",
-            place(&endpoint),
+            display_url(endpoint),
             answer.status
         ))
         .into());
@@ -88,7 +94,7 @@ pub(crate) async fn grant(
     if !kind.eq_ignore_ascii_case("bearer") {
         return Err(OAuthError::refused(format!(
             "{} gave a token of type {kind:?}; only Bearer is supported",
-            place(&endpoint)
+            display_url(endpoint)
         ))
         .into());
     }

@@ -1,5 +1,5 @@
-//! Requests to authorization servers: bounded in time and size, never to where a hostile MCP server
-//! might want to send us.
+//! HTTP requests to authorization servers, limited in time and size, and restricted so that a
+//! hostile MCP server cannot redirect them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures_util::StreamExt as _;
 use hermes_core::clock::Clock;
+use hermes_http::{is_private_address, retry_after};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
 use reqwest::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use serde_json::{Map, Value};
@@ -17,14 +18,13 @@ use super::challenge::Challenge;
 use super::error::OAuthError;
 use crate::transport::connect::HttpClients;
 
-/// For one request with its body.
-const REQUEST_TIME: Duration = Duration::from_secs(20);
-const MAX_BODY: usize = 1 << 20;
+/// For one request including its body.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+const MAX_BODY_BYTES: usize = 1 << 20;
 const MAX_REDIRECTS: usize = 3;
-/// Longer waits are not worth believing.
+/// Longer `Retry-After` values are capped.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 
-/// What came back.
 #[derive(Debug)]
 pub(crate) struct OAuthResponse {
     pub(crate) status: u16,
@@ -38,12 +38,12 @@ impl OAuthResponse {
         (200..300).contains(&self.status)
     }
 
-    /// Whether waiting may help.
+    /// Whether retrying later may help.
     pub(crate) fn is_transient(&self) -> bool {
         self.status >= 500 || self.status == 429 || self.status == 408
     }
 
-    /// The body, where it is a JSON object.
+    /// The body if it is a JSON object.
     pub(crate) fn object(&self) -> Option<Map<String, Value>> {
         serde_json::from_slice(&self.body).ok()
     }
@@ -52,23 +52,23 @@ impl OAuthResponse {
 pub(crate) struct OAuthHttp {
     clients: Arc<HttpClients>,
     clock: Arc<dyn Clock>,
-    reach: Reach,
+    redirects: RedirectPolicy,
 }
 
-/// Where a server may lead: nowhere less safe than it is itself.
+/// Which URLs a server may refer us to: none less secure than itself.
 #[derive(Clone, Copy, Debug)]
-struct Reach {
-    /// The server is spoken to without TLS.
-    plain: bool,
-    /// The server is on this machine or in a private network.
-    private: bool,
+struct RedirectPolicy {
+    /// The server itself uses plain HTTP.
+    allow_http: bool,
+    /// The server itself is on this machine or in a private network.
+    allow_private: bool,
 }
 
-impl Reach {
+impl RedirectPolicy {
     fn of(server: &Url) -> Self {
         Self {
-            plain: server.scheme() == "http",
-            private: is_private(server),
+            allow_http: server.scheme() == "http",
+            allow_private: is_private(server),
         }
     }
 
@@ -78,14 +78,14 @@ impl Reach {
         let refuse = |why: &str| Err(OAuthError::refused(format!("{url} is refused: {why}")));
         match parsed.scheme() {
             "https" => {}
-            "http" if self.plain => {}
+            "http" if self.allow_http => {}
             "http" => return refuse("a server over https may not lead to plain http"),
             _ => return refuse("only https is allowed"),
         }
         if !parsed.username().is_empty() || parsed.password().is_some() {
             return refuse("it contains a password");
         }
-        if !self.private && is_private(&parsed) {
+        if !self.allow_private && is_private(&parsed) {
             return refuse("a public server may not lead into a private network");
         }
         Ok(parsed)
@@ -93,21 +93,21 @@ impl Reach {
 }
 
 impl OAuthHttp {
-    /// `server` is the MCP server: nothing it points to is trusted more than it is.
+    /// `server` is the MCP server: no URL it names is trusted more than it is.
     pub(crate) fn new(clients: Arc<HttpClients>, clock: Arc<dyn Clock>, server: &Url) -> Self {
         Self {
             clients,
             clock,
-            reach: Reach::of(server),
+            redirects: RedirectPolicy::of(server),
         }
     }
 
-    /// A URL that somebody else chose, or why it is not used.
+    /// Parses a URL chosen by a server, or refuses it.
     pub(crate) fn check(&self, url: &str) -> Result<Url, OAuthError> {
-        self.reach.check(url)
+        self.redirects.check(url)
     }
 
-    /// A JSON document. `None`: there is none at this address.
+    /// A JSON document; `None` if there is none at this URL.
     pub(crate) async fn document(
         &self,
         url: &str,
@@ -176,7 +176,7 @@ impl OAuthHttp {
         self.send(request, url).await
     }
 
-    /// Asks an MCP server for nothing in particular, to hear which token it wants.
+    /// Sends a ping only to get the `WWW-Authenticate` challenge.
     pub(crate) async fn challenge(&self, server: &Url) -> Option<Challenge> {
         let request = self
             .clients
@@ -185,8 +185,8 @@ impl OAuthHttp {
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json, text/event-stream")
             .body(r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#);
-        // Only the headers: the body may be a stream without end.
-        let response = match tokio::time::timeout(REQUEST_TIME, request.send()).await {
+        // Only the headers are read: the body may be an endless stream.
+        let response = match tokio::time::timeout(REQUEST_TIMEOUT, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => {
                 tracing::debug!(%server, %error, "no challenge");
@@ -216,10 +216,10 @@ impl OAuthHttp {
             let mut stream = response.bytes_stream();
             while let Some(chunk) = stream.next().await {
                 let chunk = chunk.map_err(|error| unreachable_server(url, &error))?;
-                if body.len() + chunk.len() > MAX_BODY {
+                if body.len() + chunk.len() > MAX_BODY_BYTES {
                     return Err(OAuthError::refused(format!(
-                        "{} sends more than {MAX_BODY} bytes",
-                        place(url)
+                        "{} sends more than {MAX_BODY_BYTES} bytes",
+                        display_url(url)
                     )));
                 }
                 body.extend_from_slice(&chunk);
@@ -227,16 +227,16 @@ impl OAuthHttp {
             Ok(OAuthResponse {
                 status,
                 body,
-                retry_after: retry_after(&headers, self.clock.now()),
+                retry_after: bounded_retry_after(&headers, self.clock.now()),
                 headers,
             })
         };
-        match tokio::time::timeout(REQUEST_TIME, work).await {
+        match tokio::time::timeout(REQUEST_TIMEOUT, work).await {
             Ok(done) => done,
             Err(_) => Err(OAuthError::transient(format!(
                 "{} did not answer within {} s",
-                place(url),
-                REQUEST_TIME.as_secs()
+                display_url(url),
+                REQUEST_TIMEOUT.as_secs()
             ))),
         }
     }
@@ -256,14 +256,14 @@ fn redirect(from: &Url, answer: &OAuthResponse) -> Option<Url> {
     from.join(target).ok()
 }
 
-/// A URL for people: without the parts that may hold secrets.
-pub(crate) fn place(url: &Url) -> String {
+/// A URL for display, without the parts that may contain secrets.
+pub(crate) fn display_url(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
 fn unreachable_server(url: &Url, error: &reqwest::Error) -> OAuthError {
-    let mut text = format!("cannot reach {}", place(url));
-    // The outer texts only repeat the URL.
+    let mut text = format!("cannot reach {}", display_url(url));
+    // The outer errors only repeat the URL.
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {
         cause = inner;
@@ -274,58 +274,35 @@ fn unreachable_server(url: &Url, error: &reqwest::Error) -> OAuthError {
 }
 
 pub(crate) fn unavailable(url: &Url, answer: &OAuthResponse) -> OAuthError {
-    let error = OAuthError::transient(format!("{} answered HTTP {}", place(url), answer.status));
+    let error = OAuthError::transient(format!(
+        "{} answered HTTP {}",
+        display_url(url),
+        answer.status
+    ));
     match answer.retry_after {
         Some(wait) => error.after(wait),
         None => error,
     }
 }
 
-fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let wait = match text.parse::<u64>() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => DateTime::parse_from_rfc2822(text)
-            .ok()?
-            .signed_duration_since(now)
-            .to_std()
-            .unwrap_or_default(),
-    };
-    Some(wait.min(MAX_RETRY_AFTER))
+fn bounded_retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?;
+    retry_after(value, now).map(|wait| wait.min(MAX_RETRY_AFTER))
 }
 
-/// Whether a URL names this machine or a private network by address.
+/// Whether a URL names this machine or a private network. Names other than localhost count as
+/// public: they are not resolved here, and the server chooses what they resolve to.
 fn is_private(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => {
             let name = name.trim_end_matches('.');
             name == "localhost" || name.ends_with(".localhost")
         }
-        Some(Host::Ipv4(ip)) => is_private_ip(IpAddr::V4(ip)),
+        Some(Host::Ipv4(ip)) => is_private_address(IpAddr::V4(ip)),
         Some(Host::Ipv6(ip)) => {
-            is_private_ip(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4))
+            is_private_address(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4))
         }
         None => false,
-    }
-}
-
-fn is_private_ip(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => {
-            let [a, b, ..] = ip.octets();
-            ip.is_loopback()
-                || ip.is_private()
-                || ip.is_link_local()
-                || ip.is_unspecified()
-                // Shared address space of carriers and overlay networks.
-                || (a == 100 && (64..128).contains(&b))
-        }
-        IpAddr::V6(ip) => {
-            ip.is_loopback()
-                || ip.is_unspecified()
-                || ip.is_unique_local()
-                || ip.is_unicast_link_local()
-        }
     }
 }
 
@@ -333,14 +310,14 @@ fn is_private_ip(ip: IpAddr) -> bool {
 mod tests {
     use super::*;
 
-    fn reach(server: &str) -> Reach {
-        Reach::of(&Url::parse(server).unwrap())
+    fn redirects(server: &str) -> RedirectPolicy {
+        RedirectPolicy::of(&Url::parse(server).unwrap())
     }
 
     #[test]
     fn a_public_server_leads_only_to_public_https() {
-        let reach = reach("https://mcp.example.com/mcp");
-        assert!(reach.check("https://as.example.com/x").is_ok());
+        let redirects = redirects("https://mcp.example.com/mcp");
+        assert!(redirects.check("https://as.example.com/x").is_ok());
         for url in [
             "http://as.example.com/",
             "file:///etc/passwd",
@@ -355,15 +332,15 @@ mod tests {
             "https://localhost/",
             "as.example.com",
         ] {
-            assert!(reach.check(url).is_err(), "{url}");
+            assert!(redirects.check(url).is_err(), "{url}");
         }
     }
 
     #[test]
     fn a_local_server_may_lead_anywhere() {
-        let reach = reach("http://localhost:3000/mcp");
+        let redirects = redirects("http://localhost:3000/mcp");
         for url in ["http://127.0.0.1:9/", "https://as.example.com/"] {
-            assert!(reach.check(url).is_ok(), "{url}");
+            assert!(redirects.check(url).is_ok(), "{url}");
         }
     }
 
@@ -372,7 +349,7 @@ mod tests {
         let now = DateTime::from_timestamp(784_111_777, 0).unwrap();
         let read = |text: &'static str| {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
-            retry_after(&headers, now).map(|wait| wait.as_secs())
+            bounded_retry_after(&headers, now).map(|wait| wait.as_secs())
         };
         assert_eq!(read("7"), Some(7));
         assert_eq!(read("Sun, 06 Nov 1994 08:49:47 GMT"), Some(10));

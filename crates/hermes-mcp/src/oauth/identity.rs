@@ -1,5 +1,6 @@
-//! Who we are to an authorization server: registered by hand, by a public document (CIMD), or by
-//! ourselves (RFC 7591). A registration belongs to one issuer and is never shown to another.
+//! Our client identity at an authorization server: configured, by a public document (CIMD), or
+//! registered dynamically (RFC 7591). A registration belongs to one issuer and is never sent to
+//! another.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,11 +11,11 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::error::OAuthError;
-use super::http::{OAuthHttp, OAuthResponse, place, unavailable};
+use super::http::{OAuthHttp, OAuthResponse, display_url, unavailable};
 use super::tokens::{Meta, Registration, same_issuer};
 use crate::config::OAuth as Settings;
 
-/// How we prove who we are at the token endpoint.
+/// How the client authenticates at the token endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AuthMethod {
     None,
@@ -44,7 +45,7 @@ pub(crate) struct Identity {
     pub(crate) client_id: String,
     pub(crate) secret: Option<SecretString>,
     pub(crate) method: AuthMethod,
-    /// What belongs into `.client.json`.
+    /// The content of `.client.json`.
     pub(crate) registration: Registration,
 }
 
@@ -78,7 +79,7 @@ impl Identity {
         })
     }
 
-    /// What goes into the form, and into the header, of a token request.
+    /// The form fields and the header of a token request.
     pub(crate) fn credentials(&self) -> (Vec<(&str, &str)>, Option<HeaderValue>) {
         let id = ("client_id", self.client_id.as_str());
         match (self.method, &self.secret) {
@@ -102,7 +103,8 @@ impl Identity {
     }
 }
 
-/// The choice where the registration leaves it open (RFC 8414 §2: Basic unless said otherwise).
+/// The default method if the registration specifies none (RFC 8414 §2: Basic unless declared
+/// otherwise).
 fn with_secret(meta: &Meta) -> AuthMethod {
     let Some(offered) = meta.list("token_endpoint_auth_methods_supported") else {
         return AuthMethod::Basic;
@@ -113,7 +115,7 @@ fn with_secret(meta: &Meta) -> AuthMethod {
         .unwrap_or(AuthMethod::Basic)
 }
 
-/// What to ask for when registering: no secret to keep, where the server allows it.
+/// The method requested when registering: without a secret if the server allows it.
 fn wanted_method(meta: &Meta) -> AuthMethod {
     match meta.list("token_endpoint_auth_methods_supported") {
         Some(offered) if !offered.contains(&"none") => with_secret(meta),
@@ -121,7 +123,7 @@ fn wanted_method(meta: &Meta) -> AuthMethod {
     }
 }
 
-/// The identity that the configuration gives, if any: it needs no registration.
+/// The configured identity, if any, which needs no registration.
 pub(crate) fn configured(
     settings: &Settings,
     meta: &Meta,
@@ -153,9 +155,9 @@ pub(crate) fn configured(
     Some(registration)
 }
 
-/// Whether a stored registration serves: same issuer, same redirect, still valid.
+/// Whether a stored registration can be reused: same issuer, same redirect URI, not expired.
 ///
-/// `stored_issuer` is that of the metadata stored beside it, for files that do not say.
+/// `stored_issuer` is from the metadata stored with it, for files that do not name the issuer.
 pub(crate) fn reusable(
     registration: &Registration,
     stored_issuer: Option<&str>,
@@ -188,7 +190,7 @@ pub(crate) async fn register(
     let mut request = metadata(settings, redirect_uri, wanted_method(meta), scope);
     let mut answer = http.post_json(&endpoint, &request).await?;
     if answer.status == 400 && request.shift_remove("scope").is_some() {
-        // Some servers know scopes that no client may register for.
+        // Some servers have scopes that clients may not register for.
         answer = http.post_json(&endpoint, &request).await?;
     }
     registered(&endpoint, &answer, request, meta)
@@ -208,12 +210,12 @@ fn registered(
     if !answer.is_success() || client_id.is_none() {
         return Err(OAuthError::refused(format!(
             "{} refused to register this client (HTTP {}{}); if it wants clients registered by hand, set oauth.client_id of the server in config.yaml",
-            place(endpoint),
+            display_url(endpoint),
             answer.status,
             explanation(&object)
         )));
     }
-    let said_method = object.contains_key("token_endpoint_auth_method");
+    let names_method = object.contains_key("token_endpoint_auth_method");
     let has_secret = object.get("client_secret").is_some_and(Value::is_string);
     let mut merged = request;
     for (name, value) in object {
@@ -221,7 +223,7 @@ fn registered(
             merged.insert(name, value);
         }
     }
-    if !said_method && has_secret {
+    if !names_method && has_secret {
         merged.insert(
             "token_endpoint_auth_method".to_owned(),
             json!(with_secret(meta).name()),

@@ -1,47 +1,47 @@
-//! The authorization code flow with a person in it.
+//! The interactive authorization code flow.
 //!
-//! Nothing stored is touched before new tokens are there: a login that fails or is given up leaves
-//! everything as it was.
+//! Stored files are not changed before new tokens were received, so a failed or cancelled login has
+//! no effect.
 
 use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::callback::{Callback, Pasted, Redirect, pasted};
+use super::callback::{CallbackListener, Pasted, RedirectResponse, parse_pasted};
 use super::challenge::Challenge;
 use super::context::OAuthContext;
 use super::discover::{Discovery, discover};
 use super::error::{OAuthError, OAuthErrorKind};
 use super::grant::{GrantError, grant};
 use super::identity::{Identity, configured, register, reusable};
-use super::pkce::{Pkce, unguessable};
+use super::pkce::{Pkce, random_token};
 use super::prompt::{AuthPrompt, LoginPage};
 use super::scope;
-use super::store::{Stamp, TokenFile, TokenStore};
+use super::store::{TokenFile, TokenFileVersion, TokenStore};
 use super::tokens::{Meta, Registration, Tokens, same_issuer};
 
-/// What a login is to bring about.
+/// The parameters of a login.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wish {
-    /// What the server demanded, if it did.
+pub(crate) struct LoginRequest {
+    /// The server's challenge, if there was one.
     pub(crate) challenge: Option<Challenge>,
-    /// Scopes to ask for besides.
+    /// Additional scopes to request.
     pub(crate) more_scope: Option<String>,
-    /// Register again even if a registration is stored. It may be dead, and then the person sees
-    /// an error page from which no browser comes back.
+    /// Ignore a stored registration. It may be invalid, and then the user would see an error page
+    /// that never redirects back.
     pub(crate) register_again: bool,
 }
 
-/// What a login left on disk.
-pub(crate) struct Done {
+/// The files written by a login.
+pub(crate) struct CompletedLogin {
     pub(crate) tokens: Tokens,
-    pub(crate) stamp: Option<Stamp>,
-    /// Damaged files that were put aside.
+    pub(crate) version: Option<TokenFileVersion>,
+    /// Renamed damaged files.
     pub(crate) set_aside: Vec<PathBuf>,
 }
 
-/// What is stored, as far as it can be read.
+/// The stored files that could be read.
 #[derive(Default)]
 struct Stored {
     meta: Option<Meta>,
@@ -51,11 +51,11 @@ struct Stored {
 pub(crate) async fn login(
     cx: &OAuthContext,
     prompt: &dyn AuthPrompt,
-    wish: Wish,
+    request_spec: LoginRequest,
     cancel: &CancellationToken,
-) -> Result<Done, OAuthError> {
+) -> Result<CompletedLogin, OAuthError> {
     tokio::select! {
-        done = attempt(cx, prompt, wish) => done,
+        done = run_login(cx, prompt, request_spec) => done,
         () = cancel.cancelled() => Err(OAuthError::new(
             OAuthErrorKind::Cancelled,
             format!("the login to {} was cancelled", cx.server),
@@ -63,28 +63,31 @@ pub(crate) async fn login(
     }
 }
 
-async fn attempt(
+async fn run_login(
     cx: &OAuthContext,
     prompt: &dyn AuthPrompt,
-    wish: Wish,
-) -> Result<Done, OAuthError> {
-    let challenge = match wish.challenge {
+    request_spec: LoginRequest,
+) -> Result<CompletedLogin, OAuthError> {
+    let challenge = match request_spec.challenge {
         Some(challenge) => Some(challenge),
         None => cx.http.challenge(&cx.url).await,
     };
     let found = discover(&cx.http, &cx.url, challenge.as_ref()).await?;
     check_pkce(&found.meta, cx.settings.assume_pkce)?;
     let stored = stored(cx).await;
-    let landing = Landing::choose(cx, stored.registration.as_ref()).await?;
+    let target = RedirectTarget::choose(cx, stored.registration.as_ref()).await?;
 
-    // A demand that came up while nobody was there.
+    // A scope that was demanded while no user could be asked.
     let pending = stored
         .meta
         .as_ref()
         .filter(|meta| same_issuer(meta.issuer(), found.meta.issuer()))
         .and_then(Meta::wanted_scope)
         .unwrap_or_default();
-    let more = scope::union(wish.more_scope.as_deref().unwrap_or_default(), pending);
+    let more = scope::union(
+        request_spec.more_scope.as_deref().unwrap_or_default(),
+        pending,
+    );
     let asked = scope::choose(
         cx.settings.scope.as_deref(),
         challenge
@@ -97,33 +100,33 @@ async fn attempt(
         cx,
         &found,
         stored,
-        &landing.redirect_uri,
+        &target.redirect_uri,
         asked.as_deref(),
-        wish.register_again,
+        request_spec.register_again,
     )
     .await?;
 
-    let request = Request {
-        state: unguessable(),
+    let request = AuthorizationRequest {
+        state: random_token(),
         pkce: Pkce::new(),
         scope: asked,
     };
-    let url = authorize_url(cx, &found.meta, &identity, &landing.redirect_uri, &request)?;
-    let redirect = ask(cx, prompt, &landing, url.as_str(), &request.state).await?;
-    let code = accept(cx, &found.meta, redirect)?;
-    let tokens = exchange(cx, &found.meta, &identity, &landing, &request, &code).await?;
+    let url = authorize_url(cx, &found.meta, &identity, &target.redirect_uri, &request)?;
+    let redirect = wait_for_redirect(cx, prompt, &target, url.as_str(), &request.state).await?;
+    let code = authorization_code(cx, &found.meta, redirect)?;
+    let tokens = exchange(cx, &found.meta, &identity, &target, &request, &code).await?;
     save(cx, tokens, &found.meta, &identity.registration).await
 }
 
 /// The secrets of one attempt.
-struct Request {
+struct AuthorizationRequest {
     state: String,
     pkce: Pkce,
     scope: Option<String>,
 }
 
-/// OAuth 2.1 without PKCE is not safe, and a server that knows it says so. One that does not say is
-/// refused, as the specification wants, unless the person knows better.
+/// OAuth 2.1 is not safe without PKCE. As the specification demands, a server that does not declare
+/// support is refused unless the user overrides this.
 fn check_pkce(meta: &Meta, assume: bool) -> Result<(), OAuthError> {
     match meta.list("code_challenge_methods_supported") {
         Some(methods) if methods.contains(&"S256") => Ok(()),
@@ -142,8 +145,8 @@ fn check_pkce(meta: &Meta, assume: bool) -> Result<(), OAuthError> {
 }
 
 async fn stored(cx: &OAuthContext) -> Stored {
-    // A damaged file is no reason not to log in: it is put aside at the end.
-    cx.files(|store| {
+    // A damaged file must not prevent a login; it is renamed at the end.
+    cx.with_store(|store| {
         Ok(Stored {
             meta: Meta::load(store).ok().flatten(),
             registration: Registration::load(store).ok().flatten(),
@@ -153,13 +156,13 @@ async fn stored(cx: &OAuthContext) -> Stored {
     .unwrap_or_default()
 }
 
-/// Where the browser ends up, and whether we hear it.
-struct Landing {
+/// The redirect URI, and the listener for it if there is one.
+struct RedirectTarget {
     redirect_uri: String,
-    callback: Option<Callback>,
+    callback: Option<CallbackListener>,
 }
 
-impl Landing {
+impl RedirectTarget {
     async fn choose(
         cx: &OAuthContext,
         registration: Option<&Registration>,
@@ -168,7 +171,7 @@ impl Landing {
         if let Some(uri) = &settings.redirect_uri {
             return Self::at_configured(cx, uri).await;
         }
-        let make = |callback: Callback| -> Result<Self, OAuthError> {
+        let make = |callback: CallbackListener| -> Result<Self, OAuthError> {
             let port = callback
                 .port()
                 .map_err(|error| OAuthError::refused(format!("no callback port: {error}")))?;
@@ -180,9 +183,9 @@ impl Landing {
         if settings.redirect_port != 0 {
             return make(listen(cx, settings.redirect_port, "/callback").await?);
         }
-        // The server may know us by this very address.
+        // The client may be registered with exactly this port.
         if let Some(port) = registration.and_then(loopback_port) {
-            match Callback::bind(port, "/callback").await {
+            match CallbackListener::bind(port, "/callback").await {
                 Ok(callback) => return make(callback),
                 Err(error) => {
                     tracing::debug!(port, %error, "the registered callback port is not free");
@@ -192,7 +195,7 @@ impl Landing {
         make(listen(cx, 0, "/callback").await?)
     }
 
-    /// Through a proxy, or an address that the person registered by hand.
+    /// A configured redirect URI, for example through a proxy.
     async fn at_configured(cx: &OAuthContext, uri: &str) -> Result<Self, OAuthError> {
         let url = Url::parse(uri).map_err(|error| {
             OAuthError::refused(format!(
@@ -217,8 +220,8 @@ impl Landing {
     }
 }
 
-async fn listen(cx: &OAuthContext, port: u16, path: &str) -> Result<Callback, OAuthError> {
-    Callback::bind(port, path).await.map_err(|error| {
+async fn listen(cx: &OAuthContext, port: u16, path: &str) -> Result<CallbackListener, OAuthError> {
+    CallbackListener::bind(port, path).await.map_err(|error| {
         OAuthError::refused(format!(
             "cannot listen on 127.0.0.1:{port} for the browser to come back: {error}; finish the other login or set another mcp_servers.{}.oauth.redirect_port",
             cx.server
@@ -287,7 +290,7 @@ fn authorize_url(
     meta: &Meta,
     identity: &Identity,
     redirect_uri: &str,
-    request: &Request,
+    request: &AuthorizationRequest,
 ) -> Result<Url, OAuthError> {
     let mut url = cx
         .http
@@ -307,7 +310,7 @@ fn authorize_url(
         if let Some(scope) = &request.scope {
             query.append_pair("scope", scope);
             if scope::is_offline(scope) {
-                // OpenID Connect ignores the scope without it.
+                // Without it, OpenID Connect ignores the scope.
                 query.append_pair("prompt", "consent");
             }
         }
@@ -315,37 +318,37 @@ fn authorize_url(
     Ok(url)
 }
 
-/// Shows the page and waits for the browser or a pasted address, whichever comes first.
-async fn ask(
+/// Shows the page and waits for the redirect or a pasted URL.
+async fn wait_for_redirect(
     cx: &OAuthContext,
     prompt: &dyn AuthPrompt,
-    landing: &Landing,
+    target: &RedirectTarget,
     url: &str,
     state: &str,
-) -> Result<Redirect, OAuthError> {
+) -> Result<RedirectResponse, OAuthError> {
     let page = LoginPage {
         server: cx.server.clone(),
         url: url.to_owned(),
-        redirect_uri: landing.redirect_uri.clone(),
-        listening: landing.callback.is_some(),
+        redirect_uri: target.redirect_uri.clone(),
+        listening: target.callback.is_some(),
         timeout: cx.settings.timeout,
     };
     let answered = async {
-        // The listener runs while the page is shown: a test or a fast browser comes back at once.
+        // The listener must run while the page is shown: a fast browser may redirect immediately.
         let shown = async {
             prompt.show(&page).await.map_err(|error| {
                 OAuthError::refused(format!("the login page cannot be shown: {error}"))
             })?;
             paste(cx, prompt, state).await
         };
-        let heard = async {
-            match &landing.callback {
+        let received = async {
+            match &target.callback {
                 Some(callback) => callback.wait(state).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            redirect = heard => Ok(redirect),
+            redirect = received => Ok(redirect),
             redirect = shown => redirect,
         }
     };
@@ -363,9 +366,9 @@ async fn paste(
     cx: &OAuthContext,
     prompt: &dyn AuthPrompt,
     state: &str,
-) -> Result<Redirect, OAuthError> {
+) -> Result<RedirectResponse, OAuthError> {
     while let Some(line) = prompt.pasted().await {
-        match pasted(&line, state) {
+        match parse_pasted(&line, state) {
             Pasted::Redirect(redirect) => return Ok(redirect),
             Pasted::Skip => {
                 return Err(OAuthError::new(
@@ -376,25 +379,29 @@ async fn paste(
                     ),
                 ));
             }
-            Pasted::Wrong(why) => prompt.note(why),
+            Pasted::Invalid(why) => prompt.note(why),
         }
     }
-    // Nobody can paste; the browser still can come back.
+    // Pasting is not possible, but the browser may still redirect.
     std::future::pending().await
 }
 
-/// The code, if the answer comes from the server that was asked (RFC 9207).
-fn accept(cx: &OAuthContext, meta: &Meta, redirect: Redirect) -> Result<String, OAuthError> {
-    let promised = meta.flag("authorization_response_iss_parameter_supported");
+/// The code, if the response is from the right server (RFC 9207).
+fn authorization_code(
+    cx: &OAuthContext,
+    meta: &Meta,
+    redirect: RedirectResponse,
+) -> Result<String, OAuthError> {
+    let iss_required = meta.flag("authorization_response_iss_parameter_supported");
     match &redirect.iss {
-        // As spelt: normalising would let another server through.
+        // Compared exactly: normalising would accept another server.
         Some(iss) if iss != meta.issuer() => {
             return Err(OAuthError::refused(format!(
                 "the login answer claims to come from {iss:?}, but {} was asked: it is not used",
                 meta.issuer()
             )));
         }
-        None if promised => {
+        None if iss_required => {
             return Err(OAuthError::refused(format!(
                 "the login answer does not say that it comes from {}, which promises to: it is not used",
                 meta.issuer()
@@ -403,7 +410,7 @@ fn accept(cx: &OAuthContext, meta: &Meta, redirect: Redirect) -> Result<String, 
         _ => {}
     }
     match redirect {
-        Redirect {
+        RedirectResponse {
             error: Some(error),
             error_description,
             ..
@@ -414,7 +421,7 @@ fn accept(cx: &OAuthContext, meta: &Meta, redirect: Redirect) -> Result<String, 
                 .map(|text| format!(" ({text})"))
                 .unwrap_or_default()
         ))),
-        Redirect {
+        RedirectResponse {
             code: Some(code), ..
         } => Ok(code),
         _ => Err(OAuthError::refused("the login answer holds no code")),
@@ -425,14 +432,14 @@ async fn exchange(
     cx: &OAuthContext,
     meta: &Meta,
     identity: &Identity,
-    landing: &Landing,
-    request: &Request,
+    target: &RedirectTarget,
+    request: &AuthorizationRequest,
     code: &str,
 ) -> Result<Tokens, OAuthError> {
     let form = [
         ("grant_type", "authorization_code"),
         ("code", code),
-        ("redirect_uri", landing.redirect_uri.as_str()),
+        ("redirect_uri", target.redirect_uri.as_str()),
         ("code_verifier", request.pkce.verifier.as_str()),
     ];
     let answer = match grant(&cx.http, meta, identity, &form).await {
@@ -454,42 +461,42 @@ async fn exchange(
     Ok(tokens)
 }
 
-/// Stores all three files, the tokens last: others wait for those.
+/// Stores all three files, the tokens last because other processes watch them.
 async fn save(
     cx: &OAuthContext,
     tokens: Tokens,
     meta: &Meta,
     registration: &Registration,
-) -> Result<Done, OAuthError> {
+) -> Result<CompletedLogin, OAuthError> {
     let _lock = cx.lock().await?;
     let objects = [
         (TokenFile::Meta, meta.object().clone()),
         (TokenFile::Client, registration.object().clone()),
         (TokenFile::Tokens, tokens.object().clone()),
     ];
-    let (stamp, set_aside) = cx
-        .files(move |store| {
+    let (version, set_aside) = cx
+        .with_store(move |store| {
             let mut set_aside = Vec::new();
-            let mut stamp = None;
-            for (part, object) in objects {
-                if is_damaged(store, part) {
-                    set_aside.extend(store.set_aside(part, "damaged")?);
+            let mut version = None;
+            for (file, object) in objects {
+                if is_damaged(store, file) {
+                    set_aside.extend(store.set_aside(file, "damaged")?);
                 }
-                stamp = store.write(part, &object)?;
+                version = store.write(file, &object)?;
             }
-            Ok((stamp, set_aside))
+            Ok((version, set_aside))
         })
         .await?;
-    Ok(Done {
+    Ok(CompletedLogin {
         tokens,
-        stamp,
+        version,
         set_aside,
     })
 }
 
-fn is_damaged(store: &TokenStore, part: TokenFile) -> bool {
-    match part {
+fn is_damaged(store: &TokenStore, file: TokenFile) -> bool {
+    match file {
         TokenFile::Tokens => Tokens::load(store).is_err(),
-        TokenFile::Client | TokenFile::Meta => store.read(part).is_err(),
+        TokenFile::Client | TokenFile::Meta => store.read(file).is_err(),
     }
 }

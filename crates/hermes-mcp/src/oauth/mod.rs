@@ -3,10 +3,10 @@
 //! | module | for |
 //! |---|---|
 //! | [`client`] | the token source of one server: reads, renews, replaces, watches |
-//! | `login` | the flow with a person, through an [`AuthPrompt`](prompt::AuthPrompt) |
+//! | `login` | interactive login, through an [`AuthPrompt`] |
 //! | `renew` | refresh tokens, once for all tasks and processes |
-//! | `discover` | which authorization server, and where (RFC 9728, RFC 8414, OpenID Connect) |
-//! | `identity` | who we are to it (by hand, CIMD, RFC 7591) |
+//! | `discover` | the authorization server and its endpoints (RFC 9728, RFC 8414, OpenID Connect) |
+//! | `identity` | the client identity (configured, CIMD, RFC 7591) |
 //! | [`store`] | the files, shared with the original |
 //! | [`challenge`] | the `WWW-Authenticate` header |
 

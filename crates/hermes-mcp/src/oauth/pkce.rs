@@ -1,4 +1,4 @@
-//! Numbers nobody can guess: the verifier of RFC 7636, and `state`.
+//! Random secrets: the PKCE verifier (RFC 7636) and `state`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,13 +6,13 @@ use sha2::{Digest as _, Sha256};
 
 pub(crate) struct Pkce {
     pub(crate) verifier: String,
-    /// Method S256.
+    /// For the method S256.
     pub(crate) challenge: String,
 }
 
 impl Pkce {
     pub(crate) fn new() -> Self {
-        Self::from_verifier(unguessable())
+        Self::from_verifier(random_token())
     }
 
     fn from_verifier(verifier: String) -> Self {
@@ -24,8 +24,8 @@ impl Pkce {
     }
 }
 
-/// 256 bits in 43 characters. Real randomness even in tests: it is a secret.
-pub(crate) fn unguessable() -> String {
+/// 256 bits in 43 characters. Random even in tests, because it is a secret.
+pub(crate) fn random_token() -> String {
     URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
 }
 
@@ -41,6 +41,6 @@ mod tests {
             "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
         );
         assert_eq!(Pkce::new().verifier.len(), 43);
-        assert_ne!(unguessable(), unguessable());
+        assert_ne!(random_token(), random_token());
     }
 }

@@ -1,27 +1,27 @@
-//! The person at the other end of a login.
+//! The interface for interactive logins.
 
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
 
-/// Where a person can be asked to open a page. Without one, nobody is there.
+/// Asks the user to open a page.
 pub trait AuthPrompt: Send + Sync {
-    /// Shows the page to open, and opens it where there is a browser.
+    /// Shows the page, and opens it if there is a browser.
     fn show(&self, page: &LoginPage) -> BoxFuture<'_, Result<(), String>>;
-    /// The next line the person pasted. `None`: nothing can be pasted (any more).
+    /// The next line the user pasted; `None` if pasting is not possible (any more).
     fn pasted(&self) -> BoxFuture<'_, Option<String>>;
-    /// A remark that needs no answer.
+    /// Shows a message.
     fn note(&self, text: &str);
 }
 
-/// A page on which a person grants access.
+/// A page on which the user grants access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginPage {
     pub server: String,
     pub url: String,
-    /// Where the browser ends up.
+    /// The URL to which the browser is redirected.
     pub redirect_uri: String,
-    /// Whether we hear of it by ourselves. Otherwise the person has to paste the address.
+    /// Whether a listener receives the redirect. Otherwise the user has to paste the URL.
     pub listening: bool,
     pub timeout: Duration,
 }

@@ -1,7 +1,7 @@
-//! Exchanging a refresh token, once for everybody who needs it.
+//! Exchanges a refresh token, once for all tasks and processes.
 //!
-//! Refresh tokens rotate: using one twice may revoke the whole grant. So the file lock is taken
-//! first, the file is read again, and a token that somebody else fetched meanwhile is adopted.
+//! Refresh tokens rotate: using one twice may revoke the whole grant. So the file is locked and
+//! read again, and a token that another process fetched meanwhile is adopted.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::context::OAuthContext;
 use super::error::OAuthError;
 use super::grant::{GrantError, grant};
-use super::store::Stamp;
+use super::store::TokenFileVersion;
 use super::tokens::Tokens;
 
-/// Others wait for the lock meanwhile.
-const LOOKUP_TIME: Duration = Duration::from_secs(30);
+/// Limited because other processes wait for the lock.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where tokens came from.
+/// The source of new tokens.
 pub(crate) enum Renewal {
-    /// Another task or process had fetched them.
-    Adopted(Tokens, Stamp),
-    /// Fetched now. `Err`: they are good but could not be stored.
-    Refreshed(Tokens, Result<Option<Stamp>, OAuthError>),
+    /// Fetched by another task or process.
+    Adopted(Tokens, TokenFileVersion),
+    /// Fetched now. `Err`: they are valid but could not be stored.
+    Refreshed(Tokens, Result<Option<TokenFileVersion>, OAuthError>),
 }
 
-/// Tokens that are good but not on disk, because writing failed.
+/// Valid tokens that could not be written to disk.
 pub(crate) struct Unsaved {
     pub(crate) tokens: Tokens,
-    /// The version of the file they were to replace.
-    pub(crate) over: Option<Stamp>,
+    /// The file version they should replace.
+    pub(crate) replaces: Option<TokenFileVersion>,
 }
 
 /// Gets tokens other than `failed`.
@@ -39,16 +39,16 @@ pub(crate) async fn renew(
 ) -> Result<Renewal, OAuthError> {
     let _lock = cx.lock().await?;
     if let Some(unsaved) = unsaved
-        && cx.store.stamp() == unsaved.over
+        && cx.store.version() == unsaved.replaces
     {
-        // Without room for these there is none for the next ones.
+        // If these cannot be stored, the next ones cannot either.
         cx.save_tokens(&unsaved.tokens).await?;
     }
-    let Some((tokens, stamp)) = cx.load().await? else {
+    let Some((tokens, version)) = cx.load().await? else {
         return Err(cx.needs_login(&format!("there are no tokens for {}", cx.server)));
     };
     if adoptable(cx, &tokens, failed) {
-        return Ok(Renewal::Adopted(tokens, stamp));
+        return Ok(Renewal::Adopted(tokens, version));
     }
     let Some(refresh) = tokens.refresh.clone() else {
         return Err(cx.needs_login(&format!(
@@ -56,13 +56,13 @@ pub(crate) async fn renew(
             cx.server
         )));
     };
-    let (meta, identity) = match tokio::time::timeout(LOOKUP_TIME, cx.known_client()).await {
+    let (meta, identity) = match tokio::time::timeout(LOOKUP_TIMEOUT, cx.known_client()).await {
         Ok(known) => known?,
         Err(_) => {
             return Err(OAuthError::transient(format!(
                 "finding the authorization server of {} took longer than {} s",
                 cx.server,
-                LOOKUP_TIME.as_secs()
+                LOOKUP_TIMEOUT.as_secs()
             )));
         }
     };
@@ -85,24 +85,34 @@ pub(crate) async fn renew(
         Err(GrantError::Other(error)) => Err(error),
         Err(GrantError::Moved(error)) => {
             let mut meta = meta;
-            meta.doubt();
+            meta.invalidate();
             cx.save_meta(&meta).await?;
             Err(error)
         }
-        Err(GrantError::Denied { code, text }) => match code.as_str() {
-            "invalid_client" => Err(cx.client_rejected(&text).await),
-            // Whoever refreshed without our lock (the original) has written meanwhile.
-            "invalid_grant" => match cx.load().await? {
-                Some((tokens, stamp)) if adoptable(cx, &tokens, failed) => {
-                    Ok(Renewal::Adopted(tokens, stamp))
-                }
-                _ => Err(cx.needs_login(&text)),
-            },
-            "temporarily_unavailable" | "server_error" | "slow_down" => {
-                Err(OAuthError::transient(text))
+        Err(GrantError::Denied { code, text }) => denied(cx, failed, &code, &text).await,
+    }
+}
+
+/// The token endpoint refused the refresh token or the client.
+async fn denied(
+    cx: &OAuthContext,
+    failed: &SecretString,
+    code: &str,
+    text: &str,
+) -> Result<Renewal, OAuthError> {
+    match code {
+        "invalid_client" => Err(cx.client_rejected(text).await),
+        // The original refreshes without our lock, and may have written new tokens meanwhile.
+        "invalid_grant" => match cx.load().await? {
+            Some((tokens, version)) if adoptable(cx, &tokens, failed) => {
+                Ok(Renewal::Adopted(tokens, version))
             }
-            _ => Err(cx.needs_login(&text)),
+            _ => Err(cx.needs_login(text)),
         },
+        "temporarily_unavailable" | "server_error" | "slow_down" => {
+            Err(OAuthError::transient(text))
+        }
+        _ => Err(cx.needs_login(text)),
     }
 }
 

@@ -1,11 +1,11 @@
-//! Which scopes to ask for.
+//! Chooses the scopes to request.
 
 use super::discover::Discovery;
 
-const OFFLINE: &str = "offline_access";
+const OFFLINE_ACCESS: &str = "offline_access";
 
-/// The scope parameter of an authorization request: what the person configured, else what the
-/// challenge names, else what the resource knows, else none. `more` is added to any of them.
+/// The scope of an authorization request: the configured one, otherwise that of the challenge,
+/// otherwise that of the resource, otherwise none. `more` is added in each case.
 pub(crate) fn choose(
     configured: Option<&str>,
     challenged: Option<&str>,
@@ -19,8 +19,8 @@ pub(crate) fn choose(
         .scopes
         .iter()
         .map(String::as_str)
-        // Not a scope of the resource: whether it can be had is for the other side to say.
-        .filter(|scope| *scope != OFFLINE)
+        // Not a scope of the resource: only the authorization server knows whether it is available.
+        .filter(|scope| *scope != OFFLINE_ACCESS)
         .collect::<Vec<_>>()
         .join(" ");
     let chosen = union(challenged.unwrap_or(&known), more.unwrap_or_default());
@@ -30,19 +30,19 @@ pub(crate) fn choose(
     let offline = found
         .meta
         .list("scopes_supported")
-        .is_some_and(|scopes| scopes.contains(&OFFLINE));
+        .is_some_and(|scopes| scopes.contains(&OFFLINE_ACCESS));
     Some(if offline {
-        union(&chosen, OFFLINE)
+        union(&chosen, OFFLINE_ACCESS)
     } else {
         chosen
     })
 }
 
 pub(crate) fn is_offline(scope: &str) -> bool {
-    scope.split_whitespace().any(|word| word == OFFLINE)
+    scope.split_whitespace().any(|word| word == OFFLINE_ACCESS)
 }
 
-/// Both, each word once, in order.
+/// The union of both, in order and without duplicates.
 pub(crate) fn union(first: &str, second: &str) -> String {
     let mut words: Vec<&str> = Vec::new();
     for word in first.split_whitespace().chain(second.split_whitespace()) {
@@ -53,7 +53,7 @@ pub(crate) fn union(first: &str, second: &str) -> String {
     words.join(" ")
 }
 
-/// Whether `held` has every word of `wanted`.
+/// Whether `held` contains all of `wanted`.
 pub(crate) fn includes(held: &str, wanted: &str) -> bool {
     let held: Vec<&str> = held.split_whitespace().collect();
     wanted.split_whitespace().all(|word| held.contains(&word))
@@ -99,12 +99,12 @@ mod tests {
             choose(None, None, &offers, None).as_deref(),
             Some("a offline_access")
         );
-        // Alone it would replace the server's default scopes.
+        // Requested alone, it would replace the server's default scopes.
         assert_eq!(
             choose(None, None, &found(&[], &["offline_access"]), None),
             None
         );
-        // The person's own choice is not added to.
+        // The user's choice is not extended.
         assert_eq!(choose(Some("x"), None, &offers, None).as_deref(), Some("x"));
         assert!(is_offline("a offline_access"));
         assert!(!is_offline("offline_access_not"));

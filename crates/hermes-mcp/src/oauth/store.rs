@@ -1,8 +1,8 @@
 //! The token files, shared with other processes and with the original.
 //!
-//! `mcp-tokens/<safe>.json` holds the tokens, `.client.json` the registration, `.meta.json` the
-//! authorization server's metadata. Keys we do not know stay where they are. What the original does
-//! not store goes under a key of our own that it ignores.
+//! `mcp-tokens/<safe>.json` contains the tokens, `.client.json` the registration, `.meta.json` the
+//! authorization server's metadata. Unknown keys are preserved. Values that the original does not
+//! store are under a key that it ignores.
 
 use std::fs;
 use std::io;
@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 
 use super::error::OAuthError;
 
-/// No real file comes near it.
-const MAX_FILE: u64 = 1 << 20;
+/// Far above the size of any valid file.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Which of the three files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +25,15 @@ pub(crate) enum TokenFile {
     Meta,
 }
 
-/// Tells one version of a file from the next.
+/// Identifies a version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct TokenFileVersion {
     modified: (i64, i64),
     length: u64,
     inode: u64,
 }
 
-impl Stamp {
+impl TokenFileVersion {
     fn of(meta: &fs::Metadata) -> Self {
         Self {
             modified: (meta.mtime(), meta.mtime_nsec()),
@@ -49,7 +49,7 @@ impl Stamp {
 }
 
 /// The object in a file, and its version.
-pub(crate) type Versioned = (Map<String, Value>, Stamp);
+pub(crate) type Versioned = (Map<String, Value>, TokenFileVersion);
 
 /// The files of one server.
 #[derive(Clone, Debug)]
@@ -68,13 +68,12 @@ impl TokenStore {
         }
     }
 
-    /// Where the tokens are.
     pub(crate) fn tokens_path(&self) -> PathBuf {
         self.path(TokenFile::Tokens)
     }
 
-    pub(crate) fn path(&self, part: TokenFile) -> PathBuf {
-        let suffix = match part {
+    pub(crate) fn path(&self, file: TokenFile) -> PathBuf {
+        let suffix = match file {
             TokenFile::Tokens => "json",
             TokenFile::Client => "client.json",
             TokenFile::Meta => "meta.json",
@@ -86,22 +85,23 @@ impl TokenStore {
         self.dir.join(format!("{}.lock", self.safe))
     }
 
-    /// The version of the token file; `None` without one.
-    pub(crate) fn stamp(&self) -> Option<Stamp> {
+    /// The version of the token file; `None` if it does not exist.
+    pub(crate) fn version(&self) -> Option<TokenFileVersion> {
         let meta = fs::metadata(self.path(TokenFile::Tokens)).ok()?;
-        Some(Stamp::of(&meta))
+        Some(TokenFileVersion::of(&meta))
     }
 
-    /// The object in a file and its version. `None`: there is no file.
-    pub(crate) fn read(&self, part: TokenFile) -> Result<Option<Versioned>, OAuthError> {
-        let path = self.path(part);
-        // The stamp is taken first: a write in between makes the next look reload, not miss it.
+    /// The object in a file and its version; `None` if it does not exist.
+    pub(crate) fn read(&self, file: TokenFile) -> Result<Option<Versioned>, OAuthError> {
+        let path = self.path(file);
+        // The version is read first: if the file is written in between, the next check reloads it
+        // instead of missing the change.
         let meta = match fs::metadata(&path) {
             Ok(meta) => meta,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(unreadable(&path, &error)),
         };
-        if meta.len() > MAX_FILE {
+        if meta.len() > MAX_FILE_BYTES {
             return Err(self.corrupt(&path, "it is far too large"));
         }
         let bytes = match fs::read(&path) {
@@ -110,9 +110,9 @@ impl TokenStore {
             Err(error) => return Err(unreadable(&path, &error)),
         };
         match serde_json::from_slice(&bytes) {
-            Ok(Value::Object(object)) => Ok(Some((object, Stamp::of(&meta)))),
+            Ok(Value::Object(object)) => Ok(Some((object, TokenFileVersion::of(&meta)))),
             Ok(_) => Err(self.corrupt(&path, "it holds no JSON object")),
-            // Not the error itself: it may quote a part of a token.
+            // Not the error itself, which may quote part of a token.
             Err(error) => Err(self.corrupt(
                 &path,
                 &format!(
@@ -124,7 +124,7 @@ impl TokenStore {
         }
     }
 
-    /// A file with no use as it is: the person decides, nothing overwrites it.
+    /// A damaged file is never overwritten; the user decides.
     pub(crate) fn corrupt(&self, path: &Path, why: &str) -> OAuthError {
         OAuthError::needs_login(
             &self.server,
@@ -135,17 +135,17 @@ impl TokenStore {
         )
     }
 
-    /// Replaces a file: owner only, on disk before this returns.
+    /// Replaces a file: readable by the owner only, and on disk when this returns.
     pub(crate) fn write(
         &self,
-        part: TokenFile,
+        file: TokenFile,
         object: &Map<String, Value>,
-    ) -> Result<Option<Stamp>, OAuthError> {
-        let path = self.path(part);
-        let write = || -> io::Result<Stamp> {
+    ) -> Result<Option<TokenFileVersion>, OAuthError> {
+        let path = self.path(file);
+        let write = || -> io::Result<TokenFileVersion> {
             self.prepare_dir()?;
             match fs::metadata(&path) {
-                // The new file gets the mode of the old one.
+                // `write_atomic` keeps the mode of an existing file.
                 Ok(meta) if meta.mode() & 0o7777 != 0o600 => {
                     fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
                 }
@@ -153,7 +153,7 @@ impl TokenStore {
             }
             let bytes = serde_json::to_vec_pretty(object).map_err(io::Error::other)?;
             write_atomic(&path, &bytes, 0o600)?;
-            Ok(Stamp::of(&fs::metadata(&path)?))
+            Ok(TokenFileVersion::of(&fs::metadata(&path)?))
         };
         write()
             .map(Some)
@@ -168,7 +168,7 @@ impl TokenStore {
         Ok(())
     }
 
-    /// Takes the lock that other processes and tasks respect. `None`: one of them has it.
+    /// Takes the lock that other processes and tasks respect. `None`: it is held by one of them.
     pub(crate) fn try_lock(&self) -> Result<Option<FileLock>, OAuthError> {
         let failed = |error: &dyn std::fmt::Display| {
             OAuthError::store(format!(
@@ -188,44 +188,44 @@ impl TokenStore {
         }
     }
 
-    /// Puts a file aside under `<name>.<suffix>`, replacing an older copy. Returns the new path if
-    /// there was a file.
+    /// Renames a file to `<name>.<suffix>`, replacing an older copy. Returns the new path if the
+    /// file existed.
     pub(crate) fn set_aside(
         &self,
-        part: TokenFile,
+        file: TokenFile,
         suffix: &str,
     ) -> Result<Option<PathBuf>, OAuthError> {
-        let path = self.path(part);
+        let path = self.path(file);
         let mut name = path.clone().into_os_string();
         name.push(format!(".{suffix}"));
-        let aside = PathBuf::from(name);
-        match fs::rename(&path, &aside) {
+        let renamed = PathBuf::from(name);
+        match fs::rename(&path, &renamed) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
                 return Err(OAuthError::store(format!(
                     "cannot rename {} to {}: {error}",
                     path.display(),
-                    aside.display()
+                    renamed.display()
                 )));
             }
         }
         sync_dir(&self.dir)
             .map_err(|error| OAuthError::store(format!("{}: {error}", self.dir.display())))?;
-        Ok(Some(aside))
+        Ok(Some(renamed))
     }
 
-    /// Deletes all three files. True if any existed.
+    /// Deletes all three files. Returns whether any existed.
     pub(crate) fn remove(&self) -> Result<bool, OAuthError> {
         let mut any = false;
-        for part in [TokenFile::Tokens, TokenFile::Client, TokenFile::Meta] {
-            any |= self.delete(part)?;
+        for file in [TokenFile::Tokens, TokenFile::Client, TokenFile::Meta] {
+            any |= self.delete(file)?;
         }
         Ok(any)
     }
 
-    pub(crate) fn delete(&self, part: TokenFile) -> Result<bool, OAuthError> {
-        let path = self.path(part);
+    pub(crate) fn delete(&self, file: TokenFile) -> Result<bool, OAuthError> {
+        let path = self.path(file);
         match fs::remove_file(&path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -241,7 +241,7 @@ fn unreadable(path: &Path, error: &io::Error) -> OAuthError {
     OAuthError::store(format!("cannot read {}: {error}", path.display()))
 }
 
-/// The file name of a server, as the original makes it.
+/// The file name for a server, the same as in the original.
 fn safe_name(server: &str) -> String {
     let replaced: String = server
         .chars()
@@ -302,11 +302,11 @@ mod tests {
         fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(&path, "{}").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        let stamp = store
+        let version = store
             .write(TokenFile::Tokens, &object(json!({"access_token": "a"})))
             .unwrap();
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
-        assert_eq!(stamp, store.stamp());
+        assert_eq!(version, store.version());
     }
 
     #[test]
@@ -347,7 +347,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let store = TokenStore::new(home.path(), "s");
         store.write(TokenFile::Tokens, &Map::new()).unwrap();
-        // Stands for a read-only directory, which would not stop root.
+        // Simulates a read-only directory, which would not stop root.
         fs::create_dir(store.lock_path()).unwrap();
         let error = store.try_lock().unwrap_err();
         assert_eq!(error.kind, OAuthErrorKind::Store);

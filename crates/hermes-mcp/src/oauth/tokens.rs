@@ -1,22 +1,22 @@
-//! Tokens as they are stored, and what the three files say together.
+//! The content of the three token files.
 
 use hermes_core::clock::Clock;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value, json};
 
 use super::error::OAuthError;
-use super::store::{Stamp, TokenFile, TokenStore};
+use super::store::{TokenFile, TokenFileVersion, TokenStore};
 
-/// Our own corner of `.meta.json`; the original ignores it.
+/// Our own key in `.meta.json`; the original ignores it.
 const OWN_KEY: &str = "hermes";
 
-/// The token file. `Debug` shows no secrets.
+/// The token file. `Debug` hides secrets.
 #[derive(Clone)]
 pub(crate) struct Tokens {
     object: Map<String, Value>,
     pub(crate) access: SecretString,
     pub(crate) refresh: Option<SecretString>,
-    /// Seconds since the epoch. `None`: unknown, used until it is refused.
+    /// Seconds since the epoch. `None`: unknown; used until it is refused.
     pub(crate) expires_at: Option<f64>,
 }
 
@@ -31,20 +31,20 @@ impl std::fmt::Debug for Tokens {
 
 impl Tokens {
     /// The stored tokens and the version of their file.
-    pub(crate) fn load(store: &TokenStore) -> Result<Option<(Self, Stamp)>, OAuthError> {
-        let Some((object, stamp)) = store.read(TokenFile::Tokens)? else {
+    pub(crate) fn load(store: &TokenStore) -> Result<Option<(Self, TokenFileVersion)>, OAuthError> {
+        let Some((object, version)) = store.read(TokenFile::Tokens)? else {
             return Ok(None);
         };
-        let Some(tokens) = Self::from_object(object, stamp) else {
+        let Some(tokens) = Self::from_object(object, version) else {
             return Err(store.corrupt(&store.tokens_path(), "it has no access_token"));
         };
-        Ok(Some((tokens, stamp)))
+        Ok(Some((tokens, version)))
     }
 
-    fn from_object(object: Map<String, Value>, stamp: Stamp) -> Option<Self> {
+    fn from_object(object: Map<String, Value>, version: TokenFileVersion) -> Option<Self> {
         let expires_at = number(&object, "expires_at").or_else(|| {
-            // Files of old releases: relative to when they were written.
-            lifetime(&object).map(|span| stamp.modified() + span)
+            // Files of old releases count from when they were written.
+            lifetime(&object).map(|span| version.modified() + span)
         });
         Some(Self {
             access: secret(&object, "access_token")?,
@@ -54,8 +54,8 @@ impl Tokens {
         })
     }
 
-    /// What a token endpoint answered, over what was stored before: a refresh token or scope that
-    /// is not repeated stays, and so does what we do not know.
+    /// Merges the response of a token endpoint into the previous tokens: a refresh token or scope
+    /// that is not repeated is kept, and so are unknown fields.
     pub(crate) fn granted(
         answer: &Map<String, Value>,
         before: Option<&Self>,
@@ -65,18 +65,18 @@ impl Tokens {
         object.shift_remove("expires_in");
         object.shift_remove("expires_at");
         for (name, value) in answer {
-            // Some servers send an empty refresh token where they mean none.
+            // Some servers send an empty refresh token instead of none.
             if !value.is_null() && value.as_str() != Some("") {
                 object.insert(name.clone(), value.clone());
             }
         }
-        // The original writes it in this spelling whatever the server's.
+        // The original always writes it in this spelling.
         object.insert("token_type".to_owned(), json!("Bearer"));
         let span = lifetime(&object);
         let expires_at = span.map(|span| clock.epoch_seconds() + span);
         match (span, expires_at) {
             (Some(span), Some(at)) => {
-                // The original reads whole seconds only.
+                // The original only reads whole seconds.
                 object.insert("expires_in".to_owned(), json!(span.ceil() as i64));
                 object.insert("expires_at".to_owned(), json!(at));
             }
@@ -98,18 +98,17 @@ impl Tokens {
         self.access.expose_secret() == access.expose_secret()
     }
 
-    /// How long it was given for, in seconds.
+    /// The lifetime when it was issued, in seconds.
     pub(crate) fn lifetime(&self) -> Option<f64> {
         lifetime(&self.object)
     }
 
-    /// What was granted, where it is known.
+    /// The granted scope, if known.
     pub(crate) fn scope(&self) -> Option<&str> {
         text(&self.object, "scope")
     }
 
-    /// Records what was asked for where the server did not say what it granted: then it is the
-    /// same (RFC 6749 §5.1).
+    /// If the response names no scope, the requested one was granted (RFC 6749 §5.1).
     pub(crate) fn assume_scope(&mut self, asked: Option<&str>) {
         if let Some(asked) = asked
             && self.scope().is_none()
@@ -118,14 +117,14 @@ impl Tokens {
         }
     }
 
-    /// Whether it ends within `seconds` from now.
+    /// Whether it expires within `seconds` from now.
     pub(crate) fn expires_within(&self, seconds: f64, clock: &dyn Clock) -> bool {
         self.expires_at
             .is_some_and(|at| at - clock.epoch_seconds() <= seconds)
     }
 }
 
-/// The registration: `.client.json`. `Debug` shows no secrets.
+/// The registration: `.client.json`. `Debug` hides secrets.
 #[derive(Clone, Default)]
 pub(crate) struct Registration {
     object: Map<String, Value>,
@@ -180,7 +179,7 @@ impl Registration {
             .is_some_and(|at| at > 0.0 && at <= clock.epoch_seconds())
     }
 
-    /// The authorization server it belongs to. Files of the original do not say.
+    /// The authorization server it belongs to. Files of the original do not contain it.
     pub(crate) fn issuer(&self) -> Option<&str> {
         text(&self.object, "issuer")
     }
@@ -190,7 +189,7 @@ impl Registration {
     }
 }
 
-/// The authorization server: `.meta.json`. Holds its document as it came.
+/// The authorization server's metadata: `.meta.json`, unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Meta {
     object: Map<String, Value>,
@@ -223,7 +222,7 @@ impl Meta {
         self.object.get(name).and_then(Value::as_bool) == Some(true)
     }
 
-    /// A list of texts; `None` where the document does not have it.
+    /// A list of strings; `None` if missing.
     pub(crate) fn list(&self, name: &str) -> Option<Vec<&str>> {
         let list = self.object.get(name)?.as_array()?;
         Some(list.iter().filter_map(Value::as_str).collect())
@@ -250,17 +249,17 @@ impl Meta {
         }
     }
 
-    /// Whether we wrote it, so that the absence of a resource means that there is none.
+    /// Whether we wrote it, so that a missing resource means that there is none.
     pub(crate) fn is_complete(&self) -> bool {
         self.own().is_some()
     }
 
-    /// Has it looked up again before it is used next.
-    pub(crate) fn doubt(&mut self) {
+    /// Forces a new discovery before the next use.
+    pub(crate) fn invalidate(&mut self) {
         self.object.shift_remove(OWN_KEY);
     }
 
-    /// What RFC 8707 calls the resource: sent exactly as the server spells it.
+    /// The resource of RFC 8707, sent exactly as the server spells it.
     pub(crate) fn resource(&self) -> Option<&str> {
         self.own_text("resource")
     }
@@ -269,7 +268,7 @@ impl Meta {
         self.set_own("resource", json!(resource));
     }
 
-    /// A scope that the server demanded while nobody was there to grant it.
+    /// A scope that was demanded while no user could grant it.
     pub(crate) fn wanted_scope(&self) -> Option<&str> {
         self.own_text("wanted_scope")
     }
@@ -279,7 +278,7 @@ impl Meta {
     }
 }
 
-/// Issuers compare as they are spelt, except that the original adds a slash to a bare host.
+/// Issuers are compared exactly, except that the original appends a slash to a bare host.
 pub(crate) fn same_issuer(a: &str, b: &str) -> bool {
     a.strip_suffix('/').unwrap_or(a) == b.strip_suffix('/').unwrap_or(b)
 }
@@ -291,7 +290,7 @@ fn text<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
         .filter(|text| !text.trim().is_empty())
 }
 
-/// Seconds; 0 is how some servers say that they do not know.
+/// In seconds; some servers send 0 for unknown.
 fn lifetime(object: &Map<String, Value>) -> Option<f64> {
     number(object, "expires_in").filter(|span| *span > 0.0)
 }
@@ -380,8 +379,8 @@ mod tests {
                 &object(json!({"access_token": "a", "expires_in": 100})),
             )
             .unwrap();
-        let (tokens, stamp) = Tokens::load(&store).unwrap().unwrap();
-        assert_eq!(tokens.expires_at, Some(stamp.modified() + 100.0));
+        let (tokens, version) = Tokens::load(&store).unwrap().unwrap();
+        assert_eq!(tokens.expires_at, Some(version.modified() + 100.0));
     }
 
     #[test]

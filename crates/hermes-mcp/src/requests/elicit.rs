@@ -1,28 +1,32 @@
-//! `elicitation/create`: a form for the person, or a page to visit.
+//! `elicitation/create`: a form for the user, or a page to visit.
 
 use hermes_core::ask::{Answer, Question, Want};
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::{Answers, form, question_id};
-use crate::actor::behalf::Person;
+use super::{ServerRequestHandler, form, question_id};
+use crate::actor::call_origin::AskerResult;
 use crate::transport::connect::Declined;
 
-/// Longer texts of a server are cut before a person sees them.
-const TEXT_CHARS: usize = 4000;
+/// Longer texts from a server are truncated before the user sees them.
+const MAX_TEXT_CHARS: usize = 4000;
 
-/// What the server is told.
+/// The result returned to the server.
 enum Outcome {
     Accept(Option<Map<String, Value>>),
-    /// The person, or their absence, said no.
+    /// The user declined, or there is no user to ask.
     Decline(Option<String>),
-    /// There was no decision.
+    /// No decision was made.
     Cancel(String),
 }
 
-impl Answers {
-    pub(super) async fn elicit(&self, params: &Value, person: Person) -> Result<Value, Declined> {
-        let (kind, outcome) = match self.ask(params, person).await {
+impl ServerRequestHandler {
+    pub(super) async fn elicit(
+        &self,
+        params: &Value,
+        asker: AskerResult,
+    ) -> Result<Value, Declined> {
+        let (kind, outcome) = match self.ask(params, asker).await {
             Ok(outcome) => outcome,
             Err(declined) => {
                 self.audit.count("elicitation/invalid");
@@ -55,7 +59,7 @@ impl Answers {
     async fn ask(
         &self,
         params: &Value,
-        person: Person,
+        asker: AskerResult,
     ) -> Result<(&'static str, Outcome), Declined> {
         let mode = params["mode"].as_str().unwrap_or("form");
         let (kind, want) = match mode {
@@ -70,24 +74,24 @@ impl Answers {
             );
             return Ok((kind, Outcome::Decline(Some(why))));
         }
-        let person = match person {
-            Ok(person) => person,
+        let asker = match asker {
+            Ok(asker) => asker,
             Err(why) => return Ok((kind, Outcome::Decline(Some(why)))),
         };
-        let Ok(_open) = self.open.try_acquire() else {
+        let Ok(_permit) = self.open_questions.try_acquire() else {
             let why = "too many questions of this server are open".to_owned();
             return Ok((kind, Outcome::Cancel(why)));
         };
         let question = Question {
             id: question_id(),
             from: format!("MCP server {}", self.server),
-            text: cut(params["message"].as_str().unwrap_or_default()),
+            text: truncate(params["message"].as_str().unwrap_or_default()),
             want: want.clone(),
         };
-        let asking = person.ask(question);
-        let longest = self.elicitation.timeout;
-        let Ok(answer) = tokio::time::timeout(longest, asking).await else {
-            let why = format!("no answer within {} s", longest.as_secs_f64());
+        let asking = asker.ask(question);
+        let timeout = self.elicitation.timeout;
+        let Ok(answer) = tokio::time::timeout(timeout, asking).await else {
+            let why = format!("no answer within {} s", timeout.as_secs_f64());
             return Ok((kind, Outcome::Cancel(why)));
         };
         Ok((kind, outcome(answer, &want)?))
@@ -105,7 +109,7 @@ fn want_visit(params: &Value) -> Result<Want, Declined> {
         .ok()
         .filter(|url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some())
         .ok_or_else(|| invalid("url must be an http or https address"))?;
-    // A password in front of the host makes one host look like another.
+    // A password before the host name makes one host look like another.
     if !url.username().is_empty() || url.password().is_some() {
         return Err(invalid("url must not contain a user name"));
     }
@@ -137,8 +141,8 @@ fn invalid(message: &str) -> Declined {
     }
 }
 
-pub(super) fn cut(text: &str) -> String {
-    match text.char_indices().nth(TEXT_CHARS) {
+pub(super) fn truncate(text: &str) -> String {
+    match text.char_indices().nth(MAX_TEXT_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     }

@@ -1,15 +1,15 @@
-//! The flat schemas of forms, in all shapes up to 2026-07-28.
+//! The flat form schemas of elicitation, in all shapes up to 2026-07-28.
 
 use hermes_core::ask::{Choice, Field, FieldKind};
 use serde_json::{Map, Value};
 
-use super::elicit::cut;
+use super::elicit::truncate;
 
-/// More than anybody fills in at a prompt.
+/// Far more than a user fills in at a prompt.
 const MAX_FIELDS: usize = 50;
 const MAX_OPTIONS: usize = 500;
 
-/// The fields of a form, those that must be filled first where the schema names an order.
+/// The fields of a form; required fields first where the schema names an order.
 pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
     if schema.is_null() {
         return Ok(Vec::new());
@@ -37,7 +37,7 @@ pub(super) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
         .collect()
 }
 
-/// Defaults for what is missing; what does not fit is an error.
+/// Fills in defaults for missing values; returns an error for invalid ones.
 pub(super) fn checked(
     mut values: Map<String, Value>,
     fields: &[Field],
@@ -63,16 +63,16 @@ pub(super) fn checked(
 }
 
 fn field(name: &str, schema: &Value, required: bool) -> Result<Field, String> {
-    let text = |key: &str| schema[key].as_str().map(cut);
+    let text = |key: &str| schema[key].as_str().map(truncate);
     let field = Field {
         name: name.to_owned(),
-        title: text("title").unwrap_or_else(|| cut(name)),
+        title: text("title").unwrap_or_else(|| truncate(name)),
         description: text("description"),
         required,
         kind: kind(schema)?,
         default: None,
     };
-    // A default that the schema itself forbids is none.
+    // A default that violates its own schema is ignored.
     let default = Some(&schema["default"]).filter(|value| !value.is_null());
     let default = default.filter(|value| field.check(value).is_ok()).cloned();
     Ok(Field { default, ..field })
@@ -120,7 +120,7 @@ fn options(schema: &Value, titled: &str) -> Result<Option<Vec<Choice>>, String> 
             let value = value.as_str()?;
             Some(Choice {
                 value: value.to_owned(),
-                title: cut(title(at).unwrap_or(value)),
+                title: truncate(title(at).unwrap_or(value)),
             })
         };
         values.iter().enumerate().map(choice).collect()
@@ -129,7 +129,7 @@ fn options(schema: &Value, titled: &str) -> Result<Option<Vec<Choice>>, String> 
             let value = option["const"].as_str()?;
             Some(Choice {
                 value: value.to_owned(),
-                title: cut(option["title"].as_str().unwrap_or(value)),
+                title: truncate(option["title"].as_str().unwrap_or(value)),
             })
         };
         values.iter().map(choice).collect()

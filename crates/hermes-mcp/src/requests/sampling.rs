@@ -1,4 +1,4 @@
-//! `sampling/createMessage`: a server borrows the person's model, where the person allows it.
+//! `sampling/createMessage`: a server uses the user's model, where the user allows it.
 
 mod convert;
 
@@ -19,19 +19,19 @@ use crate::transport::connect::Declined;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// The way to a model. The composition root implements it.
+/// Access to a model. The composition root implements it.
 pub trait Sampler: Send + Sync {
-    /// The model that answers where none is named; the error says why there is none.
+    /// The model used where none is named, or the reason why there is none.
     fn default_model(&self) -> Result<String, String>;
-    /// One answer. Dropping the future stops it.
+    /// One completion. Dropping the future cancels it.
     fn sample(&self, request: SampleRequest) -> BoxFuture<'_, Result<Sampled, String>>;
 }
 
-/// What a server wants to hear from a model.
+/// A completion requested by a server.
 #[derive(Clone, Debug)]
 pub struct SampleRequest {
     pub server: String,
-    /// `None`: the default one.
+    /// `None`: the default model.
     pub model: Option<String>,
     pub system: String,
     pub messages: Vec<Message>,
@@ -41,7 +41,7 @@ pub struct SampleRequest {
     pub temperature: Option<f32>,
 }
 
-/// What a model said.
+/// A completion from the model.
 #[derive(Clone, Debug)]
 pub struct Sampled {
     pub message: AssistantMessage,
@@ -49,15 +49,15 @@ pub struct Sampled {
     pub usage: Option<Usage>,
 }
 
-/// Sampling within its limits.
-pub(super) struct Quota {
+/// Enforces the configured limits on sampling.
+pub(super) struct LimitedSampler {
     limits: Sampling,
     sampler: Arc<dyn Sampler>,
-    /// When the requests of the last minute came.
+    /// Arrival times of the requests in the last minute.
     recent: Mutex<VecDeque<Instant>>,
 }
 
-impl Quota {
+impl LimitedSampler {
     pub(super) fn new(limits: Sampling, sampler: Arc<dyn Sampler>) -> Self {
         Self {
             limits,
@@ -82,8 +82,8 @@ impl Quota {
     ) -> Result<Value, Declined> {
         let answered = self.run(server, params, audit).await;
         match &answered {
-            Ok(answer) => self.note(server, &format!("answered by {}", answer["model"])),
-            Err(declined) => self.note(server, &format!("declined: {declined}")),
+            Ok(answer) => self.log(server, &format!("answered by {}", answer["model"])),
+            Err(declined) => self.log(server, &format!("declined: {declined}")),
         }
         answered
     }
@@ -123,7 +123,7 @@ impl Quota {
         Ok(convert::result(&sampled))
     }
 
-    /// The request within the limits, or why there is none.
+    /// The request within the limits, or the reason for refusing it.
     fn request(&self, server: &str, params: &Value) -> Result<SampleRequest, Declined> {
         let messages = convert::messages(&params["messages"]).map_err(|why| invalid(&why))?;
         let tools = convert::tools(&params["tools"]).map_err(|why| invalid(&why))?;
@@ -156,13 +156,14 @@ impl Quota {
         })
     }
 
-    /// The configured model; else what the server hints at, where that is allowed by name; else the
-    /// default one, where it is allowed.
+    /// The configured model; otherwise the server's hint, if the user allows that model by name;
+    /// otherwise the default model, if allowed.
     fn model(&self, preferences: &Value) -> Result<Option<String>, Declined> {
         let allowed = &self.limits.allowed_models;
-        let may = |model: &str| allowed.is_empty() || allowed.iter().any(|name| name == model);
+        let is_allowed =
+            |model: &str| allowed.is_empty() || allowed.iter().any(|name| name == model);
         if let Some(model) = &self.limits.model {
-            return if may(model) {
+            return if is_allowed(model) {
                 Ok(Some(model.clone()))
             } else {
                 Err(refused(format!(
@@ -177,11 +178,11 @@ impl Quota {
         if let Some(model) = hinted {
             return Ok(Some(model.clone()));
         }
-        let usual = self.sampler.default_model().map_err(internal)?;
-        if may(&usual) {
+        let default_model = self.sampler.default_model().map_err(internal)?;
+        if is_allowed(&default_model) {
             return Ok(None);
         }
-        // The first allowed one is better than nothing.
+        // The first allowed model is better than none.
         Ok(allowed.first().cloned())
     }
 
@@ -201,8 +202,8 @@ impl Quota {
         Ok(())
     }
 
-    /// The journal of what a server used the model for, at the level of `sampling.log_level`.
-    fn note(&self, server: &str, what: &str) {
+    /// Logs the server's use of the model at the level of `sampling.log_level`.
+    fn log(&self, server: &str, what: &str) {
         match self.limits.log_level.to_ascii_lowercase().as_str() {
             "off" | "none" => {}
             "debug" => tracing::debug!(server, "sampling {what}"),
@@ -214,7 +215,7 @@ impl Quota {
 }
 
 fn calls_tools(message: &Message) -> bool {
-    matches!(message, Message::Assistant(said) if !said.tool_calls.is_empty())
+    matches!(message, Message::Assistant(message) if !message.tool_calls.is_empty())
 }
 
 fn invalid(message: &str) -> Declined {
@@ -224,7 +225,7 @@ fn invalid(message: &str) -> Declined {
     }
 }
 
-/// The code that the specification gives for a person's no.
+/// The error code that the specification defines for a refusal by the user.
 fn refused(message: String) -> Declined {
     Declined { code: -1, message }
 }

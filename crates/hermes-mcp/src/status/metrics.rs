@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Round trips kept for the percentiles.
-const ROUND_TRIPS: usize = 128;
+/// Number of round trips kept for the percentiles.
+const MAX_ROUND_TRIPS: usize = 128;
 
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
@@ -23,13 +23,13 @@ struct Inner {
 /// Labels are joined with a slash, e.g. `call_tool/ok`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// op/outcome.
+    /// By operation and outcome.
     pub calls: BTreeMap<String, u64>,
     /// By class of the first failure.
     pub retries: BTreeMap<String, u64>,
-    /// By what caused them; the first connect is `start`.
+    /// By cause; the first connect is `start`.
     pub reconnects: BTreeMap<String, u64>,
-    /// Callers that waited for a recovery which another one started.
+    /// Callers that waited for a recovery started by another caller.
     pub joined: u64,
     /// By result.
     pub keepalive: BTreeMap<String, u64>,
@@ -60,12 +60,12 @@ impl Metrics {
         self.with(|inner| bump(&mut inner.counters.keepalive, result));
     }
 
-    pub(crate) fn round_trip(&self, took: Duration) {
+    pub(crate) fn round_trip(&self, elapsed: Duration) {
         self.with(|inner| {
-            if inner.round_trips.len() == ROUND_TRIPS {
+            if inner.round_trips.len() == MAX_ROUND_TRIPS {
                 inner.round_trips.pop_front();
             }
-            inner.round_trips.push_back(took);
+            inner.round_trips.push_back(elapsed);
         });
     }
 
@@ -73,7 +73,7 @@ impl Metrics {
         self.with(|inner| inner.counters.clone())
     }
 
-    /// p50 and p95 of the last round trips.
+    /// p50 and p95 of the most recent round trips.
     pub(crate) fn percentiles(&self) -> Option<(Duration, Duration)> {
         let mut sorted: Vec<Duration> =
             self.with(|inner| inner.round_trips.iter().copied().collect());

@@ -1,4 +1,4 @@
-//! What a person can see about the servers: in JSON, as a table, and one by one.
+//! Server reports for the user: as JSON, as a table, and in detail.
 
 mod details;
 mod now;
@@ -8,79 +8,45 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use hermes_core::redact;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
-use crate::actor::state::LinkState;
 use crate::actor::state::status::{LastError, ServerStatus};
+use crate::actor::state::{BreakerState, LinkState, ReportedState};
 use crate::config::{Problem, ServerEntry};
 use crate::status::metrics::Counters;
 use crate::tools::catalogue::Catalogue;
+use crate::transport::link::TransportKind;
 
 pub use details::details;
 pub(crate) use now::remedy;
 pub use now::{doing, line};
 
-/// A state, a transport or the position of a breaker.
-type KnownName = &'static str;
-
-fn known<'de, D: Deserializer<'de>>(from: D) -> Result<KnownName, D::Error> {
-    const NAMES: [&str; 16] = [
-        "invalid",
-        "disabled",
-        "connecting",
-        "ready",
-        "degraded",
-        "backoff",
-        "parked",
-        "needs_auth",
-        "recycled",
-        "stopped",
-        "stdio",
-        "http",
-        "sse",
-        "closed",
-        "half_open",
-        "open",
-    ];
-    let name = String::deserialize(from)?;
-    let known = NAMES.into_iter().find(|known| *known == name);
-    known.ok_or_else(|| serde::de::Error::custom(format!("unknown: {name:?}")))
-}
-
-fn known_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<KnownName>, D::Error> {
-    #[derive(Deserialize)]
-    struct Known(#[serde(deserialize_with = "known")] KnownName);
-    Ok(Option::<Known>::deserialize(from)?.map(|Known(name)| name))
-}
-
-/// One server.
+/// The report on one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerReport {
     pub name: String,
-    #[serde(deserialize_with = "known_or_none")]
-    pub transport: Option<KnownName>,
+    pub transport: Option<TransportKind>,
     /// The URL or command line, without secrets.
     pub target: Option<String>,
     pub enabled: bool,
-    /// `invalid` when its settings cannot be used; else the state of the link.
-    #[serde(deserialize_with = "known")]
-    pub state: KnownName,
-    /// Tools the model gets.
+    /// `invalid` when its settings cannot be used; otherwise the state of the link.
+    pub state: ReportedState,
+    /// Number of tools offered to the model.
     pub tools: usize,
-    /// What is wrong with its settings.
+    /// Problems with its settings.
     pub problems: Vec<Problem>,
-    /// What is odd about what it offers.
+    /// Oddities in the tools that it offers.
     pub remarks: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkReport>,
 }
 
-/// The live part. Times in seconds.
+/// The part that changes at run time. Times in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkReport {
     pub since: DateTime<Utc>,
     pub why: Option<String>,
-    /// Of the ladder of attempts: the one that runs, or the last one that failed.
+    /// Number of the connection attempt that is running, or of the last one that failed.
     pub attempt: Option<u32>,
     pub epoch: u64,
     pub era: Option<crate::transport::link::Era>,
@@ -94,15 +60,14 @@ pub struct LinkReport {
     pub rtt_p95_ms: Option<f64>,
     pub inflight: usize,
     pub queued: usize,
-    #[serde(deserialize_with = "known")]
-    pub breaker: KnownName,
+    pub breaker: BreakerState,
     pub next_attempt_in: Option<f64>,
     pub needs_auth: bool,
     pub token_expires_in: Option<f64>,
     pub child_pid: Option<u32>,
     pub uptime: Option<f64>,
     pub stderr_tail: Option<String>,
-    /// What the server asked of us, and how that ended.
+    /// Requests from the server, by method and outcome.
     pub requests: BTreeMap<String, u64>,
     pub counters: Counters,
 }
@@ -115,14 +80,14 @@ impl ServerReport {
     ) -> Self {
         let config = entry.config.as_ref();
         let state = match (&live, config) {
-            (_, None) => "invalid",
+            (_, None) => ReportedState::Invalid,
             (Some((status, _)), _) => status.state,
-            (None, Some(_)) => "stopped",
+            (None, Some(_)) => ReportedState::Stopped,
         };
         let own = |remark: &&crate::tools::catalogue::Remark| remark.server == entry.name;
         Self {
             name: entry.name.clone(),
-            transport: config.map(crate::config::ServerConfig::transport_name),
+            transport: config.map(crate::config::ServerConfig::kind),
             target: config.map(|config| config.transport.target()),
             enabled: config.is_none_or(|config| config.enabled),
             state,
@@ -138,7 +103,7 @@ impl ServerReport {
         }
     }
 
-    /// The same after some time in which nothing new was learnt.
+    /// The same report after some time without new information.
     #[must_use]
     pub(crate) fn later(mut self, passed: Duration) -> Self {
         let passed = passed.as_secs_f64();
@@ -151,7 +116,7 @@ impl ServerReport {
         self
     }
 
-    /// With what only the state itself knows.
+    /// Adds the fields that only the state contains.
     #[must_use]
     pub(crate) fn in_state(mut self, state: &LinkState) -> Self {
         if let (
@@ -164,19 +129,19 @@ impl ServerReport {
         self
     }
 
-    /// Calls that were made.
+    /// Number of calls made.
     fn calls(&self) -> u64 {
         let link = self.link.as_ref();
         link.map_or(0, |link| link.counters.calls.values().sum())
     }
 
-    /// Its row in a table, one cell for each of [`COLUMNS`].
+    /// The table row, one cell for each of [`COLUMNS`].
     pub fn cells(&self, now: DateTime<Utc>) -> [String; 7] {
         let last_ok = self.link.as_ref().and_then(|link| link.last_ok);
         [
             self.name.clone(),
-            self.transport.unwrap_or("-").to_owned(),
-            word(self.state).to_owned(),
+            self.transport.map_or("-", TransportKind::name).to_owned(),
+            state_text(self.state).to_owned(),
             format!(
                 "{}{}",
                 self.tools,
@@ -188,19 +153,22 @@ impl ServerReport {
         ]
     }
 
-    /// The model sees its tools though it is down.
+    /// Whether the model still sees the tools although the server is down.
     fn keeps_tools(&self) -> bool {
         self.tools > 0 && !self.is_up()
     }
 
-    /// Whether it is not known yet how it stands.
+    /// Whether a connection attempt is running, so that its condition is unknown.
     pub fn is_connecting(&self) -> bool {
-        self.state == "connecting"
+        self.state == ReportedState::Connecting
     }
 
-    /// Whether calls go through.
+    /// Whether calls can be made.
     pub fn is_up(&self) -> bool {
-        matches!(self.state, "ready" | "degraded" | "recycled")
+        matches!(
+            self.state,
+            ReportedState::Ready | ReportedState::Degraded | ReportedState::Recycled
+        )
     }
 }
 
@@ -241,7 +209,7 @@ impl LinkReport {
     }
 }
 
-/// What [`ServerReport::cells`] are called.
+/// Headings of [`ServerReport::cells`].
 pub const COLUMNS: [&str; 7] = [
     "NAME",
     "TRANSPORT",
@@ -252,7 +220,7 @@ pub const COLUMNS: [&str; 7] = [
     "DETAIL",
 ];
 
-/// One line per server, with a heading and a sum.
+/// One line per server, with a heading and a total.
 pub fn table(reports: &[ServerReport], now: DateTime<Utc>) -> String {
     let mut rows = vec![COLUMNS.map(str::to_owned)];
     rows.extend(reports.iter().map(|report| report.cells(now)));
@@ -280,18 +248,19 @@ pub fn table(reports: &[ServerReport], now: DateTime<Utc>) -> String {
     out
 }
 
-/// `2 ok · 1 down · 1 off`; what is neither up nor down yet has a number of its own.
+/// `2 ok · 1 down · 1 off`; servers that are still connecting are counted separately.
 pub fn summary(reports: &[ServerReport]) -> String {
-    let count = |states: &[&str]| {
+    let count = |states: &[ReportedState]| {
         let of_these = |report: &&ServerReport| states.contains(&report.state);
         reports.iter().filter(of_these).count()
     };
-    let up = count(&["ready", "recycled"]);
-    let (open, examined) = (count(&["connecting"]), count(&["degraded"]));
-    let off = count(&["disabled"]);
-    let down = reports.len() - up - open - examined - off;
+    let up = count(&[ReportedState::Ready, ReportedState::Recycled]);
+    let connecting = count(&[ReportedState::Connecting]);
+    let examined = count(&[ReportedState::Degraded]);
+    let off = count(&[ReportedState::Disabled]);
+    let down = reports.len() - up - connecting - examined - off;
     let mut parts = vec![format!("{up} ok")];
-    for (number, word) in [(examined, "being examined"), (open, "connecting")] {
+    for (number, word) in [(examined, "being examined"), (connecting, "connecting")] {
         if number > 0 {
             parts.push(format!("{number} {word}"));
         }
@@ -300,7 +269,7 @@ pub fn summary(reports: &[ServerReport]) -> String {
     parts.join(" · ")
 }
 
-/// What the mark at a number of tools means, where there is one.
+/// The footnote to the mark at a number of tools, where that mark is used.
 pub fn remark(reports: &[ServerReport]) -> Option<&'static str> {
     reports
         .iter()
@@ -308,21 +277,23 @@ pub fn remark(reports: &[ServerReport]) -> Option<&'static str> {
         .then_some("* the model still sees these tools; calls say that the server is down")
 }
 
-/// States in the words of people.
-fn word(state: &str) -> &str {
+/// The state as shown to users.
+fn state_text(state: ReportedState) -> &'static str {
     match state {
-        "ready" => "connected",
-        "backoff" => "down",
-        "parked" => "parked",
-        "needs_auth" => "needs login",
-        "recycled" => "asleep",
-        "disabled" => "off",
-        "degraded" => "in doubt",
-        other => other,
+        ReportedState::Ready => "connected",
+        ReportedState::Backoff => "down",
+        ReportedState::NeedsAuth => "needs login",
+        ReportedState::Recycled => "asleep",
+        ReportedState::Disabled => "off",
+        ReportedState::Degraded => "in doubt",
+        ReportedState::Invalid
+        | ReportedState::Connecting
+        | ReportedState::Parked
+        | ReportedState::Stopped => state.name(),
     }
 }
 
-/// What matters most about it, in a few words.
+/// The most important fact about the server, in a few words.
 fn detail(report: &ServerReport, now: DateTime<Utc>) -> String {
     if let Some(problem) = report.problems.iter().find(|problem| problem.fatal) {
         return problem.text.clone();
@@ -332,12 +303,12 @@ fn detail(report: &ServerReport, now: DateTime<Utc>) -> String {
     };
     let mut parts = Vec::new();
     match report.state {
-        "ready" if link.failed_last() => {
+        ReportedState::Ready if link.failed_last() => {
             parts.extend(link.failure(now).map(|text| format!("failed {text}")));
         }
-        "ready" | "recycled" => {}
-        "needs_auth" => parts.push(remedy(&report.name, link.needs_auth)),
-        "degraded" | "connecting" => parts.push(doing(report, now)),
+        ReportedState::Ready | ReportedState::Recycled => {}
+        ReportedState::NeedsAuth => parts.push(remedy(&report.name, link.needs_auth)),
+        ReportedState::Degraded | ReportedState::Connecting => parts.push(doing(report, now)),
         _ => {
             let next = link.next_attempt_in;
             parts.extend(next.map(|seconds| format!("next try in {}", span(seconds))));
@@ -351,8 +322,8 @@ fn detail(report: &ServerReport, now: DateTime<Utc>) -> String {
     if renewed > 0 {
         parts.push(format!("reconnected {renewed}x"));
     }
-    if link.breaker != "closed" {
-        parts.push(format!("breaker {}", link.breaker));
+    if link.breaker != BreakerState::Closed {
+        parts.push(format!("breaker {}", link.breaker.name()));
     }
     parts.join(", ")
 }

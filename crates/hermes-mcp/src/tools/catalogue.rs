@@ -1,7 +1,7 @@
-//! From what servers offer to the tools of a session.
+//! Builds the tools of a session from the lists of the servers.
 //!
-//! The same lists give the same tools in the same order with the same bytes: prompt caches live on
-//! it. Names that two tools would share are given to neither.
+//! Equal lists give equal tools in equal order, byte for byte: prompt caches depend on it. If two
+//! tools would share a name, neither is offered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::actor::CatalogueSnapshot;
 use crate::config::{ServerConfig, ServerTransport, ToolFilter};
-use crate::tools::known_tools::{KnownTools, without_words};
+use crate::tools::known_tools::{KnownTools, without_descriptions};
 use crate::tools::naming;
 use crate::tools::result::MediaStore;
-use crate::tools::schema::{self, Sanitised};
+use crate::tools::schema::{self, SanitisedSchema};
 use crate::tools::tool::{Action, Caller, RemoteTool, ToolConsent, effects};
 use crate::transport::link::Era;
 
@@ -34,7 +34,7 @@ pub struct Catalogue {
     pub remarks: Vec<Remark>,
 }
 
-/// Something odd about what a server offers.
+/// An oddity in the tools that a server offers.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Remark {
     pub server: String,
@@ -46,16 +46,16 @@ impl Catalogue {
         let mut remarks = Vec::new();
         let mut by_name: BTreeMap<String, Vec<RemoteTool>> = BTreeMap::new();
         for source in sources {
-            let mut shelf = Shelf {
+            let mut collector = ToolCollector {
                 source,
                 media,
                 known,
-                waiting: known.look(source.config, &source.snapshot.tools),
+                awaiting_consent: known.check(source.config, &source.snapshot.tools),
                 remarks: &mut remarks,
                 tools: Vec::new(),
             };
-            shelf.fill();
-            for tool in shelf.tools {
+            collector.collect_all();
+            for tool in collector.tools {
                 by_name
                     .entry(tool.spec.name.clone())
                     .or_default()
@@ -87,7 +87,7 @@ impl Catalogue {
         }
     }
 
-    /// How many tools of this server are offered.
+    /// Number of tools of this server that are offered.
     pub fn count(&self, server: &str) -> usize {
         let toolset = naming::toolset(server);
         let own = |tool: &&Arc<dyn Tool>| tool.spec().toolset == toolset;
@@ -100,30 +100,30 @@ fn owner(tool: &RemoteTool) -> String {
     format!("{raw} of {}", tool.caller.server())
 }
 
-/// The tools of one server, being collected.
-struct Shelf<'a> {
+/// Collects the tools of one server.
+struct ToolCollector<'a> {
     source: &'a Source<'a>,
     media: &'a Arc<MediaStore>,
     known: &'a KnownTools,
-    /// Tools that say something else than before, to which nobody has agreed.
-    waiting: Vec<String>,
+    /// Tools whose description changed and that the user has not yet allowed.
+    awaiting_consent: Vec<String>,
     remarks: &'a mut Vec<Remark>,
     tools: Vec<RemoteTool>,
 }
 
-impl Shelf<'_> {
-    fn fill(&mut self) {
+impl ToolCollector<'_> {
+    fn collect_all(&mut self) {
         let config = self.source.config;
-        let chosen = Chosen::new(&config.tools);
+        let matcher = ToolMatcher::new(&config.tools);
         let mut seen = std::collections::BTreeSet::new();
         for raw in self.source.snapshot.tools.iter() {
             match raw.get("name").and_then(Value::as_str) {
                 None | Some("") => self.remark("a tool without a name is left out"),
-                Some(name) if !chosen.takes(name) => {}
+                Some(name) if !matcher.includes(name) => {}
                 Some(name) if !seen.insert(name) => {
                     self.remark(format!("{name} is offered twice; the first one counts"));
                 }
-                Some(name) => match self.unfit(raw) {
+                Some(name) => match self.header_error(raw) {
                     None => self.remote(name, raw),
                     Some(why) => {
                         let text = format!("{name} is not offered: {why}");
@@ -136,8 +136,8 @@ impl Shelf<'_> {
         self.utilities();
     }
 
-    /// Why a tool must not be offered. Annotations for headers matter only where there are headers.
-    fn unfit(&self, raw: &Value) -> Option<String> {
+    /// Why a tool must not be offered. Header annotations matter only to transports with headers.
+    fn header_error(&self, raw: &Value) -> Option<String> {
         let over_http = matches!(self.source.config.transport, ServerTransport::Http { .. });
         let stateless = self.source.snapshot.facts.era == Era::Modern;
         let schema = raw.get("inputSchema").filter(|_| over_http && stateless)?;
@@ -159,20 +159,23 @@ impl Shelf<'_> {
             tracing::warn!(server = config.name, "{warning}");
             self.remark(warning);
         }
-        let sanitised = Sanitised::new(raw.get("inputSchema").unwrap_or(&Value::Null));
+        let sanitised = SanitisedSchema::new(raw.get("inputSchema").unwrap_or(&Value::Null));
         for remark in &sanitised.remarks {
             self.remark(format!("{name}: {remark}"));
         }
         let hints = self.source.snapshot.hints(name);
-        let waits = self.waiting.iter().any(|waiting| waiting == name);
-        let (description, parameters) = if waits {
+        let needs_consent = self
+            .awaiting_consent
+            .iter()
+            .any(|awaiting_consent| awaiting_consent == name);
+        let (description, parameters) = if needs_consent {
             self.remark(format!(
                 "{name} says something else than before; its use is asked about"
             ));
             let text = "Its description changed. The person is asked before it is used again.";
             (
                 schema::description(&config.name, name, Some(text)),
-                without_words(&sanitised.schema),
+                without_descriptions(&sanitised.schema),
             )
         } else {
             (
@@ -193,9 +196,9 @@ impl Shelf<'_> {
             tool: name.to_owned(),
             schema: sanitised,
         };
-        let consent = waits.then(|| ToolConsent {
+        let consent = needs_consent.then(|| ToolConsent {
             known: self.known.clone(),
-            says: text.unwrap_or_default().to_owned(),
+            description: text.unwrap_or_default().to_owned(),
         });
         self.push(spec, action, consent);
     }
@@ -210,7 +213,7 @@ impl Shelf<'_> {
         });
     }
 
-    /// Resources and prompts as tools, where the server has them and the person wants them.
+    /// Resources and prompts as tools, where the server has them and the user wants them.
     fn utilities(&mut self) {
         let config = self.source.config;
         let capabilities = &self.source.snapshot.facts.capabilities;
@@ -262,7 +265,7 @@ impl Shelf<'_> {
     fn utility(&mut self, name: &str, description: String, parameters: Value, action: Action) {
         let config = self.source.config;
         let full = naming::tool_name(&config.name, name);
-        // A tool that the server itself calls so is the one that is meant.
+        // A server's own tool of this name takes precedence.
         if self.tools.iter().any(|tool| tool.spec.name == full) {
             return;
         }
@@ -280,12 +283,12 @@ impl Shelf<'_> {
 }
 
 /// `include` and `exclude`.
-struct Chosen {
+struct ToolMatcher {
     include: Option<GlobSet>,
     exclude: GlobSet,
 }
 
-impl Chosen {
+impl ToolMatcher {
     fn new(filter: &ToolFilter) -> Self {
         Self {
             include: (!filter.include.is_empty()).then(|| globs(&filter.include)),
@@ -293,8 +296,8 @@ impl Chosen {
         }
     }
 
-    /// By the server's own name, or as the model sees it.
-    fn takes(&self, name: &str) -> bool {
+    /// Matches the server's own name or the name that the model sees.
+    fn includes(&self, name: &str) -> bool {
         let shown = naming::component(name);
         let matches = |set: &GlobSet| set.is_match(name) || set.is_match(&shown);
         match &self.include {
@@ -304,7 +307,7 @@ impl Chosen {
     }
 }
 
-/// Patterns were checked when the config was read; one that is bad all the same matches nothing.
+/// Patterns are checked when the config is read; an invalid one matches nothing.
 fn globs(patterns: &[String]) -> GlobSet {
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {

@@ -1,4 +1,4 @@
-//! What remote tools are called here.
+//! Names of remote tools, as the model and the config see them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,16 +7,16 @@ use std::sync::{Mutex, PoisonError};
 use sha2::{Digest as _, Sha256};
 
 /// Providers refuse longer names.
-const LONGEST: usize = 64;
-/// Hex digits that tell clamped names apart.
+const MAX_NAME_LENGTH: usize = 64;
+/// Number of hex digits that keep truncated names distinct.
 const HASH_DIGITS: usize = 8;
 
-/// `mcp__<server>__<tool>`, in the alphabet and length that every provider takes.
+/// `mcp__<server>__<tool>`, in the alphabet and length that every provider accepts.
 pub fn tool_name(server: &str, tool: &str) -> String {
     clamp(&format!("mcp__{}__{}", component(server), component(tool)))
 }
 
-/// The part of a name, with `_` for everything but ASCII letters, digits and `_`.
+/// One part of a name, with `_` for everything but ASCII letters, digits and `_`.
 pub fn component(text: &str) -> String {
     text.chars()
         .map(|c| {
@@ -30,10 +30,10 @@ pub fn component(text: &str) -> String {
 }
 
 fn clamp(name: &str) -> String {
-    if name.len() <= LONGEST {
+    if name.len() <= MAX_NAME_LENGTH {
         return name.to_owned();
     }
-    let head = &name[..LONGEST - HASH_DIGITS - 1];
+    let head = &name[..MAX_NAME_LENGTH - HASH_DIGITS - 1];
     format!("{head}_{}", short_hash(name, HASH_DIGITS))
 }
 
@@ -48,8 +48,8 @@ pub(crate) fn short_hash(text: &str, digits: usize) -> String {
     hex
 }
 
-/// `mcp-<server>`: the toolset of a server. Kept for the life of the process; there are as many as
-/// servers were ever configured.
+/// `mcp-<server>`: the toolset of a server. Leaked on purpose: there are only as many as servers
+/// were ever configured.
 pub fn toolset(server: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let name = format!("mcp-{server}");
@@ -57,12 +57,12 @@ pub fn toolset(server: &str) -> &'static str {
     if let Some(known) = names.get(name.as_str()) {
         return known;
     }
-    let kept: &'static str = Box::leak(name.into_boxed_str());
-    names.insert(kept);
-    kept
+    let leaked: &'static str = Box::leak(name.into_boxed_str());
+    names.insert(leaked);
+    leaked
 }
 
-/// The variable that `hermes mcp add --auth header` keeps a server's key in.
+/// The environment variable in which `hermes mcp add --auth header` stores a server's key.
 pub fn key_variable(server: &str) -> String {
     format!("MCP_{}_API_KEY", component(server).to_ascii_uppercase())
 }

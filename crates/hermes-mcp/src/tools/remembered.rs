@@ -1,5 +1,4 @@
-//! The lists of lazy servers (`lazy: true`), kept in a file so that their tools can be offered
-//! without starting them.
+//! The stored lists of lazy servers (`lazy: true`), whose tools are offered without starting them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ pub struct SchemaFile {
 
 #[derive(Serialize, Deserialize)]
 struct Remembered {
-    /// Of the endpoint: another command or address is another server.
+    /// Fingerprint of the endpoint: another command or address is another server.
     fingerprint: String,
     facts: LinkFacts,
     tools: Vec<Value>,
@@ -31,43 +30,43 @@ impl SchemaFile {
         Self { path }
     }
 
-    /// `None`: nothing of use is there. That only costs a start.
+    /// `None`: there is no usable list, so the server must be started.
     pub(crate) fn load(&self, fingerprint: &str) -> Option<CatalogueSnapshot> {
         let text = std::fs::read(&self.path).ok()?;
-        let kept: Remembered = serde_json::from_slice(&text)
+        let stored: Remembered = serde_json::from_slice(&text)
             .map_err(|error| tracing::warn!(path = %self.path.display(), "not read: {error}"))
             .ok()?;
-        (kept.fingerprint == fingerprint).then(|| CatalogueSnapshot {
+        (stored.fingerprint == fingerprint).then(|| CatalogueSnapshot {
             epoch: 0,
             revision: 1,
             facts: LinkFacts {
                 child_pid: None,
-                ..kept.facts
+                ..stored.facts
             },
-            tools: Arc::new(kept.tools),
-            resources: kept.resources.map(Arc::new),
-            prompts: kept.prompts.map(Arc::new),
+            tools: Arc::new(stored.tools),
+            resources: stored.resources.map(Arc::new),
+            prompts: stored.prompts.map(Arc::new),
         })
     }
 
     pub(crate) fn store(&self, fingerprint: &str, snapshot: &CatalogueSnapshot) {
-        let kept = Remembered {
+        let stored = Remembered {
             fingerprint: fingerprint.to_owned(),
             facts: snapshot.facts.clone(),
             tools: snapshot.tools.to_vec(),
             resources: snapshot.resources.as_deref().cloned(),
             prompts: snapshot.prompts.as_deref().cloned(),
         };
-        let written = serde_json::to_vec(&kept)
+        let written = serde_json::to_vec(&stored)
             .map_err(|error| error.to_string())
-            .and_then(|text| write(&self.path, &text).map_err(|error| error.to_string()));
+            .and_then(|text| write_file(&self.path, &text).map_err(|error| error.to_string()));
         if let Err(error) = written {
             tracing::warn!(path = %self.path.display(), "the tools are not remembered: {error}");
         }
     }
 }
 
-pub(crate) fn write(path: &std::path::Path, text: &[u8]) -> std::io::Result<()> {
+pub(crate) fn write_file(path: &std::path::Path, text: &[u8]) -> std::io::Result<()> {
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir)?;
     }

@@ -1,8 +1,8 @@
-//! What a server answered, as the model reads it.
+//! Converts a server's result into what the model reads.
 //!
-//! Text stays text. Binary content is saved below the home's cache, with limits that are checked
-//! before anything is decoded; images the model can look at travel along as well. Long text is the
-//! engine's business: it spills and fences what comes from outside.
+//! Text is passed on unchanged. Binary content is saved below the home's cache, within limits that
+//! are checked before decoding; images that the model can view are attached as well. The engine
+//! shortens long text and marks it as external.
 
 mod media;
 mod refusal;
@@ -17,10 +17,10 @@ use serde_json::{Map, Value};
 pub use media::MediaStore;
 pub use refusal::refusal_outcome;
 
-use media::Ration;
+use media::MediaBudget;
 
-/// Items of a listing that are shown; more only cost room.
-const LISTED: usize = 500;
+/// Maximum number of listed items; more only cost context.
+const MAX_LISTED: usize = 500;
 
 /// The result of `tools/call`.
 pub(crate) async fn call_outcome(result: &Value, media: &MediaStore) -> ToolOutcome {
@@ -81,7 +81,7 @@ pub async fn prompt_outcome(result: &Value, media: &MediaStore) -> ToolOutcome {
     page.finish("(the prompt is empty)")
 }
 
-/// The result of a `…/list`: what a model needs to choose, one JSON object.
+/// The result of a `…/list`: what a model needs to choose from it, as one JSON object.
 pub(crate) fn listing_outcome(result: &Value, key: &str) -> ToolOutcome {
     let mut listing = Map::new();
     list(&mut listing, result, key);
@@ -99,7 +99,7 @@ pub(crate) fn resources_outcome(resources: &Value, templates: Option<&Value>) ->
 }
 
 fn list(listing: &mut Map<String, Value>, result: &Value, key: &str) {
-    const KEPT: &[&str] = &[
+    const LISTED_FIELDS: &[&str] = &[
         "uri",
         "uriTemplate",
         "name",
@@ -112,23 +112,23 @@ fn list(listing: &mut Map<String, Value>, result: &Value, key: &str) {
     let all = blocks(result, key);
     let items: Vec<Value> = all
         .iter()
-        .take(LISTED)
+        .take(MAX_LISTED)
         .filter_map(Value::as_object)
         .map(|item| {
-            let kept: Map<String, Value> = item
+            let fields: Map<String, Value> = item
                 .iter()
-                .filter(|(name, value)| KEPT.contains(&name.as_str()) && !value.is_null())
+                .filter(|(name, value)| LISTED_FIELDS.contains(&name.as_str()) && !value.is_null())
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
-            Value::Object(kept)
+            Value::Object(fields)
         })
         .collect();
     if items.is_empty() && !listing.is_empty() {
         return;
     }
     listing.insert(key.to_owned(), Value::Array(items));
-    if all.len() > LISTED {
-        listing.insert(format!("{key}_left_out"), (all.len() - LISTED).into());
+    if all.len() > MAX_LISTED {
+        listing.insert(format!("{key}_left_out"), (all.len() - MAX_LISTED).into());
     }
 }
 
@@ -139,10 +139,10 @@ fn blocks<'a>(result: &'a Value, key: &str) -> &'a [Value] {
     }
 }
 
-/// A result being put together.
+/// Builds up a result.
 struct Page<'a> {
     media: &'a MediaStore,
-    ration: Ration,
+    budget: MediaBudget,
     lines: Vec<String>,
     images: Vec<Part>,
 }
@@ -151,7 +151,7 @@ impl<'a> Page<'a> {
     fn new(media: &'a MediaStore) -> Self {
         Self {
             media,
-            ration: Ration::default(),
+            budget: MediaBudget::default(),
             lines: Vec::new(),
             images: Vec::new(),
         }
@@ -187,7 +187,7 @@ impl<'a> Page<'a> {
                     "[link to {name} {uri}{about}; read_resource reads it]"
                 ));
             }
-            // Kinds that later versions of the protocol add.
+            // Content types of later protocol versions.
             _ => self.line(block.to_string()),
         }
     }
@@ -209,20 +209,20 @@ impl<'a> Page<'a> {
             self.line(format!("[{what} without data]"));
             return;
         };
-        match self.media.keep(data, mime, &mut self.ration).await {
-            Ok(kept) => {
+        match self.media.save(data, mime, &mut self.budget).await {
+            Ok(saved) => {
                 self.line(format!(
                     "[{what}, {mime}, {} bytes, saved as {}]",
-                    kept.bytes,
-                    kept.path.display()
+                    saved.bytes,
+                    saved.path.display()
                 ));
-                self.images.extend(kept.image);
+                self.images.extend(saved.image);
             }
             Err(why) => self.line(format!("[{what}, {mime}, left out: {why}]")),
         }
     }
 
-    /// Said once: many servers repeat it as text.
+    /// Skipped where the text already contains it, as with many servers.
     fn structured(&mut self, structured: &Value) {
         let repeated = |line: &String| {
             serde_json::from_str::<Value>(line).is_ok_and(|value| value == *structured)

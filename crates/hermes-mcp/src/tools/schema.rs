@@ -1,8 +1,8 @@
-//! The schema of a remote tool as models get it.
+//! Sanitises the schemas of remote tools for the model.
 //!
-//! Servers write JSON schemas that some provider or other refuses, and one bad tool makes the
-//! whole request fail. The model therefore gets a repaired copy; the wire gets what the server
-//! asked for. Where a property had to be renamed, [`Sanitised::restore`] takes it back.
+//! Many servers write JSON schemas that one provider or another refuses, and one bad tool makes the
+//! whole request fail. The model therefore gets a repaired copy. [`SanitisedSchema::restore`]
+//! reverses renamed properties before the arguments are sent to the server.
 
 mod headers;
 mod repair;
@@ -17,23 +17,23 @@ use serde_json::{Map, Value};
 pub(crate) use headers::header_problem;
 pub(crate) use scan::suspicious_phrases;
 
-/// Nested deeper than this, a schema is cut.
-const DEEPEST: usize = 24;
-/// Longest schema text of one tool, in bytes; beyond it the prose goes, then the schema.
-const LARGEST: usize = 64 * 1024;
-/// Longest description of a tool, in characters.
-const LONGEST_DESCRIPTION: usize = 4096;
+/// Deeper levels of a schema are removed.
+const MAX_DEPTH: usize = 24;
+/// Maximum schema size of one tool; above it, first the descriptions are removed, then the schema.
+const MAX_SCHEMA_BYTES: usize = 64 * 1024;
+/// Maximum length of a tool description.
+const MAX_DESCRIPTION_CHARS: usize = 4096;
 
-/// A schema for the model and the way back.
+/// A schema for the model, with the renames that must be reversed.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Sanitised {
+pub(crate) struct SanitisedSchema {
     pub schema: Value,
     renames: Renames,
-    /// What was changed beyond recognition; for status and logs.
+    /// Major changes, for status and logs.
     pub remarks: Vec<String>,
 }
 
-/// Name for the model → the server's name, level by level.
+/// Names for the model → names of the server, per level.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Renames {
     names: BTreeMap<String, String>,
@@ -50,7 +50,7 @@ impl Renames {
     }
 }
 
-impl Sanitised {
+impl SanitisedSchema {
     pub(crate) fn new(raw: &Value) -> Self {
         let mut remarks = Vec::new();
         let mut schema = repair::repaired(raw, &mut remarks);
@@ -67,7 +67,7 @@ impl Sanitised {
         }
     }
 
-    /// The arguments with the server's own names.
+    /// The arguments under the server's own names.
     pub(crate) fn restore(&self, arguments: Map<String, Value>) -> Map<String, Value> {
         if self.renames.is_empty() {
             return arguments;
@@ -104,7 +104,7 @@ fn restore_value(value: Value, renames: &Renames) -> Value {
     }
 }
 
-/// Whether every provider takes it as the name of a property.
+/// Whether every provider accepts it as a property name.
 fn is_plain(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name
@@ -116,7 +116,7 @@ fn rename(schema: &mut Value, renames: &mut Renames, depth: usize) {
     let Value::Object(node) = schema else {
         return;
     };
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return;
     }
     if let Some(items) = node.get_mut("items") {
@@ -144,7 +144,7 @@ fn rename(schema: &mut Value, renames: &mut Renames, depth: usize) {
         let shown = if is_plain(&name) {
             name
         } else {
-            let shown = plain(&name, &taken);
+            let shown = unused_plain_name(&name, &taken);
             renames.names.insert(shown.clone(), name);
             shown
         };
@@ -165,9 +165,9 @@ fn rename(schema: &mut Value, renames: &mut Renames, depth: usize) {
     }
 }
 
-/// A plain name for `name` that is not taken.
-fn plain(name: &str, taken: &std::collections::BTreeSet<String>) -> String {
-    let kept: String = name
+/// A plain variant of `name` that is not in `taken`.
+fn unused_plain_name(name: &str, taken: &std::collections::BTreeSet<String>) -> String {
+    let cleaned: String = name
         .chars()
         .map(|c| {
             if c.is_ascii_alphanumeric() || "_.-".contains(c) {
@@ -178,28 +178,28 @@ fn plain(name: &str, taken: &std::collections::BTreeSet<String>) -> String {
         })
         .take(48)
         .collect();
-    let kept = if kept.is_empty() {
+    let cleaned = if cleaned.is_empty() {
         "_".to_owned()
     } else {
-        kept
+        cleaned
     };
-    if name.len() <= 64 && !taken.contains(&kept) {
-        return kept;
+    if name.len() <= 64 && !taken.contains(&cleaned) {
+        return cleaned;
     }
-    let hashed = format!("{kept}_{}", crate::tools::naming::short_hash(name, 8));
+    let hashed = format!("{cleaned}_{}", crate::tools::naming::short_hash(name, 8));
     if taken.contains(&hashed) {
-        format!("{kept}_{}", crate::tools::naming::short_hash(name, 12))
+        format!("{cleaned}_{}", crate::tools::naming::short_hash(name, 12))
     } else {
         hashed
     }
 }
 
 fn within_limits(schema: Value, remarks: &mut Vec<String>) -> Value {
-    if schema.to_string().len() <= LARGEST {
+    if schema.to_string().len() <= MAX_SCHEMA_BYTES {
         return schema;
     }
     let bare = without_prose(&schema, false);
-    if bare.to_string().len() <= LARGEST {
+    if bare.to_string().len() <= MAX_SCHEMA_BYTES {
         remarks.push("the schema is very large: its descriptions were left out".to_owned());
         return bare;
     }
@@ -226,7 +226,7 @@ fn without_prose(value: &Value, names: bool) -> Value {
     }
 }
 
-/// The description of a tool for the model: what the server says, within bounds.
+/// The tool description for the model: the server's own, with a limited length.
 pub(crate) fn description(server: &str, tool: &str, text: Option<&str>) -> String {
     let text = text.map(str::trim).unwrap_or_default();
     if text.is_empty() {
@@ -235,9 +235,9 @@ pub(crate) fn description(server: &str, tool: &str, text: Option<&str>) -> Strin
     let clean: String = text
         .chars()
         .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
-        .take(LONGEST_DESCRIPTION)
+        .take(MAX_DESCRIPTION_CHARS)
         .collect();
-    if text.chars().count() > LONGEST_DESCRIPTION {
+    if text.chars().count() > MAX_DESCRIPTION_CHARS {
         format!("{clean}…")
     } else {
         clean

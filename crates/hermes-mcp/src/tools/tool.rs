@@ -1,4 +1,4 @@
-//! A tool of a server, as the engine sees it.
+//! A remote tool, as the engine sees it.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use hermes_core::tool::{
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
-use crate::actor::behalf::Behalf;
+use crate::actor::call_origin::CallOrigin;
 use crate::actor::op::{Op, OpOutput};
 use crate::actor::{CallError, CallOptions, ServerHandle};
 use crate::tools::known_tools::KnownTools;
 use crate::tools::result::{self, MediaStore};
-use crate::tools::schema::Sanitised;
+use crate::tools::schema::SanitisedSchema;
 
-mod heard;
+mod recording_asker;
 
-use heard::Heard;
+use recording_asker::RecordingAsker;
 
-/// Progress texts that wait to be shown; more are dropped.
-const PROGRESS: usize = 16;
-/// As much of a description as a question shows.
-const SAYS: usize = 2000;
+/// Number of progress texts waiting to be shown; more are dropped.
+const PROGRESS_CAPACITY: usize = 16;
+/// Maximum length of a description in a question to the user.
+const MAX_SHOWN_CHARS: usize = 2000;
 
-/// Whoever carries a request to its server.
+/// Sends requests to a server.
 pub trait Caller: Send + Sync {
     fn server(&self) -> &str;
     fn call(&self, op: Op, options: CallOptions) -> BoxFuture<'_, Result<OpOutput, CallError>>;
@@ -43,36 +43,39 @@ impl Caller for ServerHandle {
     }
 }
 
-/// What calling it does.
+/// The operation that a call of the tool performs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
-    Call { tool: String, schema: Sanitised },
+    Call {
+        tool: String,
+        schema: SanitisedSchema,
+    },
     ListResources,
     ReadResource,
     ListPrompts,
     GetPrompt,
 }
 
-/// What a person is asked before a tool is used that says something else than before.
+/// The question to the user before a tool with a changed description is used.
 #[derive(Clone)]
 pub(crate) struct ToolConsent {
     pub(crate) known: KnownTools,
-    /// What it says now.
-    pub(crate) says: String,
+    /// The new description.
+    pub(crate) description: String,
 }
 
 /// One tool of one server.
 pub(crate) struct RemoteTool {
     pub(crate) spec: ToolSpec,
     pub(crate) action: Action,
-    /// The person must agree before it is used.
+    /// Set where the user must agree before it is used.
     pub(crate) consent: Option<ToolConsent>,
     pub(crate) caller: Arc<dyn Caller>,
     pub(crate) media: Arc<MediaStore>,
 }
 
 impl RemoteTool {
-    /// The server's own name of it; `None` for our utilities.
+    /// The server's own name of the tool; `None` for our utilities.
     pub(crate) fn raw_name(&self) -> Option<&str> {
         match &self.action {
             Action::Call { tool, .. } => Some(tool),
@@ -82,17 +85,17 @@ impl RemoteTool {
 
     async fn run(&self, args: ToolArgs, cx: &ToolContext) -> ToolOutcome {
         if let (Some(consent), Some(tool)) = (&self.consent, self.raw_name())
-            && let Err(refused) = self.agreed(consent, tool, cx).await
+            && let Err(refused) = self.ask_consent(consent, tool, cx).await
         {
             return refused;
         }
-        let heard = Arc::new(Heard::new(Arc::clone(&cx.asker)));
-        let outcome = self.act(args, cx, &heard).await;
-        heard.explain(outcome)
+        let asker = Arc::new(RecordingAsker::new(Arc::clone(&cx.asker)));
+        let outcome = self.act(args, cx, &asker).await;
+        asker.explain(outcome)
     }
 
-    /// Asks once; the answer holds until the tool says something else again.
-    async fn agreed(
+    /// Asks once; the answer holds until the description changes again.
+    async fn ask_consent(
         &self,
         consent: &ToolConsent,
         tool: &str,
@@ -103,11 +106,11 @@ impl RemoteTool {
             consent.known.allow(server, tool);
             return Ok(());
         }
-        let says: String = consent.says.chars().take(SAYS).collect();
+        let description: String = consent.description.chars().take(MAX_SHOWN_CHARS).collect();
         let question = ApprovalRequest {
             id: cx.call_id.clone(),
             tool: self.spec.name.clone(),
-            action: format!("use {tool} of the MCP server {server}, which now says: {says}"),
+            action: format!("use {tool} of the MCP server {server}, which now says: {description}"),
             reasons: vec![
                 "what the server says about this tool is not what it said before; it steers the model"
                     .to_owned(),
@@ -133,12 +136,17 @@ impl RemoteTool {
         }
     }
 
-    async fn act(&self, args: ToolArgs, cx: &ToolContext, heard: &Arc<Heard>) -> ToolOutcome {
+    async fn act(
+        &self,
+        args: ToolArgs,
+        cx: &ToolContext,
+        asker: &Arc<RecordingAsker>,
+    ) -> ToolOutcome {
         let op = match self.op(args) {
             Ok(op) => op,
             Err(outcome) => return outcome,
         };
-        let output = match self.request(op, cx, heard).await {
+        let output = match self.request(op, cx, asker).await {
             Ok(output) => output.result,
             Err(error) => {
                 return result::refusal_outcome(
@@ -154,9 +162,9 @@ impl RemoteTool {
             Action::GetPrompt => result::prompt_outcome(&output, &self.media).await,
             Action::ListPrompts => result::listing_outcome(&output, "prompts"),
             Action::ListResources => {
-                // Servers without templates refuse; the list is worth having all the same.
+                // Servers without templates refuse this; the list is useful without them.
                 let templates = self
-                    .request(Op::ListResourceTemplates, cx, heard)
+                    .request(Op::ListResourceTemplates, cx, asker)
                     .await
                     .ok();
                 let templates = templates.map(|output| output.result);
@@ -192,19 +200,19 @@ impl RemoteTool {
         })
     }
 
-    /// Carries progress to the person while it waits.
+    /// Shows progress to the user while it waits.
     async fn request(
         &self,
         op: Op,
         cx: &ToolContext,
-        asker: &Arc<Heard>,
+        asker: &Arc<RecordingAsker>,
     ) -> Result<OpOutput, CallError> {
-        let (progress, mut reports) = mpsc::channel(PROGRESS);
+        let (progress, mut reports) = mpsc::channel(PROGRESS_CAPACITY);
         let options = CallOptions {
             deadline: None,
             cancel: cx.cancel.clone(),
             progress: Some(progress),
-            behalf: Some(Behalf {
+            origin: Some(CallOrigin {
                 session: cx.session.to_string(),
                 asker: Arc::clone(asker) as Arc<dyn Asker>,
             }),
@@ -240,8 +248,8 @@ impl Tool for RemoteTool {
     }
 }
 
-/// A call runs alone unless the person allowed parallel ones, or a trusted server says that the
-/// tool changes nothing.
+/// Calls run exclusively unless the user allowed parallel ones, or a trusted server declares the
+/// tool read-only.
 pub(crate) fn effects(parallel: bool, trusted_read_only: bool) -> Effects {
     if parallel || trusted_read_only {
         Effects::ReadOnly

@@ -1,7 +1,7 @@
-//! All servers of a process and the tools they give.
+//! All servers of a process and their tools.
 //!
-//! The composition root makes one, hands it to every session as a source of tools, tells it when
-//! config.yaml changed, and ends it.
+//! The composition root creates one, gives it to every session as a source of tools, applies
+//! changes of config.yaml to it, and shuts it down.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,22 +28,23 @@ mod wait;
 
 use wait::ToolWait;
 
-/// Pause between looks at a token file that keeps changing.
-const TOKEN_PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two reads of a token file that keeps changing.
+const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How a server is reached.
-pub struct Reach {
+pub struct ServerAccess {
     pub connector: Arc<dyn Connector>,
     pub oauth: Option<OAuthClient>,
 }
 
-/// Makes the way to a server from its config; the error says what is wrong with it.
-pub(crate) type MakeReach = Box<dyn Fn(&ServerConfig) -> Result<Reach, Problem> + Send + Sync>;
+/// Builds the access to a server from its config, or returns what is wrong with the config.
+pub(crate) type MakeServerAccess =
+    Box<dyn Fn(&ServerConfig) -> Result<ServerAccess, Problem> + Send + Sync>;
 
 pub struct ToolboxParts {
-    pub reach: MakeReach,
+    pub make_access: MakeServerAccess,
     pub media: MediaStore,
-    /// What the tools said about themselves before.
+    /// Tool descriptions known from before.
     pub known: KnownTools,
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
@@ -52,7 +53,7 @@ pub struct ToolboxParts {
 /// See the module.
 pub struct Toolbox {
     manager: McpManager,
-    reach: MakeReach,
+    make_access: MakeServerAccess,
     media: Arc<MediaStore>,
     known: KnownTools,
     state: Mutex<State>,
@@ -62,14 +63,14 @@ pub struct Toolbox {
 #[derive(Default)]
 struct State {
     servers: Vec<Server>,
-    /// By what it was built from, decisions of the person included.
-    built: Option<((Vec<Stamp>, u64), Catalogue)>,
+    /// With the key that it was built from, including the user's decisions.
+    built: Option<((Vec<CatalogueKey>, u64), Catalogue)>,
 }
 
 struct Server {
     entry: ServerEntry,
     oauth: Option<OAuthClient>,
-    /// Ends the watch over its token file.
+    /// Stops watching its token file.
     watch: CancellationToken,
     waiting: ToolWait,
 }
@@ -89,9 +90,9 @@ impl Drop for Server {
     }
 }
 
-/// What the tools of one server depend on.
+/// Everything that the tools of one server depend on.
 #[derive(Clone, PartialEq, Eq)]
-struct Stamp {
+struct CatalogueKey {
     server: String,
     fingerprint: String,
     revision: u64,
@@ -102,7 +103,7 @@ impl Toolbox {
     pub fn start(entries: Vec<ServerEntry>, parts: ToolboxParts) -> Self {
         let this = Self {
             manager: McpManager::start(Vec::new(), parts.clock, parts.rng),
-            reach: parts.reach,
+            make_access: parts.make_access,
             media: Arc::new(parts.media),
             known: parts.known,
             state: Mutex::default(),
@@ -112,7 +113,7 @@ impl Toolbox {
         this
     }
 
-    /// Takes over a changed config. Only what changed is touched.
+    /// Applies a changed config. Servers whose settings did not change are not touched.
     pub fn apply(&self, entries: Vec<ServerEntry>) {
         let mut specs = Vec::new();
         let mut servers = Vec::new();
@@ -120,12 +121,12 @@ impl Toolbox {
         for mut entry in entries {
             let mut oauth = None;
             if let Some(config) = &entry.config {
-                match (self.reach)(config) {
-                    Ok(reach) => {
-                        oauth = reach.oauth;
+                match (self.make_access)(config) {
+                    Ok(access) => {
+                        oauth = access.oauth;
                         specs.push(ServerSpec {
                             settings: config.settings(),
-                            connector: reach.connector,
+                            connector: access.connector,
                         });
                     }
                     Err(problem) => {
@@ -169,9 +170,9 @@ impl Toolbox {
                 loop {
                     oauth.changed().await;
                     handle.auth_changed();
-                    // Read, so that the change is known from now on.
+                    // Reading it marks the current version as known.
                     oauth.token().await;
-                    tokio::time::sleep(TOKEN_PAUSE).await;
+                    tokio::time::sleep(TOKEN_CHECK_INTERVAL).await;
                 }
             };
             tokio::select! {
@@ -185,7 +186,7 @@ impl Toolbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tools of all servers as they are now: the same `Arc` until something changes.
+    /// The current tools of all servers: the same `Arc` until something changes.
     pub fn tools(&self) -> Arc<[Arc<dyn Tool>]> {
         self.catalogue().tools
     }
@@ -197,10 +198,10 @@ impl Toolbox {
             .iter()
             .filter_map(|server| self.offer(server.entry.config.as_ref()?))
             .collect();
-        let stamps: Vec<Stamp> = offers.iter().map(Offer::stamp).collect();
-        let stamps = (stamps, self.known.revision());
+        let keys: Vec<CatalogueKey> = offers.iter().map(Offer::key).collect();
+        let keys = (keys, self.known.revision());
         if let Some((known, catalogue)) = &state.built
-            && *known == stamps
+            && *known == keys
         {
             return catalogue.clone();
         }
@@ -213,15 +214,15 @@ impl Toolbox {
             })
             .collect();
         let catalogue = Catalogue::build(&sources, &self.media, &self.known);
-        state.built = Some((stamps, catalogue.clone()));
+        state.built = Some((keys, catalogue.clone()));
         catalogue
     }
 
-    /// A server that is down keeps its tools, unless the person wants them hidden.
+    /// A server that is down keeps its tools, unless the user wants them hidden.
     fn offer(&self, config: &ServerConfig) -> Option<Offer> {
         let handle = self.manager.server(&config.name)?;
         let snapshot = handle.catalogue().borrow().clone()?;
-        let parked = matches!(handle.standing().state, LinkState::Parked { .. });
+        let parked = matches!(handle.connection_status().state, LinkState::Parked { .. });
         if !config.enabled || (parked && config.hide_when_parked) {
             return None;
         }
@@ -232,7 +233,7 @@ impl Toolbox {
         })
     }
 
-    /// Names of all servers that are configured and usable, in the order of the file.
+    /// Names of all usable servers, in the order of the file.
     pub fn names(&self) -> Vec<String> {
         let usable = |server: &&Server| server.entry.config.is_some();
         let state = self.state();
@@ -244,23 +245,25 @@ impl Toolbox {
         self.manager.server(name)
     }
 
-    /// A person wants a new connection. False: there is no such server.
+    /// Reconnects on the user's request. Returns false if there is no such server.
     pub fn reconnect(&self, name: &str) -> bool {
         self.server(name).inspect(ServerHandle::reconnect).is_some()
     }
 
-    /// What happens to the servers.
+    /// Subscribes to the events of all servers.
     pub fn events(&self) -> broadcast::Receiver<McpEvent> {
         self.manager.events()
     }
 
-    /// What a person can see about the servers, in the order of the file.
+    /// Reports on all servers, in the order of the file.
     pub fn report(&self) -> Vec<ServerReport> {
         let catalogue = self.catalogue();
         let state = self.state();
         let report = |server: &Server| {
             let handle = self.manager.server(&server.entry.name);
-            let state = handle.as_ref().map(|handle| handle.standing().state);
+            let state = handle
+                .as_ref()
+                .map(|handle| handle.connection_status().state);
             let live = handle.map(|handle| (handle.status(), handle.counters()));
             let report = ServerReport::new(&server.entry, live, &catalogue);
             match state {
@@ -271,12 +274,12 @@ impl Toolbox {
         state.servers.iter().map(report).collect()
     }
 
-    /// Ends everything: no child is left.
-    pub async fn shutdown(&self, longest: Duration) {
+    /// Shuts down all servers and waits until their children have exited.
+    pub async fn shutdown(&self, limit: Duration) {
         self.ended.cancel();
-        let begun = Instant::now();
-        self.manager.shutdown(longest).await;
-        tracing::debug!(took = ?begun.elapsed(), "MCP servers stopped");
+        let started = Instant::now();
+        self.manager.shutdown(limit).await;
+        tracing::debug!(took = ?started.elapsed(), "MCP servers stopped");
     }
 }
 
@@ -287,8 +290,8 @@ struct Offer {
 }
 
 impl Offer {
-    fn stamp(&self) -> Stamp {
-        Stamp {
+    fn key(&self) -> CatalogueKey {
+        CatalogueKey {
             server: self.config.name.clone(),
             fingerprint: self.config.fingerprint.clone(),
             revision: self.snapshot.revision,

@@ -1,7 +1,7 @@
-//! What a connection is made from, and the handshake.
+//! Targets, connectors and their settings.
 //!
-//! [`McpConnector`] is the one [`Connector`] of the product: it turns a [`ServerTarget`] into a live
-//! link, finds out which protocol era the server speaks, and remembers it.
+//! [`McpConnector`] is the product's only [`Connector`]: it turns a [`ServerTarget`] into a live
+//! link, detects the protocol era of the server, and remembers it.
 
 mod handshake;
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::actor::CatalogueSnapshot;
-use crate::actor::behalf::Person;
+use crate::actor::call_origin::AskerResult;
 use crate::failure::McpFailure;
 use crate::failure::classify::SessionMarkers;
 use crate::tools::remembered::SchemaFile;
@@ -27,20 +27,20 @@ use crate::transport::link::{ConnectRequest, Connector, Link, TransportDetails, 
 use crate::transport::osv::MalwareCheck;
 use crate::transport::stdio::{Children, StderrRing};
 
-/// Where access tokens come from.
+/// Provides access tokens.
 pub trait TokenSource: Send + Sync {
     /// The token to send now, refreshed beforehand if it is about to expire.
     fn bearer(&self) -> BoxFuture<'_, Option<SecretString>>;
-    /// The server refused `token` with this `WWW-Authenticate` challenge. An error says why no
-    /// other token can be had ([`FailureClass::NeedsAuth`](crate::failure::FailureClass)...).
+    /// The server refused `token` with this `WWW-Authenticate` challenge. Returns an error if no
+    /// other token is available ([`FailureClass::NeedsAuth`](crate::failure::FailureClass)...).
     fn rejected(
         &self,
         token: Option<SecretString>,
         challenge: Option<String>,
     ) -> BoxFuture<'_, Result<TokenAnswer, McpFailure>>;
-    /// The server took a token for a tool call: those that it refused before were not refused for good.
+    /// The server accepted a token for a tool call, so earlier refusals were not permanent.
     fn accepted(&self) {}
-    /// How long the token is still valid, for the status.
+    /// The remaining lifetime of the token, for the status.
     fn expires_in(&self) -> Option<Duration> {
         None
     }
@@ -48,33 +48,33 @@ pub trait TokenSource: Send + Sync {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenAnswer {
-    /// Another token is there: [`TokenSource::bearer`] gives it, the request may go again.
+    /// [`TokenSource::bearer`] now returns another token; the request can be repeated.
     Fresh,
-    /// The token is not the problem; the refusal stands.
+    /// The token is not the cause; the refusal is final.
     Unchanged,
 }
 
-/// Answers what a server asks of us: `sampling/createMessage`, `elicitation/create`.
+/// Answers the requests of a server: `sampling/createMessage`, `elicitation/create`.
 pub trait ServerRequests: Send + Sync {
-    /// What to declare in the client's capabilities, e.g. `{"elicitation": {"form": {}}}`.
+    /// The entries for the client's capabilities, e.g. `{"elicitation": {"form": {}}}`.
     fn capabilities(&self) -> Value {
         json!({})
     }
-    /// The JSON result, or why there is none. `person`: whoever made the call during which the
+    /// The JSON result, or the reason for declining. `asker` belongs to the call during which the
     /// server asks.
     fn answer<'a>(
         &'a self,
         method: &'a str,
         params: Value,
-        person: Person,
+        asker: AskerResult,
     ) -> BoxFuture<'a, Result<Value, Declined>>;
-    /// How often what was asked and how that ended, for the status.
+    /// Number of requests by method and outcome, for the status.
     fn audit(&self) -> BTreeMap<String, u64> {
         BTreeMap::new()
     }
 }
 
-/// A server's request that is not fulfilled, as the JSON-RPC error it gets.
+/// A declined server request, as the JSON-RPC error in reply.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Declined {
@@ -82,7 +82,7 @@ pub struct Declined {
     pub message: String,
 }
 
-/// Which era to speak.
+/// The protocol era to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
@@ -101,14 +101,14 @@ pub struct HttpClients {
     build: Box<dyn Fn() -> reqwest::Client + Send + Sync>,
 }
 
-/// How long connecting a socket may take.
+/// Timeout for connecting a socket.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The interval of a connector that nobody told another one.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_mins(3);
+/// The default of connectors that are built without a config.
+const DEFAULT_KEEPALIVE_INTERVAL: Duration = Duration::from_mins(3);
 
 /// Servers that answer on the listening stream do so at once.
-const LATE_ANSWER: Duration = Duration::from_secs(2);
+const DEFAULT_LATE_ANSWER: Duration = Duration::from_secs(2);
 
 impl HttpClients {
     pub fn new(build: impl Fn() -> reqwest::Client + Send + Sync + 'static) -> Self {
@@ -125,7 +125,7 @@ impl HttpClients {
             .clone()
     }
 
-    /// A new client without pooled sockets: after a resume the old ones are dead.
+    /// Makes a new client without pooled sockets, which are no longer usable after a resume.
     pub fn renew(&self) {
         let client = (self.build)();
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = client;
@@ -160,7 +160,7 @@ pub struct HttpTarget {
 pub struct StdioTarget {
     pub command: String,
     pub args: Vec<String>,
-    /// Set in the child besides the allow-listed variables.
+    /// Set in the child in addition to the allow-listed variables.
     pub env: BTreeMap<String, String>,
     pub cwd: Option<PathBuf>,
     pub children: Arc<Children>,
@@ -168,7 +168,7 @@ pub struct StdioTarget {
 
 /// Makes the links of one server.
 pub struct McpConnector {
-    /// Its name in the configuration, for logs and the ledger.
+    /// Its name in the configuration, for logs and the child registry.
     pub server: String,
     pub target: ServerTarget,
     pub protocol: Protocol,
@@ -176,25 +176,25 @@ pub struct McpConnector {
     pub fingerprint: String,
     pub eras: Arc<dyn EraCache>,
     pub requests: Option<Arc<dyn ServerRequests>>,
-    /// Texts by which this server says that it lost the session.
+    /// Error texts by which this server reports a lost session.
     pub markers: SessionMarkers,
     pub rng: Arc<dyn Rng>,
-    /// What its children wrote to stderr last.
+    /// The most recent stderr output of its children.
     pub stderr: Arc<StderrRing>,
-    /// A listening stream that is silent for so long is opened again; `None`: as
-    /// `keepalive_interval` says.
+    /// A listening stream that is silent for this long is reopened; `None`: derived from
+    /// `keepalive_interval`.
     pub sse_idle_timeout: Option<Duration>,
-    /// How often the server is asked whether it is there; zero: never.
+    /// Interval of the keepalive requests; zero: none.
     pub keepalive_interval: Duration,
     /// How long the answer to a request that was only accepted may take on the listening stream.
     pub late_answer: Duration,
-    /// Answers of a wrong content type are read all the same.
+    /// Accept answers of a wrong content type.
     pub any_content_type: bool,
-    /// Who knows malware, for packages that are fetched and run.
+    /// The malware check, for packages that are fetched and run.
     pub malware: Option<Arc<MalwareCheck>>,
-    /// Where the lists of a lazy server are kept.
+    /// The stored lists of a lazy server.
     pub schemas: Option<SchemaFile>,
-    /// What we call ourselves: name and version.
+    /// Name and version that we announce.
     pub client: (String, String),
 }
 
@@ -212,8 +212,8 @@ impl McpConnector {
             rng: Arc::new(SystemRng),
             stderr: Arc::default(),
             sse_idle_timeout: None,
-            keepalive_interval: KEEPALIVE_INTERVAL,
-            late_answer: LATE_ANSWER,
+            keepalive_interval: DEFAULT_KEEPALIVE_INTERVAL,
+            late_answer: DEFAULT_LATE_ANSWER,
             any_content_type: false,
             malware: None,
             schemas: None,
@@ -221,8 +221,8 @@ impl McpConnector {
         }
     }
 
-    /// How long an open stream may be silent. Silence on the stream of HTTP+SSE is no reason to
-    /// end the link unless somebody said so: the answer to a ping must come on it.
+    /// How long an open stream may be silent. With HTTP+SSE, the answer to a ping arrives on the
+    /// stream itself, so silence ends the link only where this is configured.
     fn allowed_silence(&self) -> Option<Duration> {
         let by_default = Some(self.keepalive_interval)
             .filter(|interval| !interval.is_zero() && self.target.kind() == TransportKind::Http);
@@ -246,7 +246,7 @@ impl ServerTarget {
         }
     }
 
-    /// Names the endpoint, without secrets: what the era cache is keyed by.
+    /// Identifies the endpoint, without secrets: the key of the era cache.
     pub fn fingerprint(&self) -> String {
         use sha2::{Digest, Sha256};
         use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Which protocol era a server spoke last time, so that the next handshake needs no probe.
+//! Caches the protocol era of each server, so that the next handshake needs no probe.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -9,11 +9,11 @@ use crate::transport::link::Era;
 
 pub trait EraCache: Send + Sync {
     fn get(&self, fingerprint: &str) -> Option<Era>;
-    /// `None` forgets.
+    /// `None` removes the entry.
     fn put(&self, fingerprint: &str, era: Option<Era>);
 }
 
-/// For one process.
+/// A cache in memory, for one process.
 #[derive(Debug, Default)]
 pub struct MemoryEraCache {
     eras: Mutex<BTreeMap<String, Era>>,
@@ -34,16 +34,17 @@ impl EraCache for MemoryEraCache {
     }
 }
 
-/// A small JSON file. It is only a hint: unreadable means empty, a failed write is a log line.
+/// A small JSON file. It is only a hint: an unreadable file counts as empty, and a failed write is
+/// only logged.
 #[derive(Debug)]
 pub struct FileEraCache {
     path: PathBuf,
-    /// Only one writer at a time in this process; between processes the last one wins.
+    /// One writer at a time within this process; between processes the last one wins.
     eras: Mutex<Option<BTreeMap<String, Era>>>,
 }
 
-/// More servers than anybody configures; keeps old fingerprints from piling up for ever.
-const KEPT: usize = 500;
+/// More servers than any user configures; limits the number of outdated fingerprints.
+const MAX_ENTRIES: usize = 500;
 
 impl FileEraCache {
     pub fn new(path: impl Into<PathBuf>) -> Self {
@@ -70,7 +71,7 @@ impl EraCache for FileEraCache {
             if eras.get(fingerprint).copied() == era {
                 return None;
             }
-            // Others may have written since we read.
+            // Other processes may have written since we read.
             for (key, value) in read(&self.path) {
                 eras.entry(key).or_insert(value);
             }
@@ -78,7 +79,7 @@ impl EraCache for FileEraCache {
                 Some(era) => eras.insert(fingerprint.to_owned(), era),
                 None => eras.remove(fingerprint),
             };
-            while eras.len() > KEPT {
+            while eras.len() > MAX_ENTRIES {
                 eras.pop_first();
             }
             Some(eras.clone())

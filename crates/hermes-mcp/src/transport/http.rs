@@ -1,9 +1,9 @@
 //! Streamable HTTP: our own client below rmcp's transport.
 //!
-//! rmcp's own one hides the body of a refused request, drops errors without an id (so that calls
-//! hang) and retries its listening stream for ever. Here every refused request becomes a
-//! classified [`McpFailure`], every answer gets the id of the request it answers, and the
-//! listening stream minds its manners.
+//! rmcp's client hides the body of a refused request, drops errors without an id (so that calls
+//! hang) and retries its listening stream forever. Here every refused request becomes a classified
+//! [`McpFailure`], every answer gets the id of its request, and the listening stream is reopened
+//! with a backoff.
 
 pub(crate) mod answer;
 mod answer_stream;
@@ -32,13 +32,15 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 
 use crate::failure::McpFailure;
-use crate::failure::classify::Break;
+use crate::failure::classify::TransportBreak;
 use crate::transport::connect::HttpTarget;
-use crate::transport::peer::{ConnectionShared, Greeting};
+use crate::transport::peer::{ConnectionShared, InitializedNotice};
 use answer_stream::AnswerStream;
 
-pub(crate) use answer::keeps_open;
-pub(crate) use body::{BodyError, bounded_body, chain, discard, watched_events, without_bom};
+pub(crate) use answer::is_keepalive_text;
+pub(crate) use body::{
+    BodyError, bounded_body, describe_error, discard, watched_events, without_bom,
+};
 pub(crate) use exchange::{Exchange, Outgoing, Refused};
 
 pub(crate) const SESSION_ID: &str = "mcp-session-id";
@@ -46,12 +48,12 @@ pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
-/// More requests at once than any server gets: the actor limits them, not the transport.
-const CONCURRENT: usize = 256;
-/// The answer to the end of a session is waited for this long.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// Above the actor's limit, which is the one that counts.
+const MAX_CONCURRENT_REQUESTS: usize = 256;
+/// How long the answer to the deletion of a session is awaited.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A failure on its way through rmcp.
+/// Carries a failure through rmcp's error types.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct RmcpFault(pub(crate) McpFailure);
@@ -76,7 +78,7 @@ pub(crate) struct Http {
     rng: Arc<dyn Rng>,
 }
 
-/// The transport to run rmcp on.
+/// The transport on which rmcp runs.
 pub(crate) fn transport(
     target: &HttpTarget,
     shared: &Arc<ConnectionShared>,
@@ -87,11 +89,11 @@ pub(crate) fn transport(
         rng: Arc::clone(rng),
     };
     let mut config = StreamableHttpClientTransportConfig::with_uri(target.url.as_str())
-        // One recovery for all transports: the actor's.
+        // Recovery is the actor's task, for all transports.
         .reinit_on_expired_session(false)
-        .max_concurrent_requests(CONCURRENT)
+        .max_concurrent_requests(MAX_CONCURRENT_REQUESTS)
         .max_sse_event_size(MAX_EVENT_BYTES);
-    // Streams that are cut are resumed below rmcp.
+    // Interrupted streams are resumed below rmcp.
     config.retry_config = Arc::new(NeverRetry::default());
     StreamableHttpClientTransport::with_client(http, config)
 }
@@ -109,10 +111,10 @@ impl Http {
         session: Option<Arc<str>>,
         headers: HeaderMap,
     ) -> HttpResult<StreamableHttpPostResponse> {
-        let (asked, kind) = describe(&message);
+        let (pending, kind) = describe(&message);
         let body = serde_json::to_vec(&message)?;
-        if kind == Kind::Greeting {
-            self.greet(session, headers, body);
+        if kind == MessageKind::Initialized {
+            self.send_initialized(session, headers, body);
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         let reply_to = ReplyTo::new(session.as_ref(), &headers);
@@ -124,24 +126,24 @@ impl Http {
         let response = match self.exchange.send(request).await {
             Ok(response) => response,
             Err(refused) => {
-                if kind == Kind::Discover
-                    && let Some(asked) = asked
-                    && let Some(message) = answer::discover_refused(&refused, asked.id)
+                if kind == MessageKind::Discover
+                    && let Some(pending) = pending
+                    && let Some(message) = answer::discover_refused(&refused, pending.id)
                 {
                     return Ok(StreamableHttpPostResponse::Json(message, None));
                 }
-                self.shared().note_refusal(&refused.failure);
+                self.shared().record_refusal(&refused.failure);
                 return Err(StreamableHttpError::Client(RmcpFault(refused.failure)));
             }
         };
-        let Some(asked) = asked else {
+        let Some(pending) = pending else {
             discard(response).await;
             return Ok(StreamableHttpPostResponse::Accepted);
         };
-        let id = asked.id.clone();
-        let answered = match self.answered(response, asked, reply_to).await {
-            // Some servers take what they do not know for a notification: they are of the older era.
-            Err(Unanswered::Accepted(failure)) if kind == Kind::Discover => {
+        let id = pending.id.clone();
+        let answered = match self.answered(response, pending, reply_to).await {
+            // Some servers treat unknown requests as notifications: they are of the older era.
+            Err(Unanswered::Accepted(failure)) if kind == MessageKind::Discover => {
                 let message = answer::discover_unanswered(&failure, id);
                 return Ok(StreamableHttpPostResponse::Json(message, None));
             }
@@ -151,21 +153,21 @@ impl Http {
             Ok(answered) => Ok(answered),
         };
         if let Err(StreamableHttpError::Client(RmcpFault(failure))) = &answered {
-            self.shared().note_refusal(failure);
+            self.shared().record_refusal(failure);
         }
         answered
     }
 
-    fn greet(&self, session: Option<Arc<str>>, headers: HeaderMap, body: Vec<u8>) {
+    fn send_initialized(&self, session: Option<Arc<str>>, headers: HeaderMap, body: Vec<u8>) {
         let exchange = Arc::clone(&self.exchange);
-        Greeting::begin(self.shared(), move || {
+        InitializedNotice::begin(self.shared(), move || {
             let (exchange, session) = (Arc::clone(&exchange), session.clone());
             let (headers, body) = (headers.clone(), body.clone());
             async move {
                 let request = Outgoing {
                     session: session.as_deref(),
                     body: Some(body),
-                    ..Outgoing::new(Method::POST, headers, Kind::Greeting)
+                    ..Outgoing::new(Method::POST, headers, MessageKind::Initialized)
                 };
                 match exchange.send(request).await {
                     Ok(response) => {
@@ -178,17 +180,17 @@ impl Http {
         });
     }
 
-    /// Reads the answer to a request, whatever its successful status.
+    /// Reads the answer to a request with any successful status.
     async fn answered(
         &self,
         response: reqwest::Response,
-        asked: answer::Asked,
+        pending: answer::PendingRequest,
         reply_to: ReplyTo,
     ) -> Result<StreamableHttpPostResponse, Unanswered> {
         let status = response.status().as_u16();
         let session = header(response.headers(), SESSION_ID);
         if session.is_some() {
-            self.shared().session_seen();
+            self.shared().mark_session();
         }
         let content_type = content_type(response.headers());
         if content_type.starts_with(EVENT_STREAM) {
@@ -196,39 +198,37 @@ impl Http {
                 session: of,
                 headers,
             } = reply_to;
-            let stream = AnswerStream::new(&self.exchange, asked, of, headers, response);
+            let stream = AnswerStream::new(&self.exchange, pending, of, headers, response);
             return Ok(StreamableHttpPostResponse::Sse(stream.stream(), session));
         }
-        let body = match bounded_body(response).await {
-            Ok(body) => body,
-            Err(error @ BodyError::UnknownCoding(_)) => {
-                return Err(self.broke(Break::NotMcp, status, &error.to_string()));
-            }
-            Err(error) => return Err(self.broke(Break::AfterSend, status, &error.to_string())),
-        };
+        let body = bounded_body(response)
+            .await
+            .map_err(|error| self.body_failure(status, &error))?;
         if body.trim_ascii().is_empty() {
-            return Err(self.no_answer(status, &asked).await);
+            return Err(self.no_answer(status, &pending).await);
         }
         if matches!(status, 202 | 204)
             && let Some(failure) = answer::failure_in(&body, self.shared())
         {
-            // Errors of tools come with 200.
+            // Tool errors have status 200.
             let http_status = Some(status);
             return Err(Unanswered::Broken(McpFailure {
                 http_status,
                 ..failure
             }));
         }
-        let messages = match self.messages(&content_type, body, &asked).await {
+        let messages = match self.messages(&content_type, body, &pending).await {
             Ok(messages) => messages,
-            // "Accepted" may come with a word or a page.
+            // "Accepted" may have a short text or an HTML page as its body.
             Err(_) if matches!(status, 202 | 204) => {
-                return Err(self.no_answer(status, &asked).await);
+                return Err(self.no_answer(status, &pending).await);
             }
-            Err(cause) => return Err(self.broke(Break::NotMcp, status, &cause)),
+            Err(cause) => {
+                return Err(self.transport_failure(TransportBreak::NotMcp, status, &cause));
+            }
         };
         if messages.iter().any(answer::is_result) {
-            self.shared().hear();
+            self.shared().record_activity();
         }
         Ok(match <[_; 1]>::try_from(messages) {
             Ok([message]) => StreamableHttpPostResponse::Json(message, session),
@@ -236,51 +236,59 @@ impl Http {
         })
     }
 
-    /// The messages of a body that is no stream, or why it is no answer.
+    fn body_failure(&self, status: u16, error: &BodyError) -> Unanswered {
+        let what = match error {
+            BodyError::UnknownCoding(_) => TransportBreak::NotMcp,
+            _ => TransportBreak::AfterSend,
+        };
+        self.transport_failure(what, status, &error.to_string())
+    }
+
+    /// The messages of a body that is not a stream, or why it is not an answer.
     async fn messages(
         &self,
         content_type: &str,
         body: Vec<u8>,
-        asked: &answer::Asked,
+        pending: &answer::PendingRequest,
     ) -> Result<Vec<ServerJsonRpcMessage>, String> {
         let known = content_type.starts_with("application/json")
             || self.shared().stream.options().any_content_type;
-        let cause = if known || answer::answers(&body, asked) {
-            match answer::messages(&body, asked, Some(self.shared())) {
+        let cause = if known || answer::answers(&body, pending) {
+            match answer::messages(&body, pending, Some(self.shared())) {
                 Ok(messages) => return Ok(messages),
                 Err(cause) => cause,
             }
         } else {
             not_mcp(content_type, &body)
         };
-        let found = answer::in_events(body, asked, self.shared()).await;
+        let found = answer::in_events(body, pending, self.shared()).await;
         found.ok_or(cause)
     }
 
-    /// The server took the request and answered nothing. Some then answer on the listening stream,
-    /// against the specification: where there is one, it is given a moment. rmcp takes an answer
-    /// from there, and what this returns counts for nothing then.
-    async fn no_answer(&self, status: u16, asked: &answer::Asked) -> Unanswered {
-        if let Some(waiting) = self.shared().await_on_stream(&asked.id) {
+    /// The server accepted the request without an answer. Some then answer on the listening stream,
+    /// contrary to the specification, so an open one is given a moment. rmcp takes an answer from
+    /// there, and then ignores the value returned here.
+    async fn no_answer(&self, status: u16, pending: &answer::PendingRequest) -> Unanswered {
+        if let Some(waiting) = self.shared().await_on_stream(&pending.id) {
             tokio::time::sleep(self.shared().stream.options().late_answer).await;
             drop(waiting);
         }
         let cause = format!("the server accepted the request (HTTP {status}) but sent no answer");
-        Unanswered::Accepted(self.failure(Break::AfterSend, status, &cause))
+        Unanswered::Accepted(self.failure(TransportBreak::AfterSend, status, &cause))
     }
 
-    fn broke(&self, what: Break, status: u16, cause: &str) -> Unanswered {
+    fn transport_failure(&self, what: TransportBreak, status: u16, cause: &str) -> Unanswered {
         Unanswered::Broken(self.failure(what, status, cause))
     }
 
-    fn failure(&self, what: Break, status: u16, cause: &str) -> McpFailure {
-        let mut failure = self.shared().broke(what, cause);
+    fn failure(&self, what: TransportBreak, status: u16, cause: &str) -> McpFailure {
+        let mut failure = self.shared().transport_failure(what, cause);
         failure.http_status = Some(status);
         failure
     }
 }
 
-/// A request that succeeded as far as HTTP is concerned.
+/// A request with a successful HTTP status but no usable answer.
 enum Unanswered {
     /// There is no answer.
     Accepted(McpFailure),
@@ -288,7 +296,7 @@ enum Unanswered {
     Broken(McpFailure),
 }
 
-/// What a request that resumes the answer must carry.
+/// The headers of a request that resumes the answer.
 struct ReplyTo {
     session: Option<Arc<str>>,
     headers: HeaderMap,
@@ -307,37 +315,37 @@ impl ReplyTo {
     }
 }
 
-/// What a message is, as far as sending it differs.
+/// The kinds of messages that are sent differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// An operation: what becomes of it is the actor's decision.
+pub(crate) enum MessageKind {
+    /// An operation: the actor decides whether to repeat it.
     Operation,
     Handshake,
-    /// Handshake of 2026-07-28, whose refusal tells the era.
+    /// Handshake of 2026-07-28, whose refusal reveals the era.
     Discover,
     /// The end of the handshake.
-    Greeting,
-    /// Answers and notifications: repeated here when a token was renewed.
+    Initialized,
+    /// Answers and notifications: repeated here after a token was renewed.
     Other,
-    /// The one stream of HTTP+SSE.
+    /// The single stream of HTTP+SSE.
     Stream,
-    /// The listening stream, a courtesy.
+    /// The optional listening stream.
     Listen,
 }
 
-fn describe(message: &ClientJsonRpcMessage) -> (Option<answer::Asked>, Kind) {
+fn describe(message: &ClientJsonRpcMessage) -> (Option<answer::PendingRequest>, MessageKind) {
     let request = match message {
         ClientJsonRpcMessage::Request(request) => request,
-        message if is_greeting(message) => return (None, Kind::Greeting),
-        _ => return (None, Kind::Other),
+        message if is_initialized(message) => return (None, MessageKind::Initialized),
+        _ => return (None, MessageKind::Other),
     };
     let kind = match &request.request {
-        ClientRequest::InitializeRequest(_) => Kind::Handshake,
-        ClientRequest::DiscoverRequest(_) => Kind::Discover,
-        ClientRequest::SubscriptionsListenRequest(_) => Kind::Other,
-        _ => Kind::Operation,
+        ClientRequest::InitializeRequest(_) => MessageKind::Handshake,
+        ClientRequest::DiscoverRequest(_) => MessageKind::Discover,
+        ClientRequest::SubscriptionsListenRequest(_) => MessageKind::Other,
+        _ => MessageKind::Operation,
     };
-    let asked = answer::Asked {
+    let pending = answer::PendingRequest {
         id: request.id.clone(),
         call: crate::transport::peer::is_call(&request.request),
         awaited: !matches!(
@@ -345,11 +353,11 @@ fn describe(message: &ClientJsonRpcMessage) -> (Option<answer::Asked>, Kind) {
             ClientRequest::SubscriptionsListenRequest(_)
         ),
     };
-    (Some(asked), kind)
+    (Some(pending), kind)
 }
 
 /// Whether it is `notifications/initialized`.
-pub(crate) fn is_greeting(message: &ClientJsonRpcMessage) -> bool {
+pub(crate) fn is_initialized(message: &ClientJsonRpcMessage) -> bool {
     let ClientJsonRpcMessage::Notification(message) = message else {
         return false;
     };
@@ -372,7 +380,7 @@ fn not_mcp(content_type: &str, body: &[u8]) -> String {
     )
 }
 
-/// In lower case; empty where none is named.
+/// In lower case; empty if the header is missing.
 pub(crate) fn content_type(headers: &HeaderMap) -> String {
     let named = header(headers, "content-type").unwrap_or_default();
     named.trim().to_ascii_lowercase()
@@ -407,16 +415,16 @@ impl StreamableHttpClient for Http {
         let headers = custom_headers.into_iter().collect();
         let request = Outgoing {
             session: Some(session_id.as_ref()),
-            ..Outgoing::new(Method::DELETE, headers, Kind::Other)
+            ..Outgoing::new(Method::DELETE, headers, MessageKind::Other)
         };
-        // Servers may refuse (405) or have forgotten it already: gone is gone. Whether they answer does
-        // not matter either, and somebody may wait for the end of this process.
-        let _ = tokio::time::timeout(GOODBYE, self.exchange.send(request)).await;
+        // Servers may refuse this (405) or have forgotten the session already. The answer does not
+        // matter, and the end of the process may be waiting for it.
+        let _ = tokio::time::timeout(DELETE_TIMEOUT, self.exchange.send(request)).await;
         Ok(())
     }
 
-    /// The listening stream: one that never ends and reconnects by itself. Answers that were cut
-    /// are resumed by [`AnswerStream`]; rmcp never sees an event id to do it with.
+    /// The listening stream: it never ends and reconnects by itself. Interrupted answers are
+    /// resumed by [`AnswerStream`]; rmcp gets no event ids and therefore cannot do so.
     async fn get_stream(
         &self,
         _uri: Arc<str>,

@@ -1,4 +1,4 @@
-//! A live connection to a server, and whoever makes one.
+//! A live connection to a server, and the trait that makes one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::CatalogueSnapshot;
-use crate::actor::behalf::{Behalf, Slot};
+use crate::actor::call_origin::{CallOrigin, Slot};
 use crate::actor::op::{Op, OpOutput};
 use crate::failure::McpFailure;
 
-/// One live connection. It never retries and never reconnects: that is the actor's business.
+/// One live connection. It never retries and never reconnects: that is the actor's task.
 pub trait Link: Send + Sync {
     fn facts(&self) -> &LinkFacts;
     /// One request. Ends at the latest at `call.deadline` or when `call.cancel` fires.
@@ -24,43 +24,44 @@ pub trait Link: Send + Sync {
         op: &'a Op,
         call: LinkCall,
     ) -> BoxFuture<'a, Result<OpOutput, McpFailure>>;
-    /// Waits until the link is dead and says why. A link over HTTP may never die by itself.
+    /// Waits for the end of the link and returns its reason. A link over HTTP may never end by
+    /// itself.
     fn closed(&self) -> BoxFuture<'_, McpFailure>;
-    /// When the last byte came from the server.
-    fn last_heard(&self) -> Instant;
-    /// Ends it: session deleted, child stopped and reaped. Bounded in time.
+    /// When the last byte arrived from the server.
+    fn last_activity(&self) -> Instant;
+    /// Closes it: session deleted, child stopped and reaped. Bounded in time.
     fn close(&self) -> BoxFuture<'_, ()>;
-    /// The machine slept or its clock jumped: pooled sockets are not to be trusted.
+    /// The machine slept or its clock jumped: pooled sockets may be unusable.
     fn resumed(&self) {}
-    /// Whether the server waits for a person (elicitation). The budgets of calls pause.
-    fn waits_for_person(&self) -> bool {
+    /// Whether the server waits for the user (elicitation). Timeouts of calls pause meanwhile.
+    fn waits_for_user(&self) -> bool {
         false
     }
-    /// Waits until its listening stream is open, or known not to be had. At once where there is
-    /// none.
+    /// Waits until its listening stream is open or known to be unavailable. Returns at once where
+    /// there is none.
     fn listening(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
-    /// How long it has waited for a person so far, in all.
-    fn person_time(&self) -> Duration {
+    /// Total time spent waiting for the user so far.
+    fn user_wait_time(&self) -> Duration {
         Duration::ZERO
     }
 }
 
-/// The frame of one request.
+/// The context of one request.
 #[derive(Clone, Debug)]
 pub struct LinkCall {
     pub deadline: Instant,
     pub cancel: CancellationToken,
-    /// Progress of the call, where the server reports any; each report extends the idle budget.
+    /// Progress of the call, if the server reports any; each report extends the idle timeout.
     pub progress: Option<mpsc::Sender<String>>,
-    /// Who made it; `None`: nobody who could be asked.
-    pub behalf: Option<Behalf>,
-    /// Its place in the queue, given up while a person thinks.
+    /// The origin of the call; `None`: no user can be asked.
+    pub origin: Option<CallOrigin>,
+    /// Its slot in the queue, released while the user is being asked.
     pub slot: Option<Slot>,
 }
 
-/// What the handshake told.
+/// The result of the handshake.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct LinkFacts {
     pub era: Era,
@@ -70,7 +71,7 @@ pub struct LinkFacts {
     /// The capabilities object of the server.
     pub capabilities: Value,
     pub instructions: Option<String>,
-    /// Whether the server gave a session id.
+    /// Whether the server assigned a session id.
     pub session: bool,
     pub child_pid: Option<u32>,
     pub handshake: Duration,
@@ -79,13 +80,13 @@ pub struct LinkFacts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Era {
-    /// Handshake, sessions, ping: up to 2025-11-25.
+    /// With handshake, sessions and ping: up to 2025-11-25.
     Legacy,
     /// Stateless: 2026-07-28.
     Modern,
 }
 
-/// What a link reports unasked.
+/// An event that a link reports by itself.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LinkEvent {
     ToolsChanged,
@@ -99,7 +100,7 @@ pub enum LinkEvent {
     },
 }
 
-/// Over what a server is reached.
+/// The transport over which a server is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransportKind {
@@ -110,43 +111,55 @@ pub enum TransportKind {
     Stdio,
 }
 
-/// Makes links: the seam between the actor and the transports. Covers handshake and era detection.
+impl TransportKind {
+    /// Equal to the serialised form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Sse => "sse",
+            Self::Stdio => "stdio",
+        }
+    }
+}
+
+/// Makes links: the interface between the actor and the transports. Covers handshake and era
+/// detection.
 ///
-/// Tokens are renewed below this seam: a connector or link that gets 401 renews the token first and
-/// then reports `AuthExpired` (another token is there, one retry makes sense) or `NeedsAuth`.
+/// Tokens are renewed below this interface: after a 401, a connector or link renews the token first
+/// and then reports `AuthExpired` (there is another token, one retry makes sense) or `NeedsAuth`.
 pub trait Connector: Send + Sync {
     fn connect(&self, request: ConnectRequest) -> BoxFuture<'_, Result<Arc<dyn Link>, McpFailure>>;
-    /// Whether a person can log in to this server (OAuth), as opposed to changing its settings.
+    /// Whether the user can log in to this server (OAuth), as opposed to changing its settings.
     fn logs_in(&self) -> bool {
         false
     }
-    /// The lists of the last time, in this process or an earlier one.
+    /// The lists stored last time, by this process or an earlier one.
     fn remembered(&self) -> Option<CatalogueSnapshot> {
         None
     }
-    /// Keeps the lists for the next time.
+    /// Stores the lists for next time.
     fn remember(&self, _snapshot: &CatalogueSnapshot) {}
-    /// What only the transport knows, for the status. Outlives the links, so the last words of a
-    /// dead child are still there.
+    /// Transport details for the status. They outlive the links, so the last stderr output of an
+    /// exited child is still available.
     fn details(&self) -> TransportDetails {
         TransportDetails::default()
     }
 }
 
-/// For the status.
+/// Transport details for the status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TransportDetails {
-    /// How long the access token is still valid; `None` where there is none.
+    /// The remaining lifetime of the access token; `None` if there is none.
     pub token_expires_in: Option<Duration>,
-    /// What the child wrote to stderr last.
+    /// The last stderr output of the child.
     pub stderr_tail: Option<String>,
-    /// What the server asked of us, and how that ended.
+    /// Requests from the server, by method and outcome.
     pub requests: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Debug)]
 pub struct ConnectRequest {
-    /// Counts the links of this server; in logs and status.
+    /// Number of this link among those of its server; in logs and status.
     pub epoch: u64,
     pub deadline: Instant,
     pub cancel: CancellationToken,

@@ -1,8 +1,8 @@
-//! Known malware is not started.
+//! Prevents known malware from being started.
 //!
-//! `npx`, `uvx` and their like fetch a package from a registry and run it. Before that, the public
-//! advisory database (OSV) is asked about the package: an advisory `MAL-…` stops the server.
-//! Ordinary vulnerabilities do not, and no answer in time is no reason either.
+//! `npx`, `uvx` and similar tools fetch a package from a registry and run it. Before that, the
+//! public advisory database (OSV) is queried for the package: an advisory `MAL-…` stops the server.
+//! Ordinary vulnerabilities and a missing answer do not.
 
 mod package;
 
@@ -20,18 +20,18 @@ pub(crate) use package::Package;
 
 pub const OSV_ENDPOINT: &str = "https://api.osv.dev/v1/query";
 
-/// The whole question, pages included.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long an answer counts.
-const KEPT: TimeDelta = TimeDelta::hours(24);
-const MOST_KEPT: usize = 500;
-const MAX_BODY: usize = 4 << 20;
+/// For the whole query, including all pages.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an answer is valid.
+const RETENTION: TimeDelta = TimeDelta::hours(24);
+const MAX_ENTRIES: usize = 500;
+const MAX_BODY_BYTES: usize = 4 << 20;
 const MAX_PAGES: usize = 5;
 
-/// Makes the client when there is something to ask: most servers are no packages.
+/// Makes the client on first use: most servers are not packages.
 pub(crate) type MakeClient = Box<dyn Fn() -> Result<reqwest::Client, String> + Send + Sync>;
 
-/// Asks about packages.
+/// Queries the database for packages.
 pub struct MalwareCheck {
     endpoint: String,
     client: MakeClient,
@@ -64,7 +64,7 @@ impl MalwareCheck {
         }
     }
 
-    /// Why this command line must not be started, if it must not.
+    /// Why this command line must not be started, if so.
     pub async fn objection(&self, command: &str, args: &[String]) -> Option<String> {
         let package = Package::of(command, args)?;
         let malware = match self.remembered(&package) {
@@ -80,9 +80,9 @@ impl MalwareCheck {
         })
     }
 
-    /// `None`: nobody knows.
+    /// `None`: no answer.
     async fn look_up(&self, package: &Package) -> Option<Vec<String>> {
-        match tokio::time::timeout(PATIENCE, self.query(package)).await {
+        match tokio::time::timeout(QUERY_TIMEOUT, self.query(package)).await {
             Ok(Ok(malware)) => {
                 self.remember(package, &malware);
                 Some(malware)
@@ -141,7 +141,7 @@ impl MalwareCheck {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| error.to_string())? {
             body.extend_from_slice(&chunk);
-            if body.len() > MAX_BODY {
+            if body.len() > MAX_BODY_BYTES {
                 return Err("the answer is too long".to_owned());
             }
         }
@@ -153,16 +153,16 @@ impl MalwareCheck {
         let known = known.get_or_insert_with(|| read(&self.cache));
         let finding = known.get(&package.to_string())?;
         let age = self.clock.now() - finding.at;
-        (age >= TimeDelta::zero() && age < KEPT).then(|| finding.malware.clone())
+        (age >= TimeDelta::zero() && age < RETENTION).then(|| finding.malware.clone())
     }
 
     fn remember(&self, package: &Package, malware: &[String]) {
         let now = self.clock.now();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        // Others may have written since we read.
+        // Other processes may have written since we read.
         let mut all = read(&self.cache);
-        all.retain(|_, finding| now - finding.at < KEPT);
-        while all.len() >= MOST_KEPT {
+        all.retain(|_, finding| now - finding.at < RETENTION);
+        while all.len() >= MAX_ENTRIES {
             all.pop_first();
         }
         all.insert(
@@ -175,7 +175,7 @@ impl MalwareCheck {
         let written = serde_json::to_vec_pretty(&all)
             .map_err(|error| error.to_string())
             .and_then(|text| {
-                crate::tools::remembered::write(&self.cache, &text)
+                crate::tools::remembered::write_file(&self.cache, &text)
                     .map_err(|error| error.to_string())
             });
         if let Err(error) = written {
@@ -185,7 +185,7 @@ impl MalwareCheck {
     }
 }
 
-/// A file that cannot be read is as good as none.
+/// An unreadable file counts as empty.
 fn read(path: &std::path::Path) -> BTreeMap<String, Finding> {
     std::fs::read(path)
         .ok()

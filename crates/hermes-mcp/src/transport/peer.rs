@@ -1,17 +1,17 @@
-//! Our end of a connection: what the transports, the handler of the server's messages and the
-//! link have in common.
+//! Our end of a connection: the state shared by the transports, the handler of server messages and
+//! the link.
 
-mod callers;
+mod active_calls;
 mod changes;
-mod greeting;
 mod handler;
 mod inbox;
+mod initialized;
 mod link;
 mod listening;
 mod outcomes;
-mod person;
 mod progress;
 mod subscribe;
+mod user_wait;
 mod wire;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,23 +24,23 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::McpFailure;
-use crate::failure::classify::{self, Break, LinkSituation, RequestPhase, SessionMarkers};
+use crate::failure::classify::{self, LinkSituation, RequestPhase, SessionMarkers, TransportBreak};
 use crate::transport::link::{Era, LinkEvent, TransportKind};
 
-use callers::CallsUnderWay;
+use active_calls::ActiveCalls;
 use changes::ListChanges;
-pub(crate) use greeting::Greeting;
 pub(crate) use handler::{Handler, client_info};
-pub(crate) use inbox::{PeerInbox, PlainAnswer, is_call, keep, plain_id};
+pub(crate) use inbox::{PeerInbox, PlainAnswer, is_call, plain_id, store_raw_result};
+pub(crate) use initialized::InitializedNotice;
 pub(crate) use link::{LinkParts, RmcpLink, era_of};
 pub(crate) use listening::ReadOptions;
 use listening::{ListeningStream, OnStream};
 use outcomes::RequestOutcomes;
-use person::PersonWait;
 use progress::ProgressReports;
 pub(crate) use subscribe::subscribe;
+use user_wait::UserWait;
 
-/// What the parts of one connection share.
+/// The state shared by the parts of one connection.
 pub(crate) struct ConnectionShared {
     server: String,
     epoch: u64,
@@ -49,29 +49,29 @@ pub(crate) struct ConnectionShared {
     state: ConnectionState,
     events: mpsc::Sender<LinkEvent>,
     changes: ListChanges,
-    /// Counts the times the machine woke up.
-    wakes: watch::Sender<u64>,
+    /// Number of times the machine resumed from sleep.
+    resumes: watch::Sender<u64>,
     outcomes: RequestOutcomes,
-    callers: Arc<CallsUnderWay>,
-    person: Arc<PersonWait>,
+    active_calls: Arc<ActiveCalls>,
+    user_wait: Arc<UserWait>,
     pub(crate) progress: ProgressReports,
-    pub(crate) greeting: Greeting,
+    pub(crate) initialized: InitializedNotice,
     pub(crate) stream: Arc<ListeningStream>,
-    /// Ends everything that belongs to the connection.
+    /// Stops everything that belongs to the connection.
     pub(crate) stop: CancellationToken,
 }
 
-/// How far the connection has come, and what is known of its end.
+/// The progress of the connection, and the reason for its end.
 struct ConnectionState {
     session: AtomicBool,
-    /// The handshake is over.
+    /// The handshake is complete.
     ready: AtomicBool,
     modern: AtomicBool,
     /// A request on this link has succeeded.
     proven: AtomicBool,
-    heard: Mutex<Instant>,
+    last_activity_at: Mutex<Instant>,
     refusal: Mutex<Option<McpFailure>>,
-    dead: watch::Sender<Option<McpFailure>>,
+    failure: watch::Sender<Option<McpFailure>>,
 }
 
 impl ConnectionState {
@@ -81,9 +81,9 @@ impl ConnectionState {
             ready: AtomicBool::new(false),
             modern: AtomicBool::new(false),
             proven: AtomicBool::new(false),
-            heard: Mutex::new(Instant::now()),
+            last_activity_at: Mutex::new(Instant::now()),
             refusal: Mutex::default(),
-            dead: watch::Sender::new(None),
+            failure: watch::Sender::new(None),
         }
     }
 }
@@ -104,12 +104,12 @@ impl ConnectionShared {
             state: ConnectionState::new(),
             events,
             changes: ListChanges::default(),
-            wakes: watch::Sender::new(0),
+            resumes: watch::Sender::new(0),
             outcomes: RequestOutcomes::default(),
-            callers: Arc::default(),
-            person: Arc::default(),
+            active_calls: Arc::default(),
+            user_wait: Arc::default(),
             progress: ProgressReports::default(),
-            greeting: Greeting::default(),
+            initialized: InitializedNotice::default(),
             stream: Arc::default(),
             stop: CancellationToken::new(),
         });
@@ -126,15 +126,15 @@ impl ConnectionShared {
         self.kind
     }
 
-    /// The handshake is over: from now on requests are the user's.
-    pub(crate) fn ready(&self, era: Era) {
+    /// The handshake is complete: from now on requests are the user's.
+    pub(crate) fn mark_ready(&self, era: Era) {
         self.state
             .modern
             .store(era == Era::Modern, Ordering::Relaxed);
         self.state.ready.store(true, Ordering::Relaxed);
     }
 
-    /// What the classifier has to know. `session`: whether the request carried a session id.
+    /// The context for the classifier. `session`: whether the request carried a session id.
     pub(crate) fn situation(&self, session: bool) -> LinkSituation<'_> {
         let ready = self.state.ready.load(Ordering::Relaxed);
         LinkSituation {
@@ -155,28 +155,28 @@ impl ConnectionShared {
     }
 
     /// A failure below the protocol, for a request of this link.
-    pub(crate) fn broke(&self, what: Break, cause: &str) -> McpFailure {
+    pub(crate) fn transport_failure(&self, what: TransportBreak, cause: &str) -> McpFailure {
         classify::io(what, cause, &self.situation(self.has_session()))
     }
 
-    /// The server showed that it is there: an answer, or bytes of the stream that carries them.
-    pub(crate) fn hear(&self) {
+    /// The server is alive: it sent an answer, or bytes on the stream that carries answers.
+    pub(crate) fn record_activity(&self) {
         *self
             .state
-            .heard
+            .last_activity_at
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    pub(crate) fn last_heard(&self) -> Instant {
+    pub(crate) fn last_activity(&self) -> Instant {
         *self
             .state
-            .heard
+            .last_activity_at
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn session_seen(&self) {
+    pub(crate) fn mark_session(&self) {
         self.state.session.store(true, Ordering::Relaxed);
     }
 
@@ -184,20 +184,20 @@ impl ConnectionShared {
         self.state.session.load(Ordering::Relaxed)
     }
 
-    /// The connection is gone for good. The first reason stays.
-    pub(crate) fn die(&self, why: McpFailure) {
-        self.state.dead.send_if_modified(|dead| {
-            if dead.is_some() {
+    /// The connection has failed permanently. The first reason is kept.
+    pub(crate) fn fail(&self, why: McpFailure) {
+        self.state.failure.send_if_modified(|failure| {
+            if failure.is_some() {
                 return false;
             }
             tracing::info!(server = self.server, epoch = self.epoch, "link lost: {why}");
-            *dead = Some(why);
+            *failure = Some(why);
             true
         });
     }
 
-    /// During the handshake rmcp may forget why it failed; the reason is kept here.
-    pub(crate) fn note_refusal(&self, why: &McpFailure) {
+    /// rmcp may lose the reason for a failed handshake, so it is stored here.
+    pub(crate) fn record_refusal(&self, why: &McpFailure) {
         if !self.state.ready.load(Ordering::Relaxed) {
             let mut refusal = self
                 .state
@@ -208,54 +208,54 @@ impl ConnectionShared {
         }
     }
 
-    /// Why the handshake failed, if it is known.
+    /// Why the handshake failed, if known.
     pub(crate) fn refusal(&self) -> Option<McpFailure> {
         let noted = self
             .state
             .refusal
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        noted.clone().or_else(|| self.dead())
+        noted.clone().or_else(|| self.failure())
     }
 
-    pub(crate) fn dead(&self) -> Option<McpFailure> {
-        self.state.dead.borrow().clone()
+    pub(crate) fn failure(&self) -> Option<McpFailure> {
+        self.state.failure.borrow().clone()
     }
 
-    pub(crate) async fn died(&self) -> McpFailure {
-        let mut dead = self.state.dead.subscribe();
-        // The sender lives in `self`, so waiting cannot fail.
-        match dead
+    pub(crate) async fn failed(&self) -> McpFailure {
+        let mut failure = self.state.failure.subscribe();
+        // The sender is owned by `self`, so waiting cannot fail.
+        match failure
             .wait_for(Option::is_some)
             .await
-            .map(|dead| dead.clone())
+            .map(|failure| failure.clone())
         {
             Ok(Some(why)) => why,
             _ => std::future::pending().await,
         }
     }
 
-    /// Why a request failed, where rmcp would not say.
-    pub(crate) fn fault(&self, id: RequestId, why: McpFailure) {
-        self.note_refusal(&why);
+    /// Why a request failed, where rmcp does not report it.
+    pub(crate) fn set_request_failure(&self, id: RequestId, why: McpFailure) {
+        self.record_refusal(&why);
         self.outcomes.fail(id, why);
     }
 
-    /// Keeps the result of an operation for its caller; returns whether it was kept.
-    pub(crate) fn keep_result(&self, id: RequestId, result: Value) -> bool {
-        self.state.ready.load(Ordering::Relaxed) && self.outcomes.keep_result(id, result)
+    /// Stores the result of an operation for its caller; returns whether it was stored.
+    pub(crate) fn store_result(&self, id: RequestId, result: Value) -> bool {
+        self.state.ready.load(Ordering::Relaxed) && self.outcomes.store_result(id, result)
     }
 
-    /// Tells the actor, unless it is far behind: logs are droppable, and a suspicion that finds a
-    /// full queue is not the only one.
-    pub(crate) fn tell(&self, event: LinkEvent) {
+    /// Notifies the actor, unless its queue is full: logs may be dropped, and other suspicions will
+    /// follow.
+    pub(crate) fn send_event(&self, event: LinkEvent) {
         if let Err(error) = self.events.try_send(event) {
             tracing::debug!(server = self.server, "event dropped: {error}");
         }
     }
 
-    /// Takes an answer to this request from the listening stream while the guard lives; `None`
-    /// where no such stream is open or about to be.
+    /// Accepts an answer to this request from the listening stream while the guard exists; `None`
+    /// where no such stream is open or being opened.
     pub(crate) fn await_on_stream(&self, id: &RequestId) -> Option<OnStream> {
         let is_legacy = !self.state.modern.load(Ordering::Relaxed);
         let opening = self.has_session()
@@ -265,7 +265,7 @@ impl ConnectionShared {
         (opening || self.stream.is_open()).then(|| self.stream.expect(id))
     }
 
-    /// What rmcp gets of this message, if it is an answer that is awaited on the listening stream.
+    /// The message for rmcp, if this is an answer that is awaited on the listening stream.
     pub(crate) fn take_from_stream(&self, text: &[u8]) -> Option<ServerJsonRpcMessage> {
         if !self.stream.expects_any() {
             return None;
@@ -274,21 +274,21 @@ impl ConnectionShared {
         if !self.stream.take(&plain_id(&answer.id)) {
             return None;
         }
-        self.hear();
-        answer.hand_over(self)
+        self.record_activity();
+        answer.deliver(self)
     }
 
-    /// The machine slept: streams may be dead without a word.
-    pub(crate) fn woke(&self) {
-        self.wakes.send_modify(|count| *count += 1);
+    /// The machine slept: streams may be dead without notice.
+    pub(crate) fn notify_resumed(&self) {
+        self.resumes.send_modify(|count| *count += 1);
     }
 
-    pub(crate) fn wakes(&self) -> watch::Receiver<u64> {
-        self.wakes.subscribe()
+    pub(crate) fn resumes(&self) -> watch::Receiver<u64> {
+        self.resumes.subscribe()
     }
 
-    pub(crate) fn changed(&self, what: &LinkEvent) {
-        self.changes.note(what);
+    pub(crate) fn list_changed(&self, what: &LinkEvent) {
+        self.changes.record(what);
     }
 }
 

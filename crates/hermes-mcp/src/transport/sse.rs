@@ -1,6 +1,6 @@
-//! HTTP+SSE, the transport of 2024-11-05 (`transport: sse`): one stream for all that comes, a
-//! second address for all that goes. Only the stream shows that the server is there: what answers
-//! a POST may be something in front of it.
+//! HTTP+SSE, the transport of 2024-11-05 (`transport: sse`): one stream for incoming messages, a
+//! second address for outgoing ones. Only the stream proves that the server is alive: a POST may be
+//! answered by a proxy before it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,57 +18,57 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use url::Url;
 
-use crate::failure::classify::Break;
+use crate::failure::classify::TransportBreak;
 use crate::failure::{FailureClass, McpFailure};
 use crate::transport::connect::HttpTarget;
 use crate::transport::http::answer;
 use crate::transport::http::{
-    EVENT_STREAM, Exchange, Kind, Outgoing, RmcpFault, bounded_body, chain, content_type,
-    is_greeting, watched_events,
+    EVENT_STREAM, Exchange, MessageKind, Outgoing, RmcpFault, bounded_body, content_type,
+    describe_error, is_initialized, watched_events,
 };
-use crate::transport::peer::{ConnectionShared, Greeting, PeerInbox};
+use crate::transport::peer::{ConnectionShared, InitializedNotice, PeerInbox};
 
-/// Messages read and not yet taken; more wait in the socket.
-const QUEUE: usize = 64;
-/// When the stream ends, what was just sent may be refused this much later: a refusal says that it did
-/// not run, the end of the stream does not.
-const LAST_REFUSAL: Duration = Duration::from_millis(200);
-/// How often a handshake is sent where instances of the server refuse it that do not hold the stream: a
-/// load balancer without stickiness.
-const HANDSHAKES: usize = 8;
+/// Messages read and not yet processed; more wait in the socket.
+const QUEUE_CAPACITY: usize = 64;
+/// After the end of the stream, a request just sent may be refused within this time: a refusal
+/// means that it was not executed, the end of the stream does not.
+const FINAL_REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
+/// How often a handshake is sent if instances that do not hold the stream refuse it: a load
+/// balancer without stickiness.
+const MAX_HANDSHAKES: usize = 8;
 
 pub(crate) struct SseTransport {
     exchange: Arc<Exchange>,
     endpoint: Url,
     incoming: mpsc::Receiver<ServerJsonRpcMessage>,
-    /// Weak, so that the end of the stream is the end of what comes.
+    /// Weak, so that the channel closes with the stream.
     received: mpsc::WeakSender<ServerJsonRpcMessage>,
     inbox: Arc<PeerInbox>,
-    posting: OpenPost,
+    pending_posts: PendingPosts,
 }
 
-/// Messages that are being sent.
+/// Messages being sent.
 #[derive(Clone, Default)]
-struct OpenPost(Arc<watch::Sender<usize>>);
+struct PendingPosts(Arc<watch::Sender<usize>>);
 
-/// Counts a message for as long as it lives.
-struct Posted(OpenPost);
+/// Counts a message while it exists.
+struct PendingPost(PendingPosts);
 
-impl OpenPost {
-    fn begin(&self) -> Posted {
+impl PendingPosts {
+    fn begin(&self) -> PendingPost {
         self.0.send_modify(|count| *count += 1);
-        Posted(self.clone())
+        PendingPost(self.clone())
     }
 
-    /// Until each of them was accepted or refused.
+    /// Waits until each of them was accepted or refused.
     async fn settled(&self) {
         let mut count = self.0.subscribe();
-        // The sender lives in `self`.
+        // The sender is owned by `self`.
         let _ = count.wait_for(|count| *count == 0).await;
     }
 }
 
-impl Drop for Posted {
+impl Drop for PendingPost {
     fn drop(&mut self) {
         self.0.0.send_modify(|count| *count -= 1);
     }
@@ -76,14 +76,18 @@ impl Drop for Posted {
 
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
-/// Opens the stream and waits for the address to send to.
+/// Opens the stream and waits for the address for outgoing messages.
 pub(crate) async fn transport(
     target: &HttpTarget,
     shared: &Arc<ConnectionShared>,
 ) -> Result<SseTransport, McpFailure> {
     let exchange = Arc::new(Exchange::new(target, shared));
     let response = exchange
-        .send(Outgoing::new(Method::GET, HeaderMap::new(), Kind::Stream))
+        .send(Outgoing::new(
+            Method::GET,
+            HeaderMap::new(),
+            MessageKind::Stream,
+        ))
         .await
         .map_err(|refused| refused.failure)?;
     let content_type = content_type(response.headers());
@@ -92,18 +96,18 @@ pub(crate) async fn transport(
             "the server answered with {content_type}, not with an event stream; without \
              `transport: sse` it may work"
         );
-        return Err(shared.broke(Break::NotMcp, &text));
+        return Err(shared.transport_failure(TransportBreak::NotMcp, &text));
     }
     let mut events = watched_events(response, shared);
     let endpoint = endpoint(&mut events, &target.url, shared).await?;
-    shared.session_seen();
+    shared.mark_session();
     let inbox = PeerInbox::new(shared);
-    let (received, incoming) = mpsc::channel(QUEUE);
+    let (received, incoming) = mpsc::channel(QUEUE_CAPACITY);
     let weak = received.downgrade();
-    let posting = OpenPost::default();
+    let pending_posts = PendingPosts::default();
     let reading = {
-        let (inbox, posting) = (Arc::clone(&inbox), posting.clone());
-        read(events, inbox, (received, posting), Arc::clone(shared))
+        let (inbox, pending_posts) = (Arc::clone(&inbox), pending_posts.clone());
+        read(events, inbox, (received, pending_posts), Arc::clone(shared))
     };
     drop(hermes_core::task::spawn("mcp-sse", reading));
     Ok(SseTransport {
@@ -112,7 +116,7 @@ pub(crate) async fn transport(
         incoming,
         received: weak,
         inbox,
-        posting,
+        pending_posts,
     })
 }
 
@@ -124,10 +128,14 @@ async fn endpoint(
     loop {
         let event = match events.next().await {
             Some(Ok(event)) => event,
-            Some(Err(error)) => return Err(shared.broke(Break::BeforeSend, &chain(&error))),
+            Some(Err(error)) => {
+                return Err(
+                    shared.transport_failure(TransportBreak::BeforeSend, &describe_error(&error))
+                );
+            }
             None => {
                 let text = "the event stream ended before it named an endpoint";
-                return Err(shared.broke(Break::BeforeSend, text));
+                return Err(shared.transport_failure(TransportBreak::BeforeSend, text));
             }
         };
         if event.event.as_deref() != Some("endpoint") {
@@ -135,14 +143,14 @@ async fn endpoint(
         }
         let named = event.data.unwrap_or_default();
         return match base.join(named.trim()) {
-            // Our headers and token must not go elsewhere.
+            // Our headers and token must not be sent elsewhere.
             Ok(url) if url.origin() == base.origin() => Ok(url),
-            Ok(url) => Err(shared.broke(
-                Break::Permanent,
+            Ok(url) => Err(shared.transport_failure(
+                TransportBreak::Permanent,
                 &format!("the server wants messages sent to another origin ({url}); refused"),
             )),
-            Err(error) => Err(shared.broke(
-                Break::NotMcp,
+            Err(error) => Err(shared.transport_failure(
+                TransportBreak::NotMcp,
                 &format!("the server names an unusable endpoint ({named}): {error}"),
             )),
         };
@@ -152,14 +160,14 @@ async fn endpoint(
 async fn read(
     mut events: Events,
     inbox: Arc<PeerInbox>,
-    (received, posting): (mpsc::Sender<ServerJsonRpcMessage>, OpenPost),
+    (received, pending_posts): (mpsc::Sender<ServerJsonRpcMessage>, PendingPosts),
     shared: Arc<ConnectionShared>,
 ) {
     let work = async {
         loop {
             let event = match events.next().await {
                 Some(Ok(event)) => event,
-                Some(Err(error)) => return chain(&error),
+                Some(Err(error)) => return describe_error(&error),
                 None => return "the server ended the event stream".to_owned(),
             };
             let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
@@ -176,21 +184,21 @@ async fn read(
     tokio::select! {
         () = shared.stop.cancelled() => {}
         why = work => {
-            shared.die(shared.broke(Break::AfterSend, &why));
+            shared.fail(shared.transport_failure(TransportBreak::AfterSend, &why));
             // rmcp continues until `received` is dropped.
-            let _ = timeout(LAST_REFUSAL, posting.settled()).await;
+            let _ = timeout(FINAL_REFUSAL_TIMEOUT, pending_posts.settled()).await;
         }
     }
     drop(received);
 }
 
-/// Sends a message and gives what the server answered to the POST itself: "Accepted", an empty
-/// body, or what should have come on the stream.
+/// Sends a message and returns the body of the reply to the POST: "Accepted", nothing, or what
+/// should have been sent on the stream.
 async fn post(
     exchange: Arc<Exchange>,
     endpoint: Url,
     body: Vec<u8>,
-    kind: Kind,
+    kind: MessageKind,
 ) -> Result<Vec<u8>, McpFailure> {
     let request = Outgoing {
         to: Some(&endpoint),
@@ -203,10 +211,10 @@ async fn post(
         .map_err(|refused| refused.failure)?;
     let status = response.status().as_u16();
     let is_page = content_type(response.headers()).starts_with("text/html");
-    // The status has accepted it already, so a body that breaks off does no harm.
+    // The status has already accepted it, so an incomplete body does no harm.
     let body = bounded_body(response).await.unwrap_or_default();
     if let Some(failure) = answer::failure_in(&body, &exchange.shared) {
-        // Answers come on the stream: this is something in front of the tools.
+        // Answers arrive on the stream: this is from a component before the tools.
         let http_status = Some(status);
         return Err(McpFailure {
             http_status,
@@ -216,14 +224,16 @@ async fn post(
     if is_page || body.trim_ascii_start().starts_with(b"<") {
         let start: String = String::from_utf8_lossy(&body).chars().take(200).collect();
         let text = format!("the server answered with a page, not with MCP: {start}");
-        let mut failure = exchange.shared.broke(Break::NotMcp, &text);
+        let mut failure = exchange
+            .shared
+            .transport_failure(TransportBreak::NotMcp, &text);
         failure.http_status = Some(status);
         return Err(failure);
     }
     Ok(body)
 }
 
-/// The same for a handshake, which has no effect.
+/// The same for a handshake, which has no side effects and can be repeated.
 async fn post_handshake(
     exchange: Arc<Exchange>,
     endpoint: Url,
@@ -231,10 +241,10 @@ async fn post_handshake(
 ) -> Result<Vec<u8>, McpFailure> {
     let send = || {
         let (exchange, endpoint, body) = (Arc::clone(&exchange), endpoint.clone(), body.clone());
-        post(exchange, endpoint, body, Kind::Handshake)
+        post(exchange, endpoint, body, MessageKind::Handshake)
     };
     let mut answer = send().await;
-    for _ in 1..HANDSHAKES {
+    for _ in 1..MAX_HANDSHAKES {
         match &answer {
             Err(why) if is_refused(why, exchange.has_tokens()) => answer = send().await,
             _ => break,
@@ -243,8 +253,8 @@ async fn post_handshake(
     answer
 }
 
-/// Whether it was turned down as such. A missing login does not come by asking again; but without
-/// tokens the stream was opened with all that there is to show.
+/// Whether it was refused as such. Repeating does not help against a missing login; but without
+/// tokens, the stream was opened with the same credentials.
 fn is_refused(why: &McpFailure, has_tokens: bool) -> bool {
     use FailureClass as C;
     let refused = why
@@ -271,27 +281,28 @@ impl Transport<RoleClient> for SseTransport {
         };
         let body = serde_json::to_vec(&item);
         let (inbox, received) = (Arc::clone(&self.inbox), self.received.clone());
-        let posted = self.posting.begin();
+        let pending_post = self.pending_posts.begin();
         async move {
             let shared = Arc::clone(&exchange.shared);
-            let body = body
-                .map_err(|error| RmcpFault(shared.broke(Break::BeforeSend, &error.to_string())))?;
-            if kind == Kind::Greeting {
-                Greeting::begin(&shared, move || {
+            let body = body.map_err(|error| {
+                RmcpFault(shared.transport_failure(TransportBreak::BeforeSend, &error.to_string()))
+            })?;
+            if kind == MessageKind::Initialized {
+                InitializedNotice::begin(&shared, move || {
                     let sending = post(exchange.clone(), endpoint.clone(), body.clone(), kind);
                     async move { sending.await.map(drop) }
                 });
                 return Ok(());
             }
             let answer = match kind {
-                Kind::Handshake => post_handshake(exchange, endpoint, body).await,
+                MessageKind::Handshake => post_handshake(exchange, endpoint, body).await,
                 kind => post(exchange, endpoint, body, kind).await,
             };
             if let (Err(failure), Some(id)) = (&answer, &id) {
-                // rmcp may see the end of the stream first, and would only say that.
-                shared.fault(id.clone(), failure.clone());
+                // rmcp may see the end of the stream first, and would only report that.
+                shared.set_request_failure(id.clone(), failure.clone());
             }
-            drop(posted);
+            drop(pending_post);
             let Some(id) = id else {
                 return answer.map(drop).map_err(RmcpFault);
             };
@@ -299,7 +310,7 @@ impl Transport<RoleClient> for SseTransport {
                 inbox.not_sent(&id);
                 RmcpFault(failure)
             })?;
-            // Without a stream nobody receives any more: the link is over.
+            // Without the stream no answer can arrive: the link is over.
             if let Some(received) = received.upgrade() {
                 for message in inbox.read_reply(&body, &id) {
                     let _ = received.send(message).await;
@@ -319,13 +330,13 @@ impl Transport<RoleClient> for SseTransport {
     }
 }
 
-fn kind(message: &ClientJsonRpcMessage) -> Kind {
+fn kind(message: &ClientJsonRpcMessage) -> MessageKind {
     match message {
         ClientJsonRpcMessage::Request(request) => match &request.request {
-            ClientRequest::InitializeRequest(_) => Kind::Handshake,
-            _ => Kind::Operation,
+            ClientRequest::InitializeRequest(_) => MessageKind::Handshake,
+            _ => MessageKind::Operation,
         },
-        message if is_greeting(message) => Kind::Greeting,
-        _ => Kind::Other,
+        message if is_initialized(message) => MessageKind::Initialized,
+        _ => MessageKind::Other,
     }
 }

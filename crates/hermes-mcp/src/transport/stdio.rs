@@ -1,14 +1,14 @@
-//! Servers that are our children and speak over pipes.
+//! Servers that run as child processes and communicate over pipes.
 //!
-//! A child leads its own process group and everything about it ends as a group. Should this
-//! process be killed with no chance to clean up, the [`guard`] ends the groups; should even that
-//! fail, the [`ledger`](crate::status::ledger) lets the next process sweep them.
+//! A child leads its own process group, which is ended as a whole. If this process is killed
+//! without a chance to clean up, the [`guard`] ends the groups; if even that fails, the
+//! [`registry`](crate::status::child_registry) lets the next process end them.
 
 mod child;
 mod env;
 mod guard;
 mod lines;
-mod pen;
+mod pipe_writer;
 mod stderr;
 mod transport;
 
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::status::ledger::{Ledger, Swept};
+use crate::status::child_registry::{ChildRegistry, ReapReport};
 
 pub(crate) use child::Child;
 #[cfg(any(test, fuzzing))]
@@ -25,15 +25,15 @@ use stderr::StderrLog;
 pub(crate) use stderr::StderrRing;
 pub(crate) use transport::spawn;
 
-/// What all stdio servers of this process share.
+/// State shared by all stdio servers of this process.
 pub struct Children {
     home: PathBuf,
-    /// Our own environment, as read at the start of the process.
+    /// Our own environment, read at process start.
     env: BTreeMap<String, String>,
-    ledger: Ledger,
+    registry: ChildRegistry,
     guard: guard::Guard,
     log: StderrLog,
-    /// The child that each server has or had last.
+    /// The current or last child of each server.
     current: Mutex<HashMap<String, Weak<child::Inner>>>,
 }
 
@@ -43,16 +43,16 @@ impl Children {
         Arc::new(Self {
             home: home.to_owned(),
             env: env.into_iter().collect(),
-            ledger: Ledger::new(home.join("mcp-children.json")),
+            registry: ChildRegistry::new(home.join("mcp-children.json")),
             guard: guard::Guard::default(),
             log: StderrLog::new(home.join("logs").join("mcp-stderr.log")),
             current: Mutex::default(),
         })
     }
 
-    /// Ends what a process that died left running. Call once at start.
-    pub async fn sweep(&self) -> Swept {
-        self.ledger.sweep().await
+    /// Ends the children left running by crashed processes. Call once at start.
+    pub async fn reap_orphans(&self) -> ReapReport {
+        self.registry.reap_orphans().await
     }
 
     fn previous(&self, server: &str) -> Option<Arc<child::Inner>> {

@@ -1,4 +1,4 @@
-//! Many callers, one recovery.
+//! Many concurrent callers share one recovery.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use hermes_core::ask::Nobody;
 use hermes_mcp::{
-    Behalf, CallOptions, Certainty, FailureClass, LinkEvent, McpManager, Op, ServerSettings,
-    TransportKind,
+    CallOptions, CallOrigin, Certainty, FailureClass, LinkEvent, McpManager, Op, ReportedState,
+    ServerSettings, TransportKind,
 };
 use tokio::time::{Instant, sleep};
 
@@ -48,7 +48,7 @@ async fn a_hundred_calls_at_expiry_through_eight_slots() {
     assert_eq!(world.server.connects(), 2);
 }
 
-/// The shape of a restart: 400 without an id, classified as refused.
+/// Typical for a restart: 400 without an id, classified as refused.
 #[tokio::test(start_paused = true)]
 async fn a_hundred_calls_during_a_restart() {
     let world = World::ready().await;
@@ -59,7 +59,7 @@ async fn a_hundred_calls_during_a_restart() {
             Certainty::Rejected,
             "HTTP 400: Bad Request: No valid session ID provided",
         );
-        // Two attempts find nobody.
+        // Two attempts fail.
         state
             .connects_fail
             .extend([Some(refused()), Some(refused())]);
@@ -90,10 +90,10 @@ async fn slow_streams_of_the_old_epoch_finish() {
     let seen = world.server.seen();
     assert_eq!(seen.connects.len(), 2);
     assert_eq!(seen.effects.len(), 9);
-    assert_eq!(world.handle.standing().epoch, 2);
+    assert_eq!(world.handle.connection_status().epoch, 2);
 }
 
-/// An old link is closed in the end, calls or no calls.
+/// An old link is closed eventually, even with calls on it.
 #[tokio::test(start_paused = true)]
 async fn the_old_link_is_closed_after_thirty_seconds() {
     let world = World::ready().await;
@@ -113,7 +113,7 @@ async fn the_old_link_is_closed_after_thirty_seconds() {
     assert_eq!(world.server.connects(), 2);
 }
 
-/// Only a few old links live on: one more to retire ends the oldest.
+/// The number of old links is limited: retiring one more closes the oldest.
 #[tokio::test(start_paused = true)]
 async fn many_losses_in_a_row_leave_four_old_links() {
     let world = World::ready().await;
@@ -136,8 +136,8 @@ async fn many_losses_in_a_row_leave_four_old_links() {
     let (results, ()) = tokio::join!(join_all(hanging), losses);
     assert!(results.iter().all(Result::is_err));
     assert!(begin.elapsed() < seconds(60), "{:?}", begin.elapsed());
-    // The old ones, the live one, and for a moment the next.
-    assert!(world.server.seen().most_open <= 6);
+    // The old ones, the live one, and briefly the next.
+    assert!(world.server.seen().max_open <= 6);
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,16 +152,16 @@ async fn a_late_report_of_an_old_epoch_does_nothing() {
     };
     let cut = async {
         sleep(seconds(2)).await;
-        assert_eq!(world.handle.standing().epoch, 2);
-        // The old link breaks with the slow call on it.
-        world.server.first_link().die(reset());
+        assert_eq!(world.handle.connection_status().epoch, 2);
+        // The old link breaks while the slow call runs on it.
+        world.server.first_link().fail(reset());
     };
     let (first, late, ()) = tokio::join!(first, late, cut);
     first.unwrap();
     assert!(late.unwrap_err().outcome_unknown);
     sleep(seconds(60)).await;
     assert_eq!(world.server.connects(), 2);
-    assert_eq!(world.handle.standing().epoch, 2);
+    assert_eq!(world.handle.connection_status().epoch, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,7 +175,12 @@ async fn no_server_waits_for_the_connect_of_another() {
     let manager = McpManager::start(specs, TestClock::new(), no_jitter());
     assert!(manager.wait_ready(seconds(30)).await);
     assert!(begin.elapsed() < seconds(2), "{:?}", begin.elapsed());
-    assert!(manager.status().iter().all(|s| s.state == "ready"));
+    assert!(
+        manager
+            .status()
+            .iter()
+            .all(|s| s.state == ReportedState::Ready)
+    );
 }
 
 /// Neither their first connect nor a recovery.
@@ -245,7 +250,7 @@ async fn a_flood_of_list_changes_is_one_refresh_at_a_time() {
     let world = World::ready().await;
     let before = world.server.seen().count("list_tools");
     for _ in 0..3000 {
-        world.server.tell(LinkEvent::ToolsChanged);
+        world.server.send_event(LinkEvent::ToolsChanged);
         sleep(Duration::from_millis(1)).await;
     }
     sleep(seconds(5)).await;
@@ -259,7 +264,7 @@ async fn a_changed_list_is_published() {
     let mut catalogue = world.handle.catalogue();
     let first = catalogue.borrow_and_update().clone().unwrap();
     world.server.state().tools.push(crate::fake::tool("new"));
-    world.server.tell(LinkEvent::ToolsChanged);
+    world.server.send_event(LinkEvent::ToolsChanged);
     catalogue.changed().await.unwrap();
     let second = catalogue.borrow().clone().unwrap();
     assert!(!first.has_tool("new") && second.has_tool("new"));
@@ -314,7 +319,8 @@ async fn the_wait_in_the_queue_is_part_of_the_deadline() {
     assert_eq!(world.server.connects(), 1);
 }
 
-/// On real threads: callers, an impatient server, and no effect lost or repeated.
+/// On real threads: many callers, a server that keeps dropping sessions, and no effect lost or
+/// repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn real_threads_lose_nothing() {
     let server = FakeServer::new();
@@ -326,11 +332,11 @@ async fn real_threads_lose_nothing() {
     let world = World::with(server, settings("fake")).up().await;
     let expiries = async {
         for _ in 0..100 {
-            let before = world.handle.standing().epoch;
+            let before = world.handle.connection_status().epoch;
             world.server.expire();
-            // Each epoch works once before it ends, or the server would be taken for a flapping one.
+            // Each epoch works once before it ends, otherwise the server would count as flapping.
             world.call(Op::ListPrompts).await.unwrap();
-            assert!(world.handle.standing().epoch > before);
+            assert!(world.handle.connection_status().epoch > before);
         }
     };
     let callers = (0..20).map(|_| {
@@ -343,7 +349,7 @@ async fn real_threads_lose_nothing() {
                     .await
                 {
                     Ok(_) => ran += 1,
-                    // Two epochs ended while it was under way.
+                    // Two epochs ended during the call.
                     Err(error) if error.outcome_unknown => unknown += 1,
                     Err(error) => {
                         assert!(error.retried, "{error}");
@@ -368,10 +374,10 @@ async fn real_threads_lose_nothing() {
     assert_eq!(world.handle.status().inflight, 0);
 }
 
-/// A call of one of several conversations.
+/// A call from one of several conversations.
 async fn call_of(world: &World, conversation: &str) -> bool {
     let options = CallOptions {
-        behalf: Some(Behalf {
+        origin: Some(CallOrigin {
             session: conversation.to_owned(),
             asker: Arc::new(Nobody),
         }),
@@ -380,7 +386,7 @@ async fn call_of(world: &World, conversation: &str) -> bool {
     world.handle.call(call_tool("read"), options).await.is_ok()
 }
 
-/// The defaults fit a gateway: thirty-two conversations on one server, in one round.
+/// The defaults suit a gateway: thirty-two conversations on one server, in one round.
 #[tokio::test(start_paused = true)]
 async fn conversations_do_not_wait_for_each_other() {
     for transport in [TransportKind::Http, TransportKind::Stdio] {
@@ -399,7 +405,7 @@ async fn conversations_do_not_wait_for_each_other() {
     }
 }
 
-/// A conversation with many calls delays the first call of another by one call.
+/// A conversation with many calls delays the first call of another by at most one call.
 #[tokio::test(start_paused = true)]
 async fn a_busy_conversation_leaves_room_for_others() {
     let mut settings = settings("fake");
@@ -418,7 +424,7 @@ async fn a_busy_conversation_leaves_room_for_others() {
     assert!(waited < Duration::from_millis(450), "{waited:?}");
 }
 
-/// A server that is asked too often gets fewer calls at once, and more again when it copes.
+/// A throttling server gets fewer concurrent calls, and more again once it keeps up.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_asked_too_often_gets_fewer_calls_at_once() {
     let world = World::ready().await;

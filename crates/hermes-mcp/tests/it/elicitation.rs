@@ -1,4 +1,4 @@
-//! Servers that ask the person in the middle of a call, through the production actor.
+//! Servers that ask the user during a call, through the production actor.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,15 +8,15 @@ use hermes_core::BoxFuture;
 use hermes_core::ask::{Answer, Asker, FieldKind, Nobody, Question, Want};
 use hermes_mcp::config::ServerConfig;
 use hermes_mcp::{
-    Answers, Behalf, CallError, CallOptions, Children, McpConnector, MemoryEraCache,
-    ServerSettings, ServerSpec, ServerTarget, StdioTarget, config,
+    CallError, CallOptions, CallOrigin, Children, McpConnector, MemoryEraCache,
+    ServerRequestHandler, ServerSettings, ServerSpec, ServerTarget, StdioTarget, config,
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::rig::{Rig, call};
 
-/// `ask` asks and goes on serving; `$FORM` is what it asks for.
+/// `ask` asks and continues serving; `$FORM` is the requested form.
 const LEGACY: &str = r#"
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 while read -r line; do
@@ -32,7 +32,7 @@ while read -r line; do
 done
 "#;
 
-/// Stateless: asks by an answer that wants more.
+/// Stateless: asks by returning a result that requests input.
 const MODERN: &str = r#"
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 while read -r line; do
@@ -79,7 +79,7 @@ impl World {
         let mut connector =
             McpConnector::new("asking", target, Arc::new(MemoryEraCache::default()));
         connector.protocol = config.protocol;
-        connector.requests = Some(Arc::new(Answers::new(&config, None)));
+        connector.requests = Some(Arc::new(ServerRequestHandler::new(&config, None)));
         let settings: ServerSettings = config.settings();
         let mut rig = Rig::start(ServerSpec {
             settings,
@@ -91,7 +91,7 @@ impl World {
 
     async fn ask_for(&self, session: &str, asker: Arc<dyn Asker>) -> Result<Value, CallError> {
         let options = CallOptions {
-            behalf: Some(Behalf {
+            origin: Some(CallOrigin {
                 session: session.to_owned(),
                 asker,
             }),
@@ -107,25 +107,25 @@ impl World {
     }
 }
 
-/// A person with prepared answers.
+/// A user with prepared answers.
 struct Scripted {
     asked: Mutex<Vec<Question>>,
     answer: Box<dyn Fn(&Question) -> Answer + Send + Sync>,
-    thinks: Duration,
+    delay: Duration,
 }
 
 fn scripted(answer: impl Fn(&Question) -> Answer + Send + Sync + 'static) -> Arc<Scripted> {
     Arc::new(Scripted {
         asked: Mutex::default(),
         answer: Box::new(answer),
-        thinks: Duration::ZERO,
+        delay: Duration::ZERO,
     })
 }
 
 impl Asker for Scripted {
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
-            tokio::time::sleep(self.thinks).await;
+            tokio::time::sleep(self.delay).await;
             let answer = (self.answer)(&question);
             self.asked.lock().unwrap().push(question);
             answer
@@ -141,20 +141,20 @@ fn form(values: Value) -> Answer {
 }
 
 #[tokio::test]
-async fn a_form_reaches_the_person_and_its_values_the_server() {
+async fn a_form_reaches_the_user_and_its_values_the_server() {
     let world = World::new(LEGACY, FORM, json!({})).await;
     let hello = world.rig.call("echo", json!({})).await.unwrap();
     let offered = &hello["structuredContent"]["params"]["capabilities"]["elicitation"];
     assert_eq!(*offered, json!({"form": {}, "url": {}}));
-    let person = scripted(|_| form(json!({"name": "Ada", "age": 36, "size": "l"})));
-    let reply = world.ask_for("s1", Arc::clone(&person) as _).await.unwrap();
+    let user = scripted(|_| form(json!({"name": "Ada", "age": 36, "size": "l"})));
+    let reply = world.ask_for("s1", Arc::clone(&user) as _).await.unwrap();
     assert_eq!(
         reply["result"],
         json!({"action": "accept", "content": {
             "name": "Ada", "age": 36, "vip": true, "size": "l", "colour": "g", "likes": ["a"],
         }})
     );
-    let asked = person.asked.lock().unwrap().clone();
+    let asked = user.asked.lock().unwrap().clone();
     assert_eq!(asked[0].from, "MCP server asking");
     assert_eq!(asked[0].text, "Who are you?");
     let Want::Form { fields } = &asked[0].want else {
@@ -172,7 +172,7 @@ async fn a_form_reaches_the_person_and_its_values_the_server() {
 }
 
 #[tokio::test]
-async fn no_is_no_and_nobody_is_said_to_be_nobody() {
+async fn a_refusal_and_a_missing_user_decline() {
     let world = World::new(LEGACY, FORM, json!({})).await;
     let refusing = scripted(|_| Answer::Declined { why: None });
     let reply = world.ask_for("s1", refusing).await.unwrap();
@@ -181,10 +181,10 @@ async fn no_is_no_and_nobody_is_said_to_be_nobody() {
     assert_eq!(reply["result"]["action"], "decline");
     let why = reply["result"]["_meta"]["hermes/reason"].as_str().unwrap();
     assert!(why.contains("nobody is here"), "{why}");
-    // A call that was made for no person at all.
+    // A call without a user.
     let reply = world.rig.call("ask", json!({})).await.unwrap();
     assert_eq!(reply["structuredContent"]["result"]["action"], "decline");
-    // Values that do not fit never reach the server as an answer.
+    // Invalid values never reach the server as an answer.
     let wrong = scripted(|_| form(json!({"name": "A"})));
     let reply = world.ask_for("s1", wrong).await.unwrap();
     assert_eq!(reply["error"]["code"], -32603);
@@ -202,21 +202,21 @@ async fn questions_can_be_turned_off_and_end_after_their_time() {
     assert!(capabilities["elicitation"].is_null(), "{capabilities}");
     off.rig.stop().await;
     let brief = World::new(LEGACY, FORM, json!({"elicitation": {"timeout": 0.05}})).await;
-    let reply = brief.ask_for("s1", Arc::new(Silent::default())).await;
+    let reply = brief.ask_for("s1", Arc::new(WaitingAsker::default())).await;
     let reply = reply.unwrap();
     assert_eq!(reply["result"]["action"], "cancel");
     assert_eq!(brief.audit("elicitation/form/cancel"), 1);
     brief.rig.stop().await;
 }
 
-/// Thinks until told to go on.
+/// Waits until the test continues it.
 #[derive(Default)]
-struct Silent {
+struct WaitingAsker {
     asked: Notify,
     go_on: Notify,
 }
 
-impl Asker for Silent {
+impl Asker for WaitingAsker {
     fn ask(&self, _question: Question) -> BoxFuture<'_, Answer> {
         Box::pin(async {
             self.asked.notify_one();
@@ -230,27 +230,27 @@ impl Asker for Silent {
 async fn a_question_holds_up_no_other_call_and_goes_only_to_its_own_conversation() {
     // One call at a time, as for every local server.
     let world = World::new(LEGACY, FORM, json!({})).await;
-    let person = Arc::new(Silent::default());
-    let asking = world.ask_for("s1", Arc::clone(&person) as _);
+    let user = Arc::new(WaitingAsker::default());
+    let asking = world.ask_for("s1", Arc::clone(&user) as _);
     let meanwhile = async {
-        person.asked.notified().await;
+        user.asked.notified().await;
         world.rig.call("echo", json!({})).await.unwrap();
         assert_eq!(world.rig.server.status().inflight, 1);
-        person.go_on.notify_one();
+        user.go_on.notify_one();
     };
     let (reply, ()) = tokio::join!(asking, meanwhile);
     assert_eq!(reply.unwrap()["result"]["action"], "accept");
-    // The place is taken again: not more than one call at a time.
+    // The slot is taken again: still one call at a time.
     world.rig.call("echo", json!({})).await.unwrap();
     world.rig.stop().await;
 
     // Two conversations at once: the server does not say which of them it asks.
     let parallel = json!({"supports_parallel_tool_calls": true});
     let world = World::new(LEGACY, FORM, parallel).await;
-    let person = Arc::new(Silent::default());
-    let first = world.ask_for("s1", Arc::clone(&person) as _);
+    let user = Arc::new(WaitingAsker::default());
+    let first = world.ask_for("s1", Arc::clone(&user) as _);
     let second = async {
-        person.asked.notified().await;
+        user.asked.notified().await;
         let never = scripted(|_| panic!("was asked"));
         let refused = world.ask_for("s2", never).await.unwrap();
         let why = refused["result"]["_meta"]["hermes/reason"].as_str();
@@ -264,15 +264,15 @@ async fn a_question_holds_up_no_other_call_and_goes_only_to_its_own_conversation
 }
 
 #[tokio::test]
-async fn the_clock_of_a_call_stands_still_while_a_person_thinks() {
+async fn the_clock_of_a_call_stops_while_the_user_is_asked() {
     let more = json!({"timeout": 2, "max_timeout": 2});
     let world = World::new(LEGACY, FORM, more).await;
-    let person = Arc::new(Scripted {
+    let user = Arc::new(Scripted {
         asked: Mutex::default(),
         answer: Box::new(|_| form(json!({"name": "Ada"}))),
-        thinks: Duration::from_millis(3500),
+        delay: Duration::from_millis(3500),
     });
-    let reply = world.ask_for("s1", person).await.unwrap();
+    let reply = world.ask_for("s1", user).await.unwrap();
     assert_eq!(reply["result"]["action"], "accept");
     world.rig.stop().await;
 }
@@ -281,17 +281,17 @@ async fn the_clock_of_a_call_stands_still_while_a_person_thinks() {
 async fn a_stateless_server_asks_by_its_answer_and_is_asked_again() {
     let more = json!({"protocol": "modern"});
     let world = World::new(MODERN, FORM, more.clone()).await;
-    let person = scripted(|question| match &question.want {
+    let user = scripted(|question| match &question.want {
         Want::Visit { url } if url == "https://example.org/go" => Answer::Agreed,
         Want::Form { .. } => form(json!({"name": "Ada"})),
         other => panic!("{other:?}"),
     });
-    let second = world.ask_for("s1", person).await.unwrap();
+    let second = world.ask_for("s1", user).await.unwrap();
     let params = &second["params"];
     assert_eq!(params["requestState"], "s");
     assert_eq!(params["inputResponses"]["one"]["content"]["name"], "Ada");
     assert_eq!(params["inputResponses"]["two"], json!({"action": "accept"}));
-    // Without a person the server hears a no, and answers as it likes.
+    // Without a user the server gets a refusal, and continues as it likes.
     let second = world.ask_for("s1", Arc::new(Nobody)).await.unwrap();
     let inputs = &second["params"]["inputResponses"];
     assert_eq!(inputs["one"]["action"], "decline");
@@ -328,16 +328,16 @@ done
 "#;
 
 #[tokio::test]
-async fn a_call_that_needs_a_visit_first_asks_for_it_and_says_so() {
+async fn a_call_that_needs_a_visit_first_asks_for_it() {
     let world = World::new(VISIT, "", json!({})).await;
-    let person = scripted(|question| {
+    let user = scripted(|question| {
         let wanted = Want::Visit {
             url: "https://example.org/grant".into(),
         };
         assert_eq!(question.want, wanted);
         Answer::Agreed
     });
-    let error = world.ask_for("s1", person).await.unwrap_err();
+    let error = world.ask_for("s1", user).await.unwrap_err();
     let text = error.to_string();
     assert!(
         text.contains("agreed to visit https://example.org/grant"),

@@ -1,5 +1,5 @@
-//! A server behind the `Connector` seam: sessions that expire, faults on demand, and counters that
-//! tell what really happened. All time is virtual.
+//! A fake server behind the `Connector` interface: sessions that expire, faults on demand, and
+//! counters of what really happened. All time is virtual.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,18 +19,18 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// What the next request meets.
+/// The fault of the next request.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
     /// Refused without effect.
     Refuse(McpFailure),
     /// The same after this time.
     RefuseLate(Duration, McpFailure),
-    /// Carried out, but the answer is this failure.
+    /// Executed, but the answer is this failure.
     BreakAfter(McpFailure),
-    /// Carried out after this time.
+    /// Executed after this time.
     Slow(Duration),
-    /// Reports progress so often, so many times, then answers.
+    /// Reports progress at this interval, this many times, then answers.
     Progress(Duration, u32),
     Hang,
     /// An answer with `isError`.
@@ -41,51 +41,51 @@ pub(crate) enum Fault {
 
 #[derive(Debug)]
 pub(crate) struct State {
-    /// Sessions of other generations are forgotten.
+    /// Sessions of other generations are unknown.
     pub(crate) generation: u64,
     pub(crate) lost: McpFailure,
     /// Faults of calls (not of probes and lists), in order.
     pub(crate) faults: VecDeque<Fault>,
-    /// What answers a probe instead of "here".
+    /// The fault of a probe, if not a success.
     pub(crate) ping: Option<Fault>,
     pub(crate) list: Option<Fault>,
-    /// How connects fail, in order; `None` is a success.
+    /// Results of connects, in order; `None` is a success.
     pub(crate) connects_fail: VecDeque<Option<McpFailure>>,
-    /// How they fail after that.
+    /// The failure of all later connects.
     pub(crate) down: Option<McpFailure>,
     pub(crate) latency: Duration,
     pub(crate) connect_latency: Duration,
     pub(crate) era: Era,
     pub(crate) session: bool,
-    pub(crate) waits_for_person: bool,
+    pub(crate) waits_for_user: bool,
     pub(crate) tools: Vec<Value>,
     pub(crate) close_latency: Duration,
-    /// Whether people can log in to it.
+    /// Whether users can log in to it.
     pub(crate) login: bool,
-    /// So many connects end in a bug.
+    /// Number of connects that panic.
     pub(crate) connect_bugs: usize,
-    seen: Seen,
+    seen: Observations,
 }
 
-/// What happened.
+/// Counters of what happened.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Observations {
     pub(crate) connects: Vec<Instant>,
     pub(crate) epochs: Vec<u64>,
     pub(crate) connecting: usize,
-    pub(crate) most_connecting: usize,
-    /// Tools that were carried out, by name.
+    pub(crate) max_connecting: usize,
+    /// Tools that were executed, by name.
     pub(crate) effects: Vec<String>,
     pub(crate) requests: Vec<(String, Instant)>,
-    /// Tools that were asked for, by name.
+    /// Tools that were requested, by name.
     pub(crate) asked: Vec<String>,
     pub(crate) open_links: usize,
-    pub(crate) most_open: usize,
+    pub(crate) max_open: usize,
     pub(crate) cancelled: usize,
     pub(crate) resumed: usize,
 }
 
-impl Seen {
+impl Observations {
     pub(crate) fn count(&self, op: &str) -> usize {
         self.requests.iter().filter(|(name, _)| name == op).count()
     }
@@ -143,12 +143,12 @@ impl FakeServer {
             connect_latency: Duration::from_millis(50),
             era: Era::Legacy,
             session: true,
-            waits_for_person: false,
+            waits_for_user: false,
             tools: vec![tool("write"), tool("read")],
             close_latency: Duration::ZERO,
             login: false,
             connect_bugs: 0,
-            seen: Seen::default(),
+            seen: Observations::default(),
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -160,7 +160,7 @@ impl FakeServer {
         self.state.lock().unwrap()
     }
 
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> Observations {
         self.state().seen.clone()
     }
 
@@ -184,30 +184,30 @@ impl FakeServer {
 
     /// How long the server was silent.
     pub(crate) fn link_age(&self) -> Duration {
-        self.link().last_heard().elapsed()
+        self.link().last_activity().elapsed()
     }
 
     pub(crate) fn first_link(&self) -> Arc<FakeLink> {
         Arc::clone(self.links.lock().unwrap().first().expect("a link"))
     }
 
-    /// The link dies, as when a child exits.
+    /// The link breaks, as when a child exits.
     pub(crate) fn kill(&self, why: McpFailure) {
-        self.link().die(why);
+        self.link().fail(why);
     }
 
-    pub(crate) fn tell(&self, event: LinkEvent) {
+    pub(crate) fn send_event(&self, event: LinkEvent) {
         let _ = self.link().events.try_send(event);
     }
 
     /// The same if there ever was a link.
-    pub(crate) fn kill_any(&self, why: McpFailure) {
+    pub(crate) fn kill_if_linked(&self, why: McpFailure) {
         if let Some(link) = self.links.lock().unwrap().last() {
-            link.die(why);
+            link.fail(why);
         }
     }
 
-    pub(crate) fn tell_any(&self, event: LinkEvent) {
+    pub(crate) fn send_event_if_linked(&self, event: LinkEvent) {
         if let Some(link) = self.links.lock().unwrap().last() {
             let _ = link.events.try_send(event);
         }
@@ -236,22 +236,22 @@ impl FakeServer {
                 child_pid: None,
                 handshake: state.connect_latency,
             },
-            dead: CancellationToken::new(),
+            failed: CancellationToken::new(),
             why: Mutex::new(None),
-            heard: Mutex::new(Instant::now()),
+            last_active: Mutex::new(Instant::now()),
             events: request.events.clone(),
             open: Mutex::new(true),
             hangs: Mutex::new(false),
         });
         state.seen.epochs.push(request.epoch);
         state.seen.open_links += 1;
-        state.seen.most_open = state.seen.most_open.max(state.seen.open_links);
+        state.seen.max_open = state.seen.max_open.max(state.seen.open_links);
         self.links.lock().unwrap().push(Arc::clone(&link));
         link
     }
 }
 
-/// Counts connects under way, also those that are dropped.
+/// Counts connects in progress, including dropped ones.
 struct Connecting(FakeServer);
 
 impl Drop for Connecting {
@@ -271,7 +271,7 @@ impl Connector for FakeServer {
                 let mut state = self.state();
                 state.seen.connects.push(Instant::now());
                 state.seen.connecting += 1;
-                state.seen.most_connecting = state.seen.most_connecting.max(state.seen.connecting);
+                state.seen.max_connecting = state.seen.max_connecting.max(state.seen.connecting);
                 let planned = state.connects_fail.pop_front();
                 let fails = planned.unwrap_or_else(|| state.down.clone());
                 (state.connect_latency, fails)
@@ -297,27 +297,27 @@ pub(crate) struct FakeLink {
     server: FakeServer,
     generation: u64,
     facts: LinkFacts,
-    dead: CancellationToken,
+    failed: CancellationToken,
     why: Mutex<Option<McpFailure>>,
-    heard: Mutex<Instant>,
+    last_active: Mutex<Instant>,
     events: mpsc::Sender<LinkEvent>,
     open: Mutex<bool>,
     hangs: Mutex<bool>,
 }
 
 impl FakeLink {
-    pub(crate) fn die(&self, why: McpFailure) {
+    pub(crate) fn fail(&self, why: McpFailure) {
         self.why.lock().unwrap().get_or_insert(why);
-        self.dead.cancel();
+        self.failed.cancel();
     }
 
-    /// From now on it takes requests and answers none.
+    /// From now on it accepts requests and answers none.
     pub(crate) fn hang(&self) {
         *self.hangs.lock().unwrap() = true;
     }
 
-    pub(crate) fn hear(&self) {
-        *self.heard.lock().unwrap() = Instant::now();
+    pub(crate) fn record_activity(&self) {
+        *self.last_active.lock().unwrap() = Instant::now();
     }
 
     async fn answer(&self, op: &Op, call: &LinkCall) -> Result<OpOutput, McpFailure> {
@@ -345,7 +345,7 @@ impl FakeLink {
             std::future::pending::<()>().await;
         }
         if let Some(failure) = forgotten {
-            self.hear();
+            self.record_activity();
             return Err(failure);
         }
         match fault {
@@ -365,7 +365,7 @@ impl FakeLink {
             Some(Fault::Progress(every, times)) => {
                 for step in 0..times {
                     sleep(every).await;
-                    self.hear();
+                    self.record_activity();
                     if let Some(progress) = &call.progress {
                         let _ = progress.try_send(format!("step {step}"));
                     }
@@ -375,7 +375,7 @@ impl FakeLink {
             Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::Panic) => panic!("a bug in the link"),
             Some(Fault::ToolError) => {
-                self.hear();
+                self.record_activity();
                 Ok(OpOutput {
                     result: json!({"isError": true, "content": [{"type": "text", "text": "session expired"}]}),
                 })
@@ -385,7 +385,7 @@ impl FakeLink {
     }
 
     fn carry_out(&self, op: &Op) -> OpOutput {
-        self.hear();
+        self.record_activity();
         let mut state = self.server.state();
         let result = match op {
             Op::CallTool { name, .. } => {
@@ -415,12 +415,12 @@ impl Link for FakeLink {
         call: LinkCall,
     ) -> BoxFuture<'a, Result<OpOutput, McpFailure>> {
         Box::pin(async move {
-            if self.dead.is_cancelled() {
+            if self.failed.is_cancelled() {
                 return Err(refused());
             }
             tokio::select! {
                 biased;
-                () = self.dead.cancelled() => Err(reset()),
+                () = self.failed.cancelled() => Err(reset()),
                 () = call.cancel.cancelled() => {
                     self.server.state().seen.cancelled += 1;
                     Err(failure(FailureClass::Cancelled, Certainty::MaybeExecuted, "cancelled"))
@@ -435,14 +435,14 @@ impl Link for FakeLink {
 
     fn closed(&self) -> BoxFuture<'_, McpFailure> {
         Box::pin(async move {
-            self.dead.cancelled().await;
+            self.failed.cancelled().await;
             let why = self.why.lock().unwrap().clone();
             why.unwrap_or_else(reset)
         })
     }
 
-    fn last_heard(&self) -> Instant {
-        *self.heard.lock().unwrap()
+    fn last_activity(&self) -> Instant {
+        *self.last_active.lock().unwrap()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
@@ -452,7 +452,7 @@ impl Link for FakeLink {
             if std::mem::take(&mut *self.open.lock().unwrap()) {
                 self.server.state().seen.open_links -= 1;
             }
-            self.die(reset());
+            self.fail(reset());
         })
     }
 
@@ -460,12 +460,12 @@ impl Link for FakeLink {
         self.server.state().seen.resumed += 1;
     }
 
-    fn waits_for_person(&self) -> bool {
-        self.server.state().waits_for_person
+    fn waits_for_user(&self) -> bool {
+        self.server.state().waits_for_user
     }
 }
 
-/// Wall time that follows virtual time, until it is made to jump.
+/// Wall time that follows virtual time until it is made to jump.
 pub(crate) struct TestClock {
     base: DateTime<Utc>,
     start: Instant,
@@ -493,7 +493,7 @@ impl Clock for TestClock {
     }
 }
 
-/// Jitter of exactly nothing.
+/// No jitter.
 pub(crate) fn no_jitter() -> Arc<dyn Rng> {
     Arc::new(FixedRng(1 << 63))
 }
@@ -543,7 +543,7 @@ impl World {
     }
 
     pub(crate) fn state(&self) -> &'static str {
-        self.handle.standing().state.name()
+        self.handle.connection_status().state.name()
     }
 
     pub(crate) async fn call(&self, op: Op) -> Result<Value, CallError> {
@@ -567,7 +567,7 @@ pub(crate) fn call_tool(name: &str) -> Op {
     }
 }
 
-/// All operations of people.
+/// All operations of users.
 pub(crate) fn five_ops() -> Vec<Op> {
     vec![
         call_tool("write"),

@@ -1,9 +1,9 @@
-//! Against the server that fails on demand.
+//! Tests against a server that fails on demand.
 
+mod availability;
 mod between;
 mod changes;
-mod dying;
-mod life;
+mod child_death;
 mod network;
 mod resumed;
 mod shapes;

@@ -1,4 +1,4 @@
-//! Keys of `mcp_servers.<name>` and what they do.
+//! Keys of `mcp_servers.<name>` and their effects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use hermes_mcp::{
 use reqwest::header::{HeaderMap, HeaderName};
 use serde_json::{Value, json};
 
-use crate::mini::{Asked, Mini, Say};
+use crate::mini::{MiniRequest, MiniResponse, MiniServer};
 use crate::rig::{Rig, http_target};
 
 fn read(entry: &Value) -> ServerConfig {
@@ -24,27 +24,27 @@ fn read(entry: &Value) -> ServerConfig {
 }
 
 /// A server of before 2026, whose answers have this content type.
-fn legacy(asked: &Asked, content_type: &str) -> Say {
-    let id = &asked.body["id"];
-    let result = match asked.body["method"].as_str() {
+fn legacy(request: &MiniRequest, content_type: &str) -> MiniResponse {
+    let id = &request.body["id"];
+    let result = match request.body["method"].as_str() {
         Some("initialize") => json!({
             "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
             "serverInfo": {"name": "mini", "version": "1"},
         }),
         Some("tools/list") => json!({"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}),
         Some("tools/call") => json!({"content": [{"type": "text", "text": "ran"}]}),
-        _ if id.is_null() => return Say::status("202 Accepted"),
+        _ if id.is_null() => return MiniResponse::status("202 Accepted"),
         _ => json!({}),
     };
-    let mut say = Say::typed(
+    let mut respond = MiniResponse::typed(
         content_type,
         &json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string(),
     );
-    say.head.push_str("\r\nmcp-session-id: s1");
-    say
+    respond.head.push_str("\r\nmcp-session-id: s1");
+    respond
 }
 
-fn spec(server: &Mini, more: &Value) -> ServerSpec {
+fn spec(server: &MiniServer, more: &Value) -> ServerSpec {
     let mut entry = json!({"url": server.url("/mcp"), "protocol": "legacy"});
     for (key, value) in more.as_object().into_iter().flatten() {
         entry[key] = value.clone();
@@ -73,18 +73,18 @@ fn spec(server: &Mini, more: &Value) -> ServerSpec {
 #[tokio::test]
 async fn skip_preflight_reads_answers_of_a_wrong_type() {
     // An answer with our id is read whatever its type; here the ids are missing.
-    let server = Mini::start(|asked| {
-        let mut said = legacy(asked, "text/plain");
-        if let Ok(mut message) = serde_json::from_slice::<Value>(&said.body) {
+    let server = MiniServer::start(|request| {
+        let mut response = legacy(request, "text/plain");
+        if let Ok(mut message) = serde_json::from_slice::<Value>(&response.body) {
             message["id"] = Value::Null;
-            said.body = message.to_string().into();
+            response.body = message.to_string().into();
         }
-        said
+        response
     })
     .await;
     let mut strict = Rig::start(spec(&server, &json!({})));
     let parked = strict
-        .until(|standing| matches!(standing.state, LinkState::Parked { .. }))
+        .until(|status| matches!(status.state, LinkState::Parked { .. }))
         .await;
     let why = parked.state.why().unwrap_or_default().to_owned();
     assert!(why.contains("skip_preflight"), "{why}");
@@ -99,16 +99,19 @@ async fn skip_preflight_reads_answers_of_a_wrong_type() {
 
 #[tokio::test]
 async fn sse_idle_timeout_opens_a_silent_stream_again() {
-    let silent = |asked: &Asked| match asked.method.as_str() {
-        "get" => Say::silence(),
-        "delete" => Say::status("200 OK"),
-        _ => legacy(asked, "application/json"),
+    let silent = |request: &MiniRequest| match request.method.as_str() {
+        "get" => MiniResponse::silence(),
+        "delete" => MiniResponse::status("200 OK"),
+        _ => legacy(request, "application/json"),
     };
-    let gets = |server: &Mini| {
-        let asked = server.asked();
-        asked.iter().filter(|asked| asked.method == "get").count()
+    let gets = |server: &MiniServer| {
+        let requests = server.requests();
+        requests
+            .iter()
+            .filter(|request| request.method == "get")
+            .count()
     };
-    let server = Mini::start(silent).await;
+    let server = MiniServer::start(silent).await;
     let mut rig = Rig::start(spec(&server, &json!({"sse_idle_timeout": 0.2})));
     rig.ready().await;
     let again = async {
@@ -119,12 +122,12 @@ async fn sse_idle_timeout_opens_a_silent_stream_again() {
     tokio::time::timeout(Duration::from_secs(30), again)
         .await
         .expect("the stream is opened again");
-    // It is a courtesy: the link is the same.
+    // The stream is optional: the link remains the same.
     assert_eq!(rig.text("t", json!({})).await, "ran");
-    assert_eq!(rig.server.standing().epoch, 1);
+    assert_eq!(rig.server.connection_status().epoch, 1);
     rig.stop().await;
-    // Silence is legal where nothing is said about it.
-    let server = Mini::start(silent).await;
+    // Silence is allowed unless configured otherwise.
+    let server = MiniServer::start(silent).await;
     let mut rig = Rig::start(spec(&server, &json!({})));
     rig.ready().await;
     rig.server.listening().await;
@@ -133,8 +136,8 @@ async fn sse_idle_timeout_opens_a_silent_stream_again() {
 }
 
 #[tokio::test]
-async fn identity_header_tells_the_server_who_asks() {
-    let server = Mini::start(|asked| legacy(asked, "application/json")).await;
+async fn identity_header_is_sent() {
+    let server = MiniServer::start(|request| legacy(request, "application/json")).await;
     for (identity, line) in [
         (json!("X-Hermes-Profile"), "x-hermes-profile: default"),
         (json!({"name": "X-Who", "value": "ada"}), "x-who: ada"),
@@ -142,17 +145,17 @@ async fn identity_header_tells_the_server_who_asks() {
         let mut rig = Rig::start(spec(&server, &json!({ "identity_header": identity })));
         rig.ready().await;
         rig.text("t", json!({})).await;
-        let asked = server.asked();
+        let requests = server.requests();
         assert!(
-            asked.last().unwrap().head.contains(line),
+            requests.last().unwrap().head.contains(line),
             "{}",
-            asked.last().unwrap().head
+            requests.last().unwrap().head
         );
         rig.stop().await;
     }
 }
 
-/// A server that notes each of its starts.
+/// A server that records each of its starts.
 const LOCAL: &str = r#"
 echo started >> "$STARTS"
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
@@ -197,8 +200,8 @@ async fn a_lazy_server_starts_with_its_first_call_once_its_tools_are_known() {
     first.stop().await;
 
     let second = Rig::start(local(home.path(), LOCAL));
-    let standing = second.server.settled().await;
-    assert_eq!(standing.state, LinkState::Recycled);
+    let status = second.server.settled().await;
+    assert_eq!(status.state, LinkState::Recycled);
     let known = second.server.catalogue().borrow().clone().unwrap();
     assert!(known.has_tool("t"));
     assert_eq!(starts(), 1, "offered without being started");

@@ -1,10 +1,10 @@
-//! Up, down, up again; changes of the config; the end.
+//! Connecting, disconnecting and reconnecting; config changes; shutdown.
 
 use std::time::Duration;
 
 use hermes_mcp::{
     CallOptions, Certainty, Era, EventKind, FailureClass, LinkState, McpFailure, McpManager, Op,
-    ServerSettings, TransportKind,
+    ReportedState, ServerSettings, TransportKind,
 };
 use tokio::time::{Instant, sleep};
 
@@ -53,7 +53,7 @@ async fn a_server_that_comes_up_later_gets_its_tools_and_one_link() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_ladder_doubles_and_parks_after_five() {
+async fn the_backoff_doubles_and_parks_after_five() {
     let world = down();
     let begin = Instant::now();
     world.until("parked").await;
@@ -65,7 +65,7 @@ async fn the_ladder_doubles_and_parks_after_five() {
         .collect();
     assert_eq!(pauses, [1, 2, 4, 8]);
     assert_eq!(begin.elapsed().as_secs(), 15);
-    // One attempt per wake, for ever.
+    // One attempt per wake-up, forever.
     sleep(Duration::from_hours(1)).await;
     assert_eq!(world.server.connects(), 5 + 59);
     assert_eq!(world.state(), "parked");
@@ -80,23 +80,23 @@ async fn a_call_wakes_a_parked_server() {
     assert_eq!(world.handle.counters().reconnects["call"], 1);
 }
 
-/// Nobody knows its tools, so nobody calls them.
+/// Its tools are unknown, so no call can wake it.
 #[tokio::test(start_paused = true)]
 async fn a_turn_wakes_a_parked_server_that_was_never_up() {
     let world = down();
     world.until("parked").await;
     let tries = world.server.connects();
     for _ in 0..3 {
-        world.handle.wanted(seconds(1)).await;
+        world.handle.retry_if_parked(seconds(1)).await;
     }
     assert_eq!(world.server.connects(), tries + 1, "not for every turn");
     assert_eq!(world.state(), "parked");
     sleep(seconds(6)).await;
     world.server.state().down = None;
-    world.handle.wanted(seconds(1)).await;
+    world.handle.retry_if_parked(seconds(1)).await;
     assert_eq!(world.state(), "ready");
     let tries = world.server.connects();
-    world.handle.wanted(seconds(1)).await;
+    world.handle.retry_if_parked(seconds(1)).await;
     assert_eq!(world.server.connects(), tries);
 }
 
@@ -121,7 +121,7 @@ async fn calls_to_a_parked_server_try_it_once_a_second_and_say_why() {
         assert_eq!(error.class(), FailureClass::Unavailable);
         assert!(error.to_string().contains("connection refused"), "{error}");
     }
-    // Each of them tried it: five attempts were made before.
+    // Each of them triggered an attempt: five were made before.
     assert!(begin.elapsed() <= seconds(100));
     assert_eq!(world.server.connects(), 105);
 }
@@ -162,12 +162,12 @@ async fn what_cannot_work_is_parked_at_once_with_the_reason() {
     let status = world.handle.status();
     assert_eq!(status.why.as_deref(), Some("no such program: npxx"));
     assert!(status.next_attempt_in.unwrap() > seconds(40));
-    // Somebody installs it.
+    // The server becomes available.
     world.server.state().down = None;
     world.call(call_tool("write")).await.unwrap();
 }
 
-/// Comes up, dies at once, for ever: the handshake alone pays nothing back.
+/// Connects and breaks at once, forever: a successful handshake alone does not reset the backoff.
 #[tokio::test(start_paused = true)]
 async fn a_flapping_server_is_parked() {
     let world = World::with(FakeServer::new(), stdio());
@@ -184,7 +184,7 @@ async fn a_flapping_server_is_parked() {
     assert_eq!(world.state(), "parked");
 }
 
-/// Drops of links that worked are no flapping.
+/// Links that worked before they broke do not count as flapping.
 #[tokio::test(start_paused = true)]
 async fn a_proven_server_is_always_reconnected_at_once() {
     let world = World::ready().await;
@@ -231,7 +231,7 @@ async fn lists_are_public_before_the_state_says_ready() {
     while order.len() < 2 {
         match events.recv().await.unwrap().kind {
             EventKind::Catalogue { .. } => order.push("catalogue"),
-            EventKind::State(standing) if standing.state == LinkState::Ready => {
+            EventKind::State(status) if status.state == LinkState::Ready => {
                 order.push("ready");
             }
             _ => {}
@@ -249,7 +249,7 @@ async fn the_old_child_is_gone_before_the_new_one_starts() {
         world.server.kill(reset());
         world.call(Op::ListPrompts).await.unwrap();
     }
-    assert_eq!(world.server.seen().most_open, 1);
+    assert_eq!(world.server.seen().max_open, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -376,7 +376,7 @@ async fn another_url_swaps_the_link_and_running_calls_finish() {
         world.manager.apply(vec![world.server.spec(changed)]);
         sleep(seconds(1)).await;
         world.call(call_tool("read")).await.unwrap();
-        assert_eq!(world.handle.standing().epoch, 2);
+        assert_eq!(world.handle.connection_status().epoch, 2);
     };
     let (slow, ()) = tokio::join!(world.call(call_tool("write")), change);
     slow.unwrap();
@@ -529,11 +529,11 @@ async fn a_bug_in_a_connector_does_not_end_the_server() {
     world.server.state().connect_bugs = 1;
     world.server.expire();
     world.call(call_tool("write")).await.unwrap();
-    assert_eq!(world.handle.standing().epoch, 2);
+    assert_eq!(world.handle.connection_status().epoch, 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_can_ask_for_a_new_link() {
+async fn the_user_can_request_a_new_link() {
     let world = down();
     world.until("parked").await;
     world.server.state().down = None;
@@ -542,7 +542,7 @@ async fn a_person_can_ask_for_a_new_link() {
     world.handle.reconnect();
     world.until("connecting").await;
     world.until("ready").await;
-    assert_eq!(world.handle.standing().epoch, 2);
+    assert_eq!(world.handle.connection_status().epoch, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -563,13 +563,16 @@ async fn resources_and_prompts_are_listed_when_wanted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_tells_the_story() {
+async fn the_status_reports_what_happened() {
     let world = World::ready().await;
     world.call(call_tool("write")).await.unwrap();
     world.server.expire();
     world.call(call_tool("write")).await.unwrap();
     let status = world.manager.status().remove(0);
-    assert_eq!((status.state, status.epoch, status.tools), ("ready", 2, 2));
+    assert_eq!(
+        (status.state, status.epoch, status.tools),
+        (ReportedState::Ready, 2, 2)
+    );
     assert_eq!(status.reconnects["start"], 1);
     assert_eq!(status.reconnects["session_lost"], 1);
     let error = status.last_error.unwrap();

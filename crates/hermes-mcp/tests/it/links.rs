@@ -1,4 +1,4 @@
-//! Links alone, without the actor: what each transport promises.
+//! Links alone, without the actor: the guarantees of each transport.
 
 mod answers;
 mod children;
@@ -22,10 +22,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Longer than anything here takes; a test that needs it hangs.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Longer than any test takes; a test that reaches it hangs.
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A connector and what its links report.
+/// A connector and the events of its links.
 pub(crate) struct Bench {
     pub(crate) connector: McpConnector,
     sender: mpsc::Sender<LinkEvent>,
@@ -47,7 +47,7 @@ impl Bench {
     }
 
     pub(crate) async fn connect(&self) -> Result<Arc<dyn Link>, McpFailure> {
-        self.connect_within(PATIENCE).await
+        self.connect_within(TEST_TIMEOUT).await
     }
 
     pub(crate) async fn connect_within(&self, time: Duration) -> Result<Arc<dyn Link>, McpFailure> {
@@ -61,7 +61,7 @@ impl Bench {
     }
 
     pub(crate) async fn event(&mut self) -> LinkEvent {
-        let event = tokio::time::timeout(PATIENCE, self.events.recv()).await;
+        let event = tokio::time::timeout(TEST_TIMEOUT, self.events.recv()).await;
         event.expect("no event").unwrap()
     }
 }
@@ -71,13 +71,13 @@ pub(crate) fn within(time: Duration) -> LinkCall {
         deadline: Instant::now() + time,
         cancel: CancellationToken::new(),
         progress: None,
-        behalf: None,
+        origin: None,
         slot: None,
     }
 }
 
 pub(crate) async fn ask(link: &dyn Link, op: Op) -> Result<Value, McpFailure> {
-    let output = link.request(&op, within(PATIENCE)).await?;
+    let output = link.request(&op, within(TEST_TIMEOUT)).await?;
     Ok(output.result)
 }
 

@@ -1,4 +1,4 @@
-//! The production actor and transports against scripts, servers that misbehave, and real ones.
+//! The production actor and transports against scripted, misbehaving and real servers.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -6,12 +6,12 @@
     reason = "helpers of tests fail like tests"
 )]
 
+mod cancellation;
 mod concurrency;
 mod elicitation;
 mod fake;
 mod faults;
 mod keys;
-mod leaving;
 mod lifecycle;
 mod links;
 mod malware;

@@ -1,4 +1,4 @@
-//! An HTTP server of a few lines, for answers that no proper server gives.
+//! A minimal HTTP server, for answers that no proper server gives.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -9,25 +9,25 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct MiniRequest {
     pub(crate) method: String,
-    /// Head lines, lower case.
+    /// Header lines, lower case.
     pub(crate) head: String,
     pub(crate) body: Value,
 }
 
-/// What is sent back: status line and head after "HTTP/1.1 ", body, and whether the connection
-/// stays open in silence.
+/// The response: status line and head after "HTTP/1.1 ", body, and whether the connection stays
+/// open in silence.
 #[derive(Clone)]
-pub(crate) struct Say {
+pub(crate) struct MiniResponse {
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
     pub(crate) silent: bool,
-    /// Bytes that the head promises and that never come.
+    /// Number of announced bytes that are never sent.
     pub(crate) missing: usize,
 }
 
-impl Say {
+impl MiniResponse {
     pub(crate) fn json(body: &Value) -> Self {
         Self::typed("application/json", &body.to_string())
     }
@@ -69,65 +69,67 @@ impl Say {
     }
 }
 
-pub(crate) struct Mini {
+pub(crate) struct MiniServer {
     pub(crate) address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<MiniRequest>>>,
 }
 
-impl Mini {
-    pub(crate) async fn start(say: impl Fn(&Asked) -> Say + Send + Sync + 'static) -> Self {
+impl MiniServer {
+    pub(crate) async fn start(
+        respond: impl Fn(&MiniRequest) -> MiniResponse + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&asked);
-        let say = Arc::new(say);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&requests);
+        let respond = Arc::new(respond);
         task::spawn("mini", async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let serving = serve(stream, Arc::clone(&seen), Arc::clone(&say));
+                let serving = serve(stream, Arc::clone(&seen), Arc::clone(&respond));
                 task::spawn("mini-connection", serving);
             }
         });
-        Self { address, asked }
+        Self { address, requests }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<MiniRequest> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
 async fn serve(
     mut stream: TcpStream,
-    seen: Arc<Mutex<Vec<Asked>>>,
-    say: Arc<impl Fn(&Asked) -> Say + Send + Sync + 'static>,
+    seen: Arc<Mutex<Vec<MiniRequest>>>,
+    respond: Arc<impl Fn(&MiniRequest) -> MiniResponse + Send + Sync + 'static>,
 ) {
-    let Some(asked) = read(&mut stream).await else {
+    let Some(request) = read(&mut stream).await else {
         return;
     };
-    let said = say(&asked);
-    seen.lock().unwrap().push(asked);
-    let length = if said.silent {
+    let response = respond(&request);
+    seen.lock().unwrap().push(request);
+    let length = if response.silent {
         String::new()
     } else {
-        let length = said.body.len() + said.missing;
+        let length = response.body.len() + response.missing;
         format!("content-length: {length}\r\n")
     };
     let head = format!(
         "HTTP/1.1 {}\r\n{length}connection: close\r\n\r\n",
-        said.head
+        response.head
     );
-    let bytes = [head.as_bytes(), &said.body].concat();
+    let bytes = [head.as_bytes(), &response.body].concat();
     let _ = stream.write_all(&bytes).await;
-    if said.silent {
-        // Until the other side leaves.
+    if response.silent {
+        // Until the other side closes.
         let _ = stream.read(&mut [0; 1]).await;
     }
 }
 
-async fn read(stream: &mut TcpStream) -> Option<Asked> {
+async fn read(stream: &mut TcpStream) -> Option<MiniRequest> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
     let (head, start) = loop {
@@ -154,7 +156,7 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
             .filter(|count| *count > 0)?;
         bytes.extend_from_slice(&chunk[..count]);
     }
-    Some(Asked {
+    Some(MiniRequest {
         method: head.split(' ').next()?.to_owned(),
         body: serde_json::from_slice(&bytes[start..start + length]).unwrap_or(Value::Null),
         head,

@@ -1,4 +1,4 @@
-//! Random lives of a server: whatever happens in whatever order, the invariants hold.
+//! Random sequences of server events: the invariants hold in every order.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use crate::fake::{
 };
 
 const TIMEOUT: Duration = Duration::from_secs(20);
-const STEPS: usize = 40;
+const MAX_STEPS: usize = 40;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A call, cancelled after so many milliseconds.
+    /// A call, cancelled after this many milliseconds.
     Call(Option<u64>),
     Fault(Fault),
     Expire,
     Kill,
     /// The next connects fail.
     Refuse(usize, McpFailure),
-    Hand,
+    Reconnect,
     Auth,
     /// Another URL.
     Config,
@@ -81,7 +81,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Expire),
         2 => Just(Step::Kill),
         2 => (1_usize..7, refusal).prop_map(|(count, why)| Step::Refuse(count, why)),
-        1 => Just(Step::Hand),
+        1 => Just(Step::Reconnect),
         1 => Just(Step::Auth),
         1 => Just(Step::Config),
         1 => Just(Step::Off),
@@ -94,21 +94,21 @@ fn step() -> impl Strategy<Value = Step> {
 
 type Outcome = (String, Duration, Result<OpOutput, CallError>);
 
-/// A world and the calls under way in it.
-struct Life {
+/// A world and its calls in progress.
+struct RandomRun {
     world: World,
     settings: ServerSettings,
     calls: JoinSet<Outcome>,
     count: usize,
 }
 
-impl Life {
+impl RandomRun {
     fn begin(transport: TransportKind) -> Self {
         let mut settings = ServerSettings::new("fake", transport, "0".to_owned());
         settings.timeout = TIMEOUT;
         settings.max_timeout = TIMEOUT * 2;
         let server = FakeServer::new();
-        server.state().tools = (0..=STEPS).map(|n| tool(&format!("t{n}"))).collect();
+        server.state().tools = (0..=MAX_STEPS).map(|n| tool(&format!("t{n}"))).collect();
         Self {
             world: World::with(server, settings.clone()),
             settings,
@@ -149,18 +149,18 @@ impl Life {
         self.world.manager.apply(vec![spec]);
     }
 
-    async fn take(&mut self, step: Step) {
+    async fn perform(&mut self, step: Step) {
         let server = &self.world.server;
         match step {
             Step::Call(cancel_after) => self.call(cancel_after),
             Step::Fault(fault) => server.fault(fault),
             Step::Expire => server.expire(),
-            Step::Kill => server.kill_any(reset()),
+            Step::Kill => server.kill_if_linked(reset()),
             Step::Refuse(count, why) => {
                 let mut state = server.state();
                 state.connects_fail = vec![Some(why); count].into();
             }
-            Step::Hand => self.world.handle.reconnect(),
+            Step::Reconnect => self.world.handle.reconnect(),
             Step::Auth => self.world.handle.auth_changed(),
             Step::Config => {
                 self.settings.fingerprint.push('x');
@@ -171,36 +171,36 @@ impl Life {
                 self.apply();
             }
             Step::Jump => self.world.clock.jump(chrono::Duration::hours(3)),
-            Step::ToolsChanged => server.tell_any(LinkEvent::ToolsChanged),
-            Step::Suspect => server.tell_any(LinkEvent::Suspect("hm".to_owned())),
+            Step::ToolsChanged => server.send_event_if_linked(LinkEvent::ToolsChanged),
+            Step::Suspect => server.send_event_if_linked(LinkEvent::Suspect("hm".to_owned())),
             Step::Wait(time) => sleep(Duration::from_millis(time)).await,
         }
         self.check();
     }
 
-    /// What holds at every moment.
+    /// Checks the invariants that always hold.
     fn check(&self) {
         let seen = self.world.server.seen();
-        let most = match self.settings.transport {
+        let max = match self.settings.transport {
             TransportKind::Stdio => 1,
-            // The live one, those that still serve old calls, and one that is to replace it.
+            // The live one, those that still serve old calls, and one that will replace it.
             _ => 6,
         };
-        assert!(seen.most_open <= most, "{} links at once", seen.most_open);
-        assert!(seen.most_connecting <= 1);
+        assert!(seen.max_open <= max, "{} links at once", seen.max_open);
+        assert!(seen.max_connecting <= 1);
         assert!(seen.epochs.is_sorted(), "{:?}", seen.epochs);
-        let standing = self.world.handle.standing();
+        let status = self.world.handle.connection_status();
         let catalogue = self.world.handle.catalogue();
-        if standing.state.is_live() {
+        if status.state.is_live() {
             let epoch = catalogue.borrow().as_ref().map(|c| c.epoch);
-            assert_eq!(epoch, Some(standing.epoch));
+            assert_eq!(epoch, Some(status.epoch));
         }
     }
 
-    /// All calls ended in time, each ran at most once, and the server recovers.
+    /// All calls ended in time, each was executed at most once, and the server recovers.
     async fn end(mut self) {
         while let Some(outcome) = self.calls.join_next().await {
-            self.judge(outcome.unwrap());
+            self.check_outcome(outcome.unwrap());
         }
         {
             let mut state = self.world.server.state();
@@ -220,13 +220,13 @@ impl Life {
         assert_eq!(self.world.server.seen().open_links, 0);
     }
 
-    fn judge(&self, (name, took, result): Outcome) {
+    fn check_outcome(&self, (name, took, result): Outcome) {
         let seen = self.world.server.seen();
         let asked = seen.asked.iter().filter(|tool| **tool == name).count();
         let ran = seen.effects.iter().filter(|tool| **tool == name).count();
         // Once, and once more for each cause: session, token, throttling, a lost request; and eight
-        // times where a session that was lost in the middle of an examination looks as if only some
-        // instances of the server knew it.
+        // times where a session lost during a health check looks as if only some instances of the
+        // server knew it.
         assert!(asked <= 13, "{name} was sent {asked} times");
         assert!(ran <= 1, "{name} ran {ran} times");
         assert!(took <= TIMEOUT * 2, "{name} took {took:?}");
@@ -240,18 +240,18 @@ impl Life {
     }
 }
 
-fn live(transport: TransportKind, steps: Vec<Step>) {
+fn run_steps(transport: TransportKind, steps: Vec<Step>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
         .build()
         .unwrap();
     runtime.block_on(async {
-        let mut life = Life::begin(transport);
+        let mut run = RandomRun::begin(transport);
         for step in steps {
-            life.take(step).await;
+            run.perform(step).await;
         }
-        life.end().await;
+        run.end().await;
     });
 }
 
@@ -259,16 +259,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_life_over_http_keeps_the_invariants(
-        steps in proptest::collection::vec(step(), 1..STEPS)
+    fn any_run_over_http_keeps_the_invariants(
+        steps in proptest::collection::vec(step(), 1..MAX_STEPS)
     ) {
-        live(TransportKind::Http, steps);
+        run_steps(TransportKind::Http, steps);
     }
 
     #[test]
-    fn any_life_over_stdio_keeps_the_invariants(
-        steps in proptest::collection::vec(step(), 1..STEPS)
+    fn any_run_over_stdio_keeps_the_invariants(
+        steps in proptest::collection::vec(step(), 1..MAX_STEPS)
     ) {
-        live(TransportKind::Stdio, steps);
+        run_steps(TransportKind::Stdio, steps);
     }
 }

@@ -1,6 +1,6 @@
-//! Failures are attributed to whoever caused them, and an outage is over when it is over.
+//! Failures are attributed to their cause, and calls succeed as soon as an outage is over.
 
-use hermes_mcp::{Certainty, FailureClass, LinkState, McpFailure, Op};
+use hermes_mcp::{BreakerState, Certainty, FailureClass, LinkState, McpFailure, Op};
 use tokio::time::{Instant, sleep};
 
 use crate::fake::{
@@ -24,7 +24,7 @@ fn own_error(text: &str) -> McpFailure {
     failure
 }
 
-/// Nobody answers any more, neither the session nor a new connection.
+/// Neither the session nor a new connection answers any more.
 fn go_down(world: &World, why: &McpFailure) {
     let mut state = world.server.state();
     state.ping = Some(Fault::Refuse(why.clone()));
@@ -51,10 +51,10 @@ async fn errors_of_tools_are_never_counted_against_the_server() {
         world.call(Op::ListPrompts).await.unwrap();
     }
     assert_eq!((world.state(), world.server.connects()), ("ready", 1));
-    assert_eq!(world.handle.status().breaker, "closed");
+    assert_eq!(world.handle.status().breaker, BreakerState::Closed);
 }
 
-/// The session is asked after each of them, which no call has to wait for long.
+/// The session is probed after each of them, without long delays for calls.
 #[tokio::test(start_paused = true)]
 async fn a_tool_error_costs_the_next_call_one_question() {
     let world = World::ready().await;
@@ -73,7 +73,7 @@ async fn a_tool_error_costs_the_next_call_one_question() {
     assert_eq!(begin.elapsed().as_millis(), 20);
 }
 
-/// A new session is tried once; when it does not help, the tool is left alone with its error.
+/// A new session is tried once; if it does not help, later errors of the tool are passed on.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_always_answers_500_blocks_no_other() {
     let world = World::ready().await;
@@ -124,12 +124,15 @@ async fn an_outage_of_six_seconds_is_over_after_six_seconds() {
     let (result, ()) = tokio::join!(call, end);
     result.unwrap();
     assert!(begin.elapsed() < seconds(12), "{:?}", begin.elapsed());
-    // The session outlived it.
-    assert_eq!((world.state(), world.handle.standing().epoch), ("ready", 1));
-    assert_eq!(world.handle.status().breaker, "closed");
+    // The session survived.
+    assert_eq!(
+        (world.state(), world.handle.connection_status().epoch),
+        ("ready", 1)
+    );
+    assert_eq!(world.handle.status().breaker, BreakerState::Closed);
 }
 
-/// A call that comes after the end does not wait for the pause to be over.
+/// A call after the end of the outage does not wait for the backoff.
 #[tokio::test(start_paused = true)]
 async fn a_call_ends_every_pause() {
     let auth = failure(FailureClass::NeedsAuth, Certainty::Rejected, "HTTP 401");
@@ -143,7 +146,7 @@ async fn a_call_ends_every_pause() {
             world.server.fault(Fault::Refuse(status(503)));
             world.call(call_tool("write")).await.unwrap_err();
             sleep(seconds(away)).await;
-            assert!(!world.handle.standing().state.is_live(), "{why}");
+            assert!(!world.handle.connection_status().state.is_live(), "{why}");
             come_back(&world);
             let begin = Instant::now();
             world.call(call_tool("write")).await.unwrap();
@@ -152,7 +155,7 @@ async fn a_call_ends_every_pause() {
     }
 }
 
-/// A server that takes questions and answers none of them, not even after it has come back.
+/// A server that accepts requests and answers none of them, not even after it returned.
 #[tokio::test(start_paused = true)]
 async fn a_call_does_not_wait_for_questions_that_got_lost() {
     for away in 1..150 {
@@ -173,13 +176,13 @@ async fn a_call_does_not_wait_for_questions_that_got_lost() {
         world.server.state().connect_latency = latency;
         let result = world.call(call_tool("write")).await;
         assert!(result.is_ok(), "after {away} s: {result:?}");
-        let most = world.server.seen().most_connecting;
+        let most = world.server.seen().max_connecting;
         assert!(most <= 4, "{most} connects at the same time");
     }
 }
 
-/// After a restart the handshake takes much longer than before: calls wait for one attempt instead of
-/// beginning new ones that end too early.
+/// After a restart the handshake takes much longer than before: calls wait for one attempt instead
+/// of starting new ones that time out too early.
 #[tokio::test(start_paused = true)]
 async fn calls_do_not_delay_a_slow_handshake() {
     for latency in [4, 8, 12, 20, 40] {
@@ -199,12 +202,12 @@ async fn calls_do_not_delay_a_slow_handshake() {
             begun as u64 <= 3 + latency / 3,
             "{latency} s: {begun} attempts"
         );
-        assert!(seen.most_connecting <= 3, "{latency} s");
+        assert!(seen.max_connecting <= 3, "{latency} s");
         assert_eq!(seen.effects, ["write"]);
     }
 }
 
-/// Nobody calls: it is found all the same, within a minute.
+/// Found within a minute, without any call.
 #[tokio::test(start_paused = true)]
 async fn no_pause_is_longer_than_a_minute() {
     let mut asked = status(503);
@@ -244,7 +247,7 @@ async fn calls_during_an_outage_fail_with_its_reason_and_do_not_hammer() {
     assert!(world.server.seen().effects.is_empty());
 }
 
-/// However the server was away: a call that comes at once after one that failed still tries it.
+/// Whatever the kind of outage: a call right after a failed one still tries the server.
 #[tokio::test(start_paused = true)]
 async fn a_call_right_after_a_failed_one_finds_the_server_back() {
     let mut asked = status(503);
@@ -268,7 +271,7 @@ async fn a_call_right_after_a_failed_one_finds_the_server_back() {
     }
 }
 
-/// A gateway may wait for a server that is gone before it says so.
+/// A gateway may wait for an unavailable server before it reports that.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_refuses_calls_late_is_replaced_as_well() {
     let world = World::ready().await;
@@ -280,7 +283,7 @@ async fn a_session_that_refuses_calls_late_is_replaced_as_well() {
     assert_eq!(world.server.seen().effects, ["write"]);
 }
 
-/// What the status says is what is so, at every step.
+/// The status is correct at every step.
 #[tokio::test(start_paused = true)]
 async fn the_status_follows_the_truth() {
     let world = World::ready().await;
@@ -294,11 +297,11 @@ async fn the_status_follows_the_truth() {
     let error = status.last_error.unwrap();
     assert!(error.at > connected);
     assert_eq!(error.text, "HTTP 502");
-    assert!(!world.handle.standing().state.is_live());
+    assert!(!world.handle.connection_status().state.is_live());
     assert_eq!(status.why.as_deref(), Some("HTTP 502"));
     come_back(&world);
     world.call(call_tool("write")).await.unwrap();
     let status = world.handle.status();
     assert!(status.last_ok.unwrap() > error.at);
-    assert_eq!(world.handle.standing().state, LinkState::Ready);
+    assert_eq!(world.handle.connection_status().state, LinkState::Ready);
 }

@@ -1,4 +1,4 @@
-//! Against real servers, which are killed, restarted and made to forget.
+//! Tests against real servers, which are killed, restarted and made to lose sessions.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,18 +20,18 @@ async fn connect(server: &RealServer, sse: bool) -> Rig {
     rig
 }
 
-/// Asks a server for something harmless; `peer` tells which kind of echo it has.
+/// A harmless request to a server; `peer` determines the kind of echo it has.
 async fn ask(rig: &Rig, peer: Peer, word: &str) -> String {
     match peer {
         Peer::Everything | Peer::EverythingSse => {
-            let said = rig.text("echo", json!({"message": word})).await;
-            said.trim_start_matches("Echo: ").to_owned()
+            let echoed = rig.text("echo", json!({"message": word})).await;
+            echoed.trim_start_matches("Echo: ").to_owned()
         }
         _ => rig.text("echo", json!({"text": word})).await,
     }
 }
 
-/// Lists, calls, restart, forgetting: what every server must survive.
+/// Lists, calls, a restart and a lost session: what every server must survive.
 async fn whole_story(peers: &Peers, peer: Peer) {
     let mut server = block_in_place(|| peers.start(peer));
     let rig = connect(&server, peer == Peer::EverythingSse).await;
@@ -40,7 +40,7 @@ async fn whole_story(peers: &Peers, peer: Peer) {
     assert!(rig.op(Op::ListPrompts).await.is_ok(), "{peer:?}");
     for round in 0..2 {
         block_in_place(|| server.restart());
-        // A read, so that a connection that breaks under it is repeated.
+        // A read, so that it is repeated if the connection breaks.
         let result = rig.op(Op::ListResources).await;
         assert!(result.is_ok(), "{peer:?} round {round}: {result:?}");
         assert_eq!(ask(&rig, peer, "two").await, "two", "{peer:?}");
@@ -133,7 +133,7 @@ async fn a_server_killed_in_the_middle_of_a_call_ran_it_once() {
     }
 }
 
-/// Waits until the server has left a mark; another program's file can only be polled.
+/// Waits until the server has recorded an effect; a file of another program can only be polled.
 async fn marked(effects: impl Fn() -> Vec<String>) {
     let waiting = async {
         while effects().is_empty() {
@@ -145,11 +145,11 @@ async fn marked(effects: impl Fn() -> Vec<String>) {
         .expect("the call reaches the server");
 }
 
-fn lives(pid: u32) -> bool {
+fn is_running(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
-/// Kills it and waits until it is dead, reaped or not.
+/// Kills it and waits until it has exited, reaped or not.
 async fn kill(pid: u32) {
     let raw = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
     rustix::process::kill_process(raw, rustix::process::Signal::KILL).unwrap();
@@ -173,16 +173,16 @@ async fn everything_over_stdio_is_started_again_when_it_dies() {
     for _ in 0..3 {
         assert_eq!(ask(&rig, Peer::Everything, "hello").await, "hello");
         let pid = rig.server.status().child_pid.unwrap();
-        let epoch = rig.server.standing().epoch;
+        let epoch = rig.server.connection_status().epoch;
         kill(pid).await;
         pids.push(pid);
-        // It is started again before anybody asks.
-        rig.until(|standing| standing.epoch > epoch).await;
+        // It is restarted without a call.
+        rig.until(|status| status.epoch > epoch).await;
     }
     assert_eq!(ask(&rig, Peer::Everything, "again").await, "again");
     pids.push(rig.server.status().child_pid.unwrap());
     rig.stop().await;
-    let left: Vec<_> = pids.iter().filter(|pid| lives(**pid)).collect();
+    let left: Vec<_> = pids.iter().filter(|pid| is_running(**pid)).collect();
     assert!(left.is_empty(), "children left: {left:?} of {pids:?}");
 }
 
@@ -215,6 +215,9 @@ async fn a_child_killed_in_the_middle_of_a_call_ran_it_once() {
         assert_eq!(read(), ["once"]);
         let second = rig.server.status().child_pid.unwrap();
         rig.stop().await;
-        assert!(!lives(first) && !lives(second), "modern: {modern}");
+        assert!(
+            !is_running(first) && !is_running(second),
+            "modern: {modern}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! One retry, inside the deadline, and only when it cannot repeat an effect.
+//! One retry, within the deadline, and only when it cannot repeat an effect.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ async fn a_write_that_may_have_run_is_not_repeated() {
     assert!(error.outcome_unknown && !error.retried);
     assert!(error.to_string().contains("may have run"), "{error}");
     assert_eq!(world.server.seen().effects, ["write"]);
-    // The session is replaced, though it answers: calls may be broken in it for ever.
+    // The session is replaced although it answers: calls may be permanently broken in it.
     world.call(Op::ListPrompts).await.unwrap();
     assert_eq!(world.server.connects(), 2);
 }
@@ -67,8 +67,8 @@ async fn a_read_that_broke_is_repeated() {
     }
 }
 
-/// A tool that ran and reports its own failure by status: the session answers, so it was not the
-/// problem, and the call is not sent again.
+/// A tool that was executed and reports its own failure by status: the session answers, so it was
+/// not the cause, and the call is not repeated.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_by_a_session_that_works_is_not_repeated() {
     for code in (400..500).filter(|code| *code != 429) {
@@ -84,7 +84,7 @@ async fn a_refusal_by_a_session_that_works_is_not_repeated() {
     }
 }
 
-/// Words about the session may be the tool's own: they are believed once, for the next call.
+/// An error text about the session may be the tool's own: it is believed once, for the next call.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_names_the_session_replaces_it_once() {
     let world = World::ready().await;
@@ -102,7 +102,7 @@ async fn an_answer_that_names_the_session_replaces_it_once() {
     assert_eq!(world.server.connects(), 2);
 }
 
-/// A gateway may answer so for a server that ran the call.
+/// A gateway may answer this for a server that executed the call.
 #[tokio::test(start_paused = true)]
 async fn a_lost_session_of_unknown_outcome_repeats_reads_only() {
     let mut bare = failure(
@@ -116,7 +116,7 @@ async fn a_lost_session_of_unknown_outcome_repeats_reads_only() {
     world.server.expire();
     let error = world.call(call_tool("write")).await.unwrap_err();
     assert!(error.outcome_unknown);
-    // The next one finds a new session.
+    // The next one gets a new session.
     world.call(call_tool("write")).await.unwrap();
     world.server.expire();
     world.call(Op::ListResources).await.unwrap();
@@ -147,7 +147,7 @@ async fn hints_count_only_with_trust() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_word_of_a_tool_beats_that_of_its_server() {
+async fn the_setting_of_a_tool_overrides_that_of_its_server() {
     let mut settings = settings("fake");
     settings.retry.server = Some(RetryMode::Always);
     let tools = &mut settings.retry.tools;
@@ -180,7 +180,7 @@ async fn a_cancelled_call_is_never_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_server_hears_of_a_cancellation_and_the_caller_does_not_wait() {
+async fn the_server_is_notified_of_a_cancellation_and_the_caller_does_not_wait() {
     let world = World::ready().await;
     world.server.fault(Fault::Hang);
     let options = CallOptions::default();
@@ -227,12 +227,12 @@ async fn a_renewed_token_that_is_refused_everywhere_needs_a_login() {
         error.to_string().contains("hermes mcp login fake"),
         "{error}"
     );
-    // Nobody can log in where there is nothing to log in to.
+    // No login is possible here.
     sleep(seconds(2)).await;
     world.server.state().login = false;
     let error = world.call(call_tool("write")).await.unwrap_err();
     assert!(!error.to_string().contains("login"), "{error}");
-    // A call is enough to find out that it works again.
+    // One call is enough to detect that it works again.
     sleep(seconds(2)).await;
     {
         let mut state = world.server.state();
@@ -241,7 +241,7 @@ async fn a_renewed_token_that_is_refused_everywhere_needs_a_login() {
     world.call(call_tool("write")).await.unwrap();
 }
 
-/// Each cause has its own repeat: both refusals are certain.
+/// Each cause has its own retry: both refusals are certain.
 #[tokio::test(start_paused = true)]
 async fn token_and_session_that_expire_together_cost_two_repeats() {
     for session_first in [true, false] {
@@ -260,7 +260,7 @@ async fn token_and_session_that_expire_together_cost_two_repeats() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn throttled_calls_wait_as_told() {
+async fn throttled_calls_wait_as_requested() {
     let world = World::ready().await;
     let refusal = throttled(Certainty::Rejected, Some(7));
     world.server.fault(Fault::Refuse(refusal));
@@ -328,7 +328,7 @@ async fn a_tool_that_vanished_with_the_old_epoch_is_a_clear_error() {
     assert!(world.server.seen().effects.is_empty());
 }
 
-/// Some servers run tools that they do not list.
+/// Some servers execute tools that they do not list.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_was_never_listed_is_retried_like_any_other() {
     let world = World::ready().await;
@@ -347,7 +347,7 @@ async fn a_bug_in_a_link_costs_one_call() {
     assert_eq!(world.handle.status().inflight, 0);
 }
 
-/// Words in the result of a tool are only words.
+/// The text in the result of a tool is not interpreted.
 #[tokio::test(start_paused = true)]
 async fn tool_output_never_looks_like_a_lost_session() {
     let world = World::ready().await;
@@ -397,17 +397,17 @@ async fn progress_reaches_the_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_budget_pauses_while_a_person_is_asked() {
+async fn the_budget_pauses_while_the_user_is_asked() {
     let mut settings = settings("fake");
     settings.timeout = seconds(10);
     settings.max_timeout = seconds(600);
     let world = World::with(FakeServer::new(), settings).up().await;
-    world.server.state().waits_for_person = true;
+    world.server.state().waits_for_user = true;
     world.server.fault(Fault::Slow(seconds(120)));
     world.call(call_tool("write")).await.unwrap();
 }
 
-/// A tool that is only slow costs its session once; what runs in the old one goes on.
+/// A tool that is merely slow costs its session once; calls in the old session continue.
 #[tokio::test(start_paused = true)]
 async fn a_timeout_replaces_the_session_once() {
     let mut settings = settings("fake");
@@ -423,7 +423,7 @@ async fn a_timeout_replaces_the_session_once() {
     assert_eq!(world.server.seen().effects, ["read"; 4]);
 }
 
-/// A child answers for itself: there is no second one to compare it with.
+/// A child has no other instance to compare it with.
 #[tokio::test(start_paused = true)]
 async fn a_timeout_of_a_child_that_answers_ping_changes_nothing() {
     let mut settings = ServerSettings::new("fake", TransportKind::Stdio, "a".to_owned());

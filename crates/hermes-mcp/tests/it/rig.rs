@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_mcp::{
-    CallError, CallOptions, Children, HttpClients, HttpTarget, LinkState, McpConnector, McpEvent,
-    McpManager, MemoryEraCache, Op, ServerHandle, ServerSettings, ServerSpec, ServerTarget,
-    Standing, StdioTarget,
+    CallError, CallOptions, Children, ConnectionStatus, HttpClients, HttpTarget, LinkState,
+    McpConnector, McpEvent, McpManager, MemoryEraCache, Op, ServerHandle, ServerSettings,
+    ServerSpec, ServerTarget, StdioTarget,
 };
 use hermes_testkit::mcp_server::{FaultyServer, Wire};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-/// Longer than anything here takes; a test that needs it hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than any test takes; a test that reaches it hangs.
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Rig {
     pub(crate) manager: McpManager,
@@ -33,7 +33,7 @@ impl Rig {
         let mut rig = Self::start(spec(&http(server), change));
         rig.ready().await;
         if server.opens_streams() {
-            // A stream that is opened after a script has begun would tell the client too much.
+            // A stream opened after the start of a script would reveal too much to the client.
             server.wait_for(|counts| counts.listening >= 1).await;
         }
         rig
@@ -55,24 +55,26 @@ impl Rig {
         }
     }
 
-    pub(crate) async fn ready(&mut self) -> Standing {
-        self.until(|standing| standing.state == LinkState::Ready)
-            .await
+    pub(crate) async fn ready(&mut self) -> ConnectionStatus {
+        self.until(|status| status.state == LinkState::Ready).await
     }
 
     /// Waits for a state.
-    pub(crate) async fn until(&mut self, wanted: impl Fn(&Standing) -> bool) -> Standing {
+    pub(crate) async fn until(
+        &mut self,
+        wanted: impl Fn(&ConnectionStatus) -> bool,
+    ) -> ConnectionStatus {
         let waiting = async {
             loop {
-                let standing = self.server.standing();
-                if wanted(&standing) {
-                    return standing;
+                let status = self.server.connection_status();
+                if wanted(&status) {
+                    return status;
                 }
-                // Lagging only means that there is something new to see.
+                // Lagging only means that there are new events.
                 let _ = self.events.recv().await;
             }
         };
-        tokio::time::timeout(PATIENCE, waiting)
+        tokio::time::timeout(TEST_TIMEOUT, waiting)
             .await
             .unwrap_or_else(|_| panic!("stays in {:?}", self.server.status()))
     }
@@ -80,7 +82,7 @@ impl Rig {
     pub(crate) async fn op(&self, op: Op) -> Result<Value, CallError> {
         let name = self.server.name();
         let calling = self.manager.call(name, op, CallOptions::default());
-        let result = tokio::time::timeout(PATIENCE, calling).await;
+        let result = tokio::time::timeout(TEST_TIMEOUT, calling).await;
         let result = result.unwrap_or_else(|_| panic!("hangs: {:?}", self.server.status()));
         result.map(|output| output.result)
     }
@@ -89,7 +91,7 @@ impl Rig {
         self.op(call(tool, arguments)).await
     }
 
-    /// Calls a tool that must work and gives its text.
+    /// Calls a tool that must work and returns its text.
     #[track_caller]
     pub(crate) fn text(
         &self,
@@ -107,7 +109,7 @@ impl Rig {
 
     pub(crate) async fn stop(self) {
         let stopping = self.manager.shutdown(Duration::from_secs(15));
-        let stopped = tokio::time::timeout(PATIENCE, stopping).await;
+        let stopped = tokio::time::timeout(TEST_TIMEOUT, stopping).await;
         stopped.expect("the manager stops");
     }
 }
@@ -178,7 +180,7 @@ pub(crate) fn http_target(url: &str, sse: bool) -> ServerTarget {
     }
 }
 
-/// A child, with its home for ledger and logs.
+/// A child, with its home for the registry and logs.
 pub(crate) fn stdio_target(command: &Path, args: Vec<String>, home: &Path) -> ServerTarget {
     ServerTarget::Stdio(StdioTarget {
         command: command.to_string_lossy().into_owned(),
@@ -189,7 +191,7 @@ pub(crate) fn stdio_target(command: &Path, args: Vec<String>, home: &Path) -> Se
     })
 }
 
-/// Settings of a test: nothing takes long, and no two tests share a host.
+/// Settings of a test: short timeouts, and no two tests share a host.
 pub(crate) fn spec(target: &ServerTarget, change: impl FnOnce(&mut ServerSettings)) -> ServerSpec {
     named("peer", target, change)
 }

@@ -1,4 +1,4 @@
-//! The sixteen cases of the seed, under its names.
+//! The sixteen cases of the original implementation, under their original names.
 
 use hermes_core::clock::Clock;
 use hermes_mcp::{
@@ -72,7 +72,7 @@ async fn is_session_expired_rejects_interrupted_error() {
     let call = world.handle.call(call_tool("write"), options);
     let (result, ()) = tokio::join!(call, async {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-        // Even if the session is gone too.
+        // Even if the session is lost too.
         world.server.expire();
         cancel.cancel();
     });
@@ -110,7 +110,7 @@ async fn call_tool_handler_non_session_expired_error_falls_through() {
     assert_eq!(world.server.connects(), 1);
 }
 
-/// The seed's "no event loop": the actor has ended, the call fails cleanly.
+/// "No event loop" in the original: the actor has ended, the call fails cleanly.
 #[tokio::test(start_paused = true)]
 async fn session_expired_handler_returns_none_without_loop() {
     let world = World::ready().await;
@@ -121,7 +121,7 @@ async fn session_expired_handler_returns_none_without_loop() {
     assert_eq!(world.server.connects(), 1);
 }
 
-/// A server that is gone from the config.
+/// A server that was removed from the config.
 #[tokio::test(start_paused = true)]
 async fn session_expired_handler_returns_none_without_server_record() {
     let world = World::ready().await;
@@ -143,7 +143,7 @@ async fn session_expired_handler_returns_none_when_retry_also_fails() {
     world.server.fault(Fault::Refuse(session_lost()));
     world.server.fault(Fault::Refuse(session_lost()));
     let error = world.call(call_tool("write")).await.unwrap_err();
-    // The new session answers, so these are words of the tool.
+    // The new session answers, so this is the tool's own error.
     assert_eq!(error.class(), FailureClass::Rpc);
     assert!(error.retried && !error.outcome_unknown);
     let seen = world.server.seen();
@@ -180,7 +180,7 @@ async fn get_prompt_also_reconnects_on_session_expired() {
     reconnects(Op::GetPrompt { name, arguments }).await;
 }
 
-/// An error without a word still has a text.
+/// An error without a message still has a text.
 #[test]
 fn no_error_text_is_empty() {
     let failure = McpFailure::new(FailureClass::Ambiguous, Certainty::MaybeExecuted, "  ");

@@ -1,10 +1,10 @@
-//! Servers that are killed, restarted and made to forget, in turn, under steady load:
-//! `cargo xtask soak`.
+//! Servers that are killed, restarted and made to lose sessions, in turn, under steady load: `cargo
+//! xtask soak`.
 
-mod holdings;
 mod load;
+mod resources;
+mod status_check;
 mod trouble;
-mod truth;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
 use crate::rig::{http, http_target, named, stdio_target};
-use holdings::{Holdings, Memory, marked_processes};
 use load::{Load, Member, Tally};
+use resources::{Memory, ProcessResources, marked_processes};
 
-/// How long it runs; `cargo xtask soak` sets it.
+/// Duration of the run; `cargo xtask soak` sets it.
 const MINUTES: &str = "HERMES_SOAK_MINUTES";
-/// Load without trouble before anything is measured, and after it.
-const WARM: Duration = Duration::from_secs(10);
-const CALM: Duration = Duration::from_secs(5);
-/// In the environment of children, to find what is left of them.
+/// Load without faults before measuring, and after it.
+const WARM_UP_TIME: Duration = Duration::from_secs(10);
+const COOL_DOWN_TIME: Duration = Duration::from_secs(5);
+/// In the environment of children, to find leftover ones.
 const MARK: &str = "HERMES_SOAK_SCRATCH";
 
 const PEERS: [Peer; 6] = [
@@ -46,7 +46,7 @@ const PROXIED: [(Peer, Transport); 2] = [
     (Peer::PythonLegacy, Transport::Http),
     (Peer::PythonSse, Transport::Sse),
 ];
-/// What a call behind the proxy may take: some shapes are no answer at all.
+/// Timeout of a call behind the proxy: some shapes give no answer at all.
 const PROXIED_TIMEOUT: Duration = Duration::from_secs(5);
 const CHILD: &str = "Child";
 const FAULTY: &str = "Faulty";
@@ -123,7 +123,7 @@ impl Stage {
         self.add(&name, &target, true);
         if let (Some(spec), Some(member)) = (self.specs.last_mut(), self.members.last_mut()) {
             spec.settings.timeout = PROXIED_TIMEOUT;
-            // A read without an answer cannot be told from a slow one.
+            // A read without an answer cannot be distinguished from a slow one.
             member.excused = true;
         }
         self.proxies.push(Arc::new(Proxied {
@@ -138,7 +138,7 @@ impl Stage {
         self.scratch.path().join("effects")
     }
 
-    /// One mark per run of a write, on whatever server.
+    /// One mark per execution of a write, on any server.
     fn marks(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.effects()).unwrap_or_default();
         let mut marks: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -164,8 +164,8 @@ async fn real_servers_restarted_under_load() {
     ));
     assert!(manager.wait_ready(Duration::from_mins(2)).await);
     let mut load = Load::new(&manager, stage.members.clone());
-    load.run(WARM).await;
-    let before = Holdings::now();
+    load.run(WARM_UP_TIME).await;
+    let before = ProcessResources::now();
 
     let stop = CancellationToken::new();
     let memory = task::spawn("soak-memory", Memory::watch(stop.clone()));
@@ -174,8 +174,8 @@ async fn real_servers_restarted_under_load() {
     stop.cancel();
     let troubles = troubles.end(&mut stage).await;
     let memory = memory.await.unwrap().unwrap();
-    load.run(CALM).await;
-    let after = Holdings::settled(before).await;
+    load.run(COOL_DOWN_TIME).await;
+    let after = ProcessResources::settled(before).await;
 
     let reconnects = manager.status().into_iter();
     let reconnects: u64 = reconnects.flat_map(|s| s.reconnects.into_values()).sum();
@@ -185,17 +185,17 @@ async fn real_servers_restarted_under_load() {
     let sessions = stage.faulty.live_sessions();
     let marks = stage.marks();
     drop(stage);
-    let end = Holdings::childless().await;
+    let end = ProcessResources::childless().await;
 
     let report = Report {
         troubles,
         reconnects,
         marks,
         memory,
-        holdings: [before, after, end],
+        resources: [before, after, end],
     };
     report.print(&tally);
-    report.judge(&tally);
+    report.check(&tally);
     assert!(left.is_empty(), "processes are left: {left:?}");
     assert_eq!(sessions, 0, "sessions are left on the server");
 }
@@ -205,8 +205,8 @@ struct Report {
     reconnects: u64,
     marks: Vec<String>,
     memory: Memory,
-    /// Warm, after the load, stopped.
-    holdings: [Holdings; 3],
+    /// After warm-up, after the load, after the end.
+    resources: [ProcessResources; 3],
 }
 
 impl Report {
@@ -235,21 +235,21 @@ impl Report {
         for (why, count) in &tally.refused {
             println!("  {count} x {why}");
         }
-        for what in &tally.untrue {
+        for what in &tally.wrong_statuses {
             println!("the status was wrong: {what}");
         }
-        for (when, held) in ["warm", "after", "stopped"].iter().zip(self.holdings) {
+        for (when, held) in ["warm", "after", "stopped"].iter().zip(self.resources) {
             println!("{when}: {held:?}");
         }
         println!("{}", self.memory);
     }
 
-    fn judge(&self, tally: &Tally) {
+    fn check(&self, tally: &Tally) {
         let mut seen = BTreeSet::new();
         for mark in &self.marks {
             assert!(seen.insert(mark), "{mark} ran twice");
-            let told = tally.acknowledged.contains(mark) || tally.unknown.contains(mark);
-            assert!(told, "{mark} ran and nobody was told");
+            let reported = tally.acknowledged.contains(mark) || tally.unknown.contains(mark);
+            assert!(reported, "{mark} ran and nobody was told");
         }
         for token in &tally.acknowledged {
             assert!(
@@ -257,17 +257,20 @@ impl Report {
                 "{token} was acknowledged and did not run"
             );
         }
-        let untrue = &tally.untrue;
-        assert!(untrue.is_empty(), "the status was wrong: {untrue:#?}");
+        let wrong_statuses = &tally.wrong_statuses;
+        assert!(
+            wrong_statuses.is_empty(),
+            "the status was wrong: {wrong_statuses:#?}"
+        );
         let lost: usize = tally.lost.values().sum();
         assert!(
             tally.reads > 0 && lost * 1000 <= tally.reads,
             "reads were lost"
         );
-        let [before, after, end] = self.holdings;
+        let [before, after, end] = self.resources;
         assert!(after.fits(before), "something leaks: {before:?}, {after:?}");
         assert_eq!(end.children, 0, "children are left");
-        self.memory.judge();
+        self.memory.check();
         for (what, count) in &self.troubles {
             assert!(*count > 0, "no {what}: nothing was proven");
         }

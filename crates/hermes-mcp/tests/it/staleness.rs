@@ -1,4 +1,4 @@
-//! Keepalive, and what happens when the machine slept.
+//! Keepalive, and recovery after the machine slept.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,8 +50,8 @@ async fn every_three_minutes_unless_told_otherwise() {
     assert_eq!(world.handle.counters().keepalive["ok"], count as u64);
 }
 
-/// Nobody calls for a day: every server is asked as often as its settings say, over the one
-/// connection that it had in the morning, and nothing piles up.
+/// A day without calls: every server is probed at its configured interval, over its one connection,
+/// and nothing accumulates.
 #[tokio::test(start_paused = true)]
 async fn a_day_without_a_call_is_keepalives_and_nothing_else() {
     const DAY: Duration = Duration::from_hours(24);
@@ -97,7 +97,7 @@ async fn an_interval_has_a_floor() {
     assert!((10..=12).contains(&count), "{count}");
 }
 
-/// Bytes of a child put the question off.
+/// Output of a child postpones the probe.
 #[tokio::test(start_paused = true)]
 async fn a_child_that_talks_is_not_asked() {
     let settings = ServerSettings::new("fake", TransportKind::Stdio, "a".to_owned());
@@ -106,14 +106,14 @@ async fn a_child_that_talks_is_not_asked() {
     let chatter = async {
         for _ in 0..60 {
             sleep(seconds(60)).await;
-            link.hear();
+            link.record_activity();
         }
     };
     let (count, ()) = tokio::join!(probes(&world, HOUR), chatter);
     assert_eq!(count, 0);
 }
 
-/// Over the network they do not: a stream may carry comments for a session that is gone.
+/// Over the network it does not: a stream may carry comments for a lost session.
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_only_talks_is_asked_all_the_same() {
     for transport in [TransportKind::Http, TransportKind::Sse] {
@@ -124,13 +124,13 @@ async fn a_stream_that_only_talks_is_asked_all_the_same() {
         world.server.expire();
         for _ in 0..35 {
             sleep(seconds(1)).await;
-            link.hear();
+            link.record_activity();
         }
         assert_eq!((world.state(), world.server.connects()), ("ready", 2));
     }
 }
 
-/// A handshake that was swallowed is not waited for as long as the first one.
+/// A swallowed handshake gets a shorter timeout than the first one.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_was_frozen_is_found_within_seconds_of_its_thaw() {
     let mut settings = settings("fake");
@@ -156,7 +156,7 @@ async fn a_busy_server_is_not_asked() {
     settings.transport = TransportKind::Stdio;
     settings.timeout = seconds(90);
     let world = World::with(FakeServer::new(), settings).up().await;
-    // A child that does one thing at a time would not answer.
+    // A child that handles one request at a time would not answer.
     world.server.state().ping = Some(Fault::Hang);
     world.server.fault(Fault::Slow(seconds(45)));
     let (result, count) = tokio::join!(world.call(call_tool("write")), probes(&world, seconds(45)));
@@ -179,7 +179,7 @@ async fn an_expired_session_is_found_before_a_call_needs_it() {
     world.server.expire();
     sleep(seconds(200)).await;
     assert_eq!((world.state(), world.server.connects()), ("ready", 2));
-    assert_eq!(world.handle.standing().epoch, 2);
+    assert_eq!(world.handle.connection_status().epoch, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,7 +189,7 @@ async fn a_server_that_never_answers_ping_is_not_restarted() {
     let world = World::with(server, settings("fake")).up().await;
     sleep(HOUR).await;
     let seen = world.server.seen();
-    // Asked once by ping; from then on by the list.
+    // Probed once by ping; from then on by the list.
     assert_eq!((seen.connects.len(), seen.count("probe")), (1, 1));
     assert!(seen.count("probe_by_list") > 10);
     assert_eq!(world.state(), "ready");
@@ -203,7 +203,7 @@ async fn a_server_that_does_not_know_ping_is_asked_by_the_list() {
     sleep(HOUR).await;
     let seen = world.server.seen();
     assert_eq!((seen.connects.len(), seen.count("probe")), (1, 1));
-    // Its later links are asked the right way at once.
+    // Its later links are probed the right way at once.
     world.server.expire();
     sleep(HOUR).await;
     let seen = world.server.seen();
@@ -234,7 +234,7 @@ async fn a_dead_server_is_replaced_after_the_second_opinion() {
     assert_eq!(world.state(), "ready");
 }
 
-/// What has no answer on the old session is answered on a new one: no call has to time out first.
+/// Requests unanswered in the old session are answered in a new one: no call has to time out first.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_hangs_is_replaced_within_seconds() {
     for transport in [TransportKind::Http, TransportKind::Sse] {
@@ -251,7 +251,8 @@ async fn a_session_that_hangs_is_replaced_within_seconds() {
     }
 }
 
-/// The stream of HTTP+SSE is dead, but requests are accepted: every call would run and time out.
+/// The stream of HTTP+SSE is dead, but requests are accepted: every call would be executed and time
+/// out.
 #[tokio::test(start_paused = true)]
 async fn a_stale_event_stream_is_replaced_within_one_keepalive_interval() {
     for interval in [5, 30, 180, 600] {
@@ -269,7 +270,7 @@ async fn a_stale_event_stream_is_replaced_within_one_keepalive_interval() {
     }
 }
 
-/// Also while calls wait for answers on it, which come no more.
+/// Also while calls wait for answers on it, which never arrive.
 #[tokio::test(start_paused = true)]
 async fn a_stale_event_stream_is_found_while_a_call_waits() {
     let mut settings = ServerSettings::new("fake", TransportKind::Sse, "a".to_owned());
@@ -288,7 +289,7 @@ async fn a_stale_event_stream_is_found_while_a_call_waits() {
     assert!(begin.elapsed() < seconds(65), "not after its own timeout");
 }
 
-/// A child that gives no answer any more is replaced within seconds, not after a minute.
+/// A child that stops answering is replaced within seconds, not after a minute.
 #[tokio::test(start_paused = true)]
 async fn a_hanging_child_is_replaced_soon() {
     let mut settings = ServerSettings::new("fake", TransportKind::Stdio, "a".to_owned());
@@ -299,7 +300,7 @@ async fn a_hanging_child_is_replaced_soon() {
     let begin = Instant::now();
     world.call(call_tool("write")).await.unwrap();
     assert!(begin.elapsed() < seconds(12), "{:?}", begin.elapsed());
-    assert_eq!(world.server.seen().most_open, 1);
+    assert_eq!(world.server.seen().max_open, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -317,10 +318,10 @@ async fn nothing_to_keep_alive_without_a_session() {
 async fn a_suspicion_is_checked_at_once() {
     let world = World::ready().await;
     let why = "the listening stream got 404".to_owned();
-    world.server.tell(LinkEvent::Suspect(why.clone()));
+    world.server.send_event(LinkEvent::Suspect(why.clone()));
     world.until("degraded").await;
     assert_eq!(world.handle.status().why, Some(why));
-    // Calls still go out meanwhile.
+    // Calls are still sent meanwhile.
     world.call(call_tool("write")).await.unwrap();
     world.until("ready").await;
     assert_eq!(world.server.connects(), 1);
@@ -342,7 +343,7 @@ async fn an_error_to_a_ping_is_no_sign_of_life() {
             state.list = Some(Fault::Refuse(sick.clone()));
             state.down = Some(sick);
         }
-        world.server.tell(LinkEvent::Suspect("hm".to_owned()));
+        world.server.send_event(LinkEvent::Suspect("hm".to_owned()));
         sleep(seconds(600)).await;
         assert_eq!(world.state(), "parked");
         let count = world.server.seen().count("probe");
@@ -352,12 +353,15 @@ async fn an_error_to_a_ping_is_no_sign_of_life() {
             (state.ping, state.list, state.down) = (None, None, None);
         }
         sleep(seconds(73)).await;
-        // The old session was there all the time.
-        assert_eq!((world.state(), world.handle.standing().epoch), ("ready", 1));
+        // The old session existed all the time.
+        assert_eq!(
+            (world.state(), world.handle.connection_status().epoch),
+            ("ready", 1)
+        );
     }
 }
 
-/// One that answers lists but not ping is well, and asked by the list.
+/// A server that answers lists but not ping is healthy, and is probed by the list.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_refuses_ping_in_any_way_is_asked_by_the_list() {
     let world = World::ready().await;
@@ -369,17 +373,20 @@ async fn a_server_that_refuses_ping_in_any_way_is_asked_by_the_list() {
     world.server.state().ping = Some(Fault::Refuse(sick));
     sleep(HOUR).await;
     let seen = world.server.seen();
-    assert_eq!((seen.count("probe"), world.handle.standing().epoch), (1, 1));
+    assert_eq!(
+        (seen.count("probe"), world.handle.connection_status().epoch),
+        (1, 1)
+    );
     assert_eq!(world.state(), "ready");
 }
 
-/// However many doubts a server reports about itself, it is asked once a second at most.
+/// However often a server is reported as suspect, it is probed at most once a second.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_suspicions_is_a_few_questions() {
     let world = World::ready().await;
     let flood = async {
         for _ in 0..1000 {
-            world.server.tell(LinkEvent::Suspect("hm".to_owned()));
+            world.server.send_event(LinkEvent::Suspect("hm".to_owned()));
             sleep(Duration::from_millis(10)).await;
         }
     };
@@ -466,7 +473,7 @@ async fn servers_are_asked_at_different_moments_after_a_sleep() {
     assert!(*asked.last().unwrap() - asked[0] <= seconds(3));
 }
 
-/// The process itself stood still: the timer is late while both clocks agree.
+/// The process itself was suspended: the timer is late while both clocks agree.
 #[tokio::test(start_paused = true)]
 async fn a_small_step_of_the_clock_is_no_sleep() {
     let world = World::ready().await;
@@ -487,7 +494,7 @@ async fn a_sleep_cuts_the_pause_before_the_next_attempt() {
     assert!(begin.elapsed() < seconds(10));
 }
 
-/// A step of the wall clock during a backoff neither hastens nor delays it for good.
+/// A step of the wall clock during a backoff has no lasting effect on it.
 #[tokio::test(start_paused = true)]
 async fn a_step_back_during_backoff_does_no_harm() {
     let server = FakeServer::new();
@@ -499,7 +506,7 @@ async fn a_step_back_during_backoff_does_no_harm() {
     world.until("backoff").await;
     world.clock.jump(chrono::Duration::hours(-1));
     world.until("ready").await;
-    assert_eq!(world.handle.standing().epoch, 1);
+    assert_eq!(world.handle.connection_status().epoch, 1);
 }
 
 #[tokio::test(start_paused = true)]

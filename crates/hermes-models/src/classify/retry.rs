@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use hermes_http::retry_after;
 use regex::Regex;
 
 use super::ErrorReport;
@@ -56,16 +57,6 @@ pub(super) fn stated(
         .or_else(|| span(report.wait.as_deref()?))
         .or_else(|| in_text(&report.text))
         .filter(|wait| *wait <= MAX_WAIT)
-}
-
-/// `Retry-After`: seconds or an HTTP date.
-fn retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
-    let value = value.trim();
-    if let Ok(figure) = value.parse::<f64>() {
-        return seconds(figure);
-    }
-    let date = DateTime::parse_from_rfc2822(value).ok()?;
-    Some(until(date.with_timezone(&Utc), now))
 }
 
 /// A reset header: a date, an epoch in seconds or milliseconds, a number of seconds, or a duration

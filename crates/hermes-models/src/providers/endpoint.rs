@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use hermes_core::model::WireFormat;
+use hermes_http::is_private_address;
 use url::{Host, Url};
 
 use super::{PROVIDERS, Provider};
@@ -92,29 +93,9 @@ pub fn is_local(url: &str) -> bool {
                     .iter()
                     .any(|domain| host_is_under(url, domain))
         }
-        Some(Host::Ipv4(address)) => is_private(IpAddr::V4(address)),
-        Some(Host::Ipv6(address)) => is_private(IpAddr::V6(address)),
+        Some(Host::Ipv4(address)) => is_private_address(IpAddr::V4(address)),
+        Some(Host::Ipv6(address)) => is_private_address(IpAddr::V6(address)),
         None => false,
-    }
-}
-
-fn is_private(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => {
-            // 100.64.0.0/10 is used by mesh VPNs.
-            let shared = v4.octets()[0] == 100 && (64..128).contains(&v4.octets()[1]);
-            v4.is_loopback()
-                || v4.is_private()
-                || v4.is_link_local()
-                || v4.is_unspecified()
-                || shared
-        }
-        IpAddr::V6(v6) => {
-            v6.is_loopback()
-                || v6.is_unique_local()
-                || v6.is_unicast_link_local()
-                || v6.is_unspecified()
-        }
     }
 }
 

@@ -96,7 +96,7 @@ pub(super) fn news_of_servers(toolbox: &Toolbox, down: &mut BTreeSet<String>) ->
         let Some(server) = toolbox.server(&name) else {
             continue;
         };
-        let told = match server.standing().state {
+        let told = match server.connection_status().state {
             // One break that heals by itself is no news.
             LinkState::Backoff { attempt: 0..=1, .. } => None,
             LinkState::Backoff { why, .. } | LinkState::Parked { why, .. } => {

@@ -166,7 +166,7 @@ pub(crate) fn summary(cx: &Context, system: bool) -> GatewaySummary {
 }
 
 fn servers(home: &Home, pid: u32) -> Vec<ServerStatusRow> {
-    let notes = crate::wiring::mcp::board(home).read();
+    let notes = crate::wiring::mcp::status_dir(home).read();
     let own = notes.into_iter().filter(|note| note.pid == pid);
     own.flat_map(|note| note.servers)
         .map(|told| ServerStatusRow {

@@ -194,7 +194,7 @@ pub(crate) fn client(
         ));
     };
     let reach = ServerConnector::new(&cx.home, &cx.env, prompt, None)
-        .reach(config)
+        .access(config)
         .map_err(|problem| Failure::failed(problem.to_string()))?;
     reach
         .oauth

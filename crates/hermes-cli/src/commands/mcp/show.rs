@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hermes_mcp::report::ServerReport;
-use hermes_mcp::{Note, Toolbox, report};
+use hermes_mcp::{ProcessStatus, Toolbox, report};
 use serde_json::json;
 
 use super::probe::STOPPING;
@@ -105,8 +105,8 @@ pub(super) fn status(args: &McpStatusArgs, cx: &Context) -> Outcome {
 }
 
 /// What running chats say about their servers, or about one of them.
-fn notes(cx: &Context, name: Option<&str>) -> Vec<Note> {
-    let mut notes = mcp::board(&cx.home).read();
+fn notes(cx: &Context, name: Option<&str>) -> Vec<ProcessStatus> {
+    let mut notes = mcp::status_dir(&cx.home).read();
     for note in &mut notes {
         note.servers
             .retain(|told| name.is_none_or(|name| told.name == name));

@@ -1,5 +1,5 @@
-//! Sending: the request runs in the caller's task, and if the caller leaves it goes on for a moment
-//! elsewhere, so that the link can tell the server about the cancellation.
+//! Sends a request in the caller's task; if the caller drops it, a background task gives the link
+//! time to notify the server of the cancellation.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::super::shared::{InFlight, LiveLink};
-use super::{Attempt, cancelled};
-use crate::actor::behalf::Slot;
+use super::{ActiveCall, cancelled, unavailable};
+use crate::actor::call_origin::Slot;
 use crate::actor::call_queue::CallPermit;
 use crate::actor::op::OpOutput;
-use crate::failure::{Certainty, FailureClass, McpFailure, length};
+use crate::failure::{Certainty, FailureClass, McpFailure, format_duration};
 use crate::transport::link::LinkCall;
 
-/// What a cancelled request may take to tell the server.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// A call that has less time than this is not sent.
-const TOO_LATE: Duration = Duration::from_secs(1);
-/// Progress reports waiting to be counted.
-const PROGRESS: usize = 16;
-/// While a person is asked, the time is looked at so often.
-const PERSON: Duration = Duration::from_secs(1);
+/// Time for a cancelled request to notify the server.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
+/// A call with less time left than this is not sent.
+const MIN_SEND_TIME: Duration = Duration::from_secs(1);
+/// Capacity of the channel for progress reports.
+const PROGRESS_CAPACITY: usize = 16;
+/// How often the deadline is checked while the user is asked.
+const USER_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Attempt<'_> {
+impl ActiveCall<'_> {
     pub(super) async fn send(
         &mut self,
         live: &Arc<LiveLink>,
@@ -38,37 +38,30 @@ impl Attempt<'_> {
             return Err(cancelled(Certainty::NotSent));
         }
         let started = Instant::now();
-        if started + TOO_LATE.min(self.frame.budget / 10) >= self.frame.end() {
-            // It would only leave its outcome open.
-            return Err(McpFailure::new(
-                FailureClass::Unavailable,
-                Certainty::NotSent,
-                "its turn came when no time was left",
-            ));
+        if started + MIN_SEND_TIME.min(self.deadlines.idle_timeout / 10) >= self.deadlines.end() {
+            // It would time out, and its outcome would be unknown.
+            return Err(unavailable("its turn came when no time was left"));
         }
         let cancel = CancellationToken::new();
-        let (progress, mut reports) = mpsc::channel(PROGRESS);
+        let (progress, mut reports) = mpsc::channel(PROGRESS_CAPACITY);
         let (permit, inflight) = held;
         let slot = Slot::new(self.shared.queue(), permit);
         let call = LinkCall {
-            // The link stops its clock by itself while a person thinks.
-            deadline: self
-                .frame
-                .hard
-                .map_or(self.frame.cap, |hard| hard.min(self.frame.cap)),
+            // Without the idle deadline: the link itself stops its clock while the user is asked.
+            deadline: self.deadlines.without_idle(),
             cancel: cancel.clone(),
             progress: Some(progress),
-            behalf: self.options.behalf.clone(),
+            origin: self.options.origin.clone(),
             slot: Some(slot.clone()),
         };
         let (link, op) = (Arc::clone(&live.link), Arc::clone(&self.op));
-        let mut request = UnderWay::new(cancel, async move {
+        let mut request = InFlightRequest::new(cancel, async move {
             let _held = (slot, inflight);
             let result = task::catch("mcp-request", link.request(&op, call)).await;
-            result.unwrap_or_else(|_| Err(broken()))
+            result.unwrap_or_else(|_| Err(internal_error()))
         });
-        let mut thought = live.link.person_time();
-        let mut look_at = started;
+        let mut user_wait = live.link.user_wait_time();
+        let mut next_check = started;
         loop {
             tokio::select! {
                 biased;
@@ -76,31 +69,39 @@ impl Attempt<'_> {
                     if result.is_ok() {
                         self.shared.metrics.round_trip(started.elapsed());
                     }
-                    return self.judge(result);
+                    return self.reclassify_cancelled(result);
                 }
                 () = self.options.cancel.cancelled() => {
                     return Err(cancelled(Certainty::MaybeExecuted));
                 }
-                Some(report) = reports.recv() => self.progressed(report),
-                () = sleep_until(self.frame.end().max(look_at)) => {
-                    let so_far = live.link.person_time();
-                    self.frame.pause(so_far.saturating_sub(thought));
-                    thought = so_far;
+                Some(report) = reports.recv() => self.on_progress(report),
+                () = sleep_until(self.deadlines.end().max(next_check)) => {
                     let now = Instant::now();
-                    let hard = self.frame.hard.is_some_and(|hard| now >= hard);
-                    if hard || (now >= self.frame.end() && !live.link.waits_for_person()) {
+                    if self.has_timed_out(live, &mut user_wait, now) {
                         return Err(self.timed_out(started));
                     }
-                    if now >= self.frame.end() {
-                        look_at = now + PERSON;
+                    if now >= self.deadlines.end() {
+                        next_check = now + USER_POLL_INTERVAL;
                     }
                 }
             }
         }
     }
 
-    /// A link that says "cancelled" though nobody cancelled was closed under the call.
-    fn judge(&self, result: Result<OpOutput, McpFailure>) -> Result<OpOutput, McpFailure> {
+    /// Extends the deadlines by the time the user was asked since the last check (`user_wait`).
+    fn has_timed_out(&mut self, live: &LiveLink, user_wait: &mut Duration, now: Instant) -> bool {
+        let total = live.link.user_wait_time();
+        self.deadlines.extend(total.saturating_sub(*user_wait));
+        *user_wait = total;
+        let caller_gave_up = self.deadlines.caller_deadline.is_some_and(|at| now >= at);
+        caller_gave_up || (now >= self.deadlines.end() && !live.link.waits_for_user())
+    }
+
+    /// A link that reports "cancelled" without a cancellation was closed during the call.
+    fn reclassify_cancelled(
+        &self,
+        result: Result<OpOutput, McpFailure>,
+    ) -> Result<OpOutput, McpFailure> {
         match result {
             Err(failure)
                 if failure.class == FailureClass::Cancelled
@@ -116,10 +117,10 @@ impl Attempt<'_> {
         }
     }
 
-    fn progressed(&mut self, report: String) {
-        self.frame.idle = Instant::now() + self.frame.budget;
+    fn on_progress(&mut self, report: String) {
+        self.deadlines.idle = Instant::now() + self.deadlines.idle_timeout;
         if let Some(progress) = &self.options.progress {
-            // A full channel means that nobody reads that fast.
+            // A full channel means that the reader is too slow; dropping reports is fine.
             let _ = progress.try_send(report);
         }
     }
@@ -131,20 +132,20 @@ impl Attempt<'_> {
             format!(
                 "no answer to {} within {}",
                 self.op.name(),
-                length(sent.elapsed())
+                format_duration(sent.elapsed())
             ),
         )
     }
 }
 
-/// A request in the caller's own task. Left before its end it is cancelled, and goes on for a
-/// moment in a task of its own while the link tells the server.
-struct UnderWay {
+/// A request that runs in the caller's task. If it is dropped early, it is cancelled and continues
+/// briefly in a background task so that the link can notify the server.
+struct InFlightRequest {
     work: Option<BoxFuture<'static, Result<OpOutput, McpFailure>>>,
     cancel: CancellationToken,
 }
 
-impl UnderWay {
+impl InFlightRequest {
     fn new(
         cancel: CancellationToken,
         work: impl Future<Output = Result<OpOutput, McpFailure>> + Send + 'static,
@@ -156,7 +157,7 @@ impl UnderWay {
     }
 }
 
-impl Future for UnderWay {
+impl Future for InFlightRequest {
     type Output = Result<OpOutput, McpFailure>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -171,20 +172,20 @@ impl Future for UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         let Some(work) = self.work.take() else {
             return;
         };
         self.cancel.cancel();
-        // Without a runtime the program is ending, and the link with it.
+        // Without a runtime the program is exiting, which closes the link anyway.
         if tokio::runtime::Handle::try_current().is_ok() {
-            drop(task::spawn("mcp-farewell", timeout(FAREWELL, work)));
+            drop(task::spawn("mcp-farewell", timeout(CANCEL_TIMEOUT, work)));
         }
     }
 }
 
-fn broken() -> McpFailure {
+fn internal_error() -> McpFailure {
     McpFailure::new(
         FailureClass::Ambiguous,
         Certainty::MaybeExecuted,

@@ -1,143 +1,144 @@
-//! Waiting for a link, as long as there is hope.
+//! Waits for a link while one can be expected.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::super::inbox::Wake;
-use super::super::shared::{ActorState, LiveLink, View, Wakes};
+use super::super::inbox::ConnectReason;
+use super::super::shared::{ActorState, LiveLink, View, WakeOutcome};
 use super::unavailable;
 use crate::actor::state::LinkState;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::status::report;
 
-/// How long a call waits for a link that is being made or examined, unless the server is known to need
-/// longer.
-const RECOVERY: Duration = Duration::from_secs(15);
-/// How long it waits for a server that was given up: enough to find it back, too short to annoy.
-const PARKED_RECOVERY: Duration = Duration::from_secs(3);
-/// How long it waits for the verdict on a link that is busy: it may be slow for a good reason.
-const BUSY_RECOVERY: Duration = Duration::from_secs(2);
-/// A server without a link is woken by calls at most so often.
-pub(in crate::actor) const WAKE_GAP: Duration = Duration::from_secs(1);
+/// How long a call waits for a link that is being made or examined, unless the server is known to
+/// need longer.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long it waits for a parked server: long enough to notice that it is back, short enough not
+/// to annoy.
+const PARKED_RECOVERY_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long it waits for the verdict on a busy suspect link, which may just be slow.
+const BUSY_RECOVERY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Minimum time between two wake-ups of a server by calls.
+pub(in crate::actor) const MIN_WAKE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Waiting for a link.
-pub(super) struct Wait {
+/// The state of waiting for a link.
+pub(super) struct LinkWait {
     pub(super) until: Instant,
-    /// When to look again: a suspect link that is busy is used all the same, or a server may be woken
+    /// When to check again: a busy suspect link is then used anyway, or the server may be woken
     /// again.
-    patience: Option<Instant>,
-    /// Attempts that had ended when the server was woken for this call.
+    recheck_at: Option<Instant>,
+    /// Attempts that had ended when this call woke the server.
     woken_at: Option<u64>,
 }
 
-pub(super) enum Look {
+pub(super) enum LinkCheck {
     Live(Arc<LiveLink>),
-    Wait,
-    Hopeless(McpFailure),
+    LinkWait,
+    Failed(McpFailure),
 }
 
-impl Wait {
+impl LinkWait {
     pub(super) fn new(end: Instant, shared: &ActorState) -> Self {
         let known = shared.catalogue.borrow().clone();
-        let took = known.map_or(Duration::ZERO, |known| known.facts.handshake);
-        let longest = RECOVERY.max(took.saturating_mul(2));
+        let handshake = known.map_or(Duration::ZERO, |known| known.facts.handshake);
+        let limit = RECOVERY_TIMEOUT.max(handshake.saturating_mul(2));
         Self {
-            until: end.min(Instant::now() + longest),
-            patience: None,
+            until: end.min(Instant::now() + limit),
+            recheck_at: None,
             woken_at: None,
         }
     }
 
-    /// Ends when it is time to look again.
-    pub(super) async fn patience(&self) {
-        match self.patience {
+    /// Completes when it is time to check again.
+    pub(super) async fn recheck(&self) {
+        match self.recheck_at {
             Some(at) => sleep_until(at).await,
             None => std::future::pending().await,
         }
     }
 
-    pub(super) fn look(&mut self, view: &View, shared: &ActorState) -> Look {
+    pub(super) fn check(&mut self, view: &View, shared: &ActorState) -> LinkCheck {
         if let Some(live) = &view.live {
             if !shared.inbox.is_suspect(live.epoch) {
-                return Look::Live(Arc::clone(live));
+                return LinkCheck::Live(Arc::clone(live));
             }
-            return self.look_at_suspect(live);
+            return self.check_suspect(live);
         }
-        self.patience = None;
-        let attempts = view.standing.attempts;
-        match &view.standing.state {
+        self.recheck_at = None;
+        let attempts = view.status.attempts;
+        match &view.status.state {
             LinkState::Connecting { .. } | LinkState::Ready | LinkState::Degraded { .. } => {
-                Look::Wait
+                LinkCheck::LinkWait
             }
             LinkState::Backoff { until, why, .. } => {
-                if self.wakes(attempts, self.until, shared) || *until < self.until {
-                    Look::Wait
+                if self.try_wake(attempts, self.until, shared) || *until < self.until {
+                    LinkCheck::LinkWait
                 } else {
-                    Look::Hopeless(later(why, *until))
+                    LinkCheck::Failed(unavailable_until(why, *until))
                 }
             }
             LinkState::Parked { until, why, .. } => {
-                let longest = self.until.min(Instant::now() + PARKED_RECOVERY);
-                if self.wakes(attempts, longest, shared) {
-                    Look::Wait
+                let limit = self.until.min(Instant::now() + PARKED_RECOVERY_TIMEOUT);
+                if self.try_wake(attempts, limit, shared) {
+                    LinkCheck::LinkWait
                 } else {
-                    Look::Hopeless(later(why, *until))
+                    LinkCheck::Failed(unavailable_until(why, *until))
                 }
             }
             LinkState::NeedsAuth { why } => {
-                let longest = self.until.min(Instant::now() + PARKED_RECOVERY);
-                if self.wakes(attempts, longest, shared) {
-                    Look::Wait
+                let limit = self.until.min(Instant::now() + PARKED_RECOVERY_TIMEOUT);
+                if self.try_wake(attempts, limit, shared) {
+                    LinkCheck::LinkWait
                 } else {
-                    Look::Hopeless(needs_auth(why, shared))
+                    LinkCheck::Failed(needs_auth(why, shared))
                 }
             }
             LinkState::Recycled => {
-                shared.inbox.wake(Wake::Call);
-                Look::Wait
+                shared.inbox.request_connect(ConnectReason::Call);
+                LinkCheck::LinkWait
             }
-            LinkState::Disabled => Look::Hopeless(unavailable("disabled in the config")),
-            LinkState::Stopped => Look::Hopeless(unavailable("stopped")),
+            LinkState::Disabled => LinkCheck::Failed(unavailable("disabled in the config")),
+            LinkState::Stopped => LinkCheck::Failed(unavailable("stopped")),
         }
     }
 
-    fn look_at_suspect(&mut self, live: &Arc<LiveLink>) -> Look {
+    fn check_suspect(&mut self, live: &Arc<LiveLink>) -> LinkCheck {
         let now = Instant::now();
         if live.inflight() == 0 {
-            self.patience = None;
-            return Look::Wait;
+            self.recheck_at = None;
+            return LinkCheck::LinkWait;
         }
-        let patience = *self.patience.get_or_insert(now + BUSY_RECOVERY);
-        if now >= patience {
-            return Look::Live(Arc::clone(live));
+        let recheck_at = *self.recheck_at.get_or_insert(now + BUSY_RECOVERY_TIMEOUT);
+        if now >= recheck_at {
+            return LinkCheck::Live(Arc::clone(live));
         }
-        Look::Wait
+        LinkCheck::LinkWait
     }
 
-    /// Whether a server without a link is tried again for this call, once; it is then waited for until
-    /// `longest`. Calls that come one after the other wait for their turn to wake it: it may be back.
-    fn wakes(&mut self, attempts: u64, longest: Instant, shared: &ActorState) -> bool {
+    /// Whether the server is retried for this call. It is woken once, and then waited for until
+    /// `limit`. A call that comes too soon after another one waits until it may wake the server.
+    fn try_wake(&mut self, attempts: u64, limit: Instant, shared: &ActorState) -> bool {
         if let Some(before) = self.woken_at {
             return attempts == before;
         }
-        match shared.wakes(attempts, WAKE_GAP) {
-            Wakes::Now => {
+        match shared.try_wake(attempts, MIN_WAKE_INTERVAL) {
+            WakeOutcome::Now => {
                 self.woken_at = Some(attempts);
-                self.until = longest;
+                self.until = limit;
                 true
             }
-            Wakes::At(at) if at < self.until => {
-                self.patience = Some(at);
+            WakeOutcome::NotBefore(at) if at < self.until => {
+                self.recheck_at = Some(at);
                 true
             }
-            Wakes::At(_) => false,
+            WakeOutcome::NotBefore(_) => false,
         }
     }
 }
 
-fn later(why: &str, until: Instant) -> McpFailure {
+fn unavailable_until(why: &str, until: Instant) -> McpFailure {
     let wait = until.saturating_duration_since(Instant::now());
     let mut failure = unavailable(&format!(
         "temporarily unavailable: {why}; next attempt in {} s",

@@ -1,55 +1,54 @@
-//! Starting examinations, and what follows from them.
+//! Starts examinations and handles their results.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::examine::{Examination, Examined};
-use super::super::retire::{DRAIN, DRAIN_DEAD, DRAIN_WORKING};
+use super::super::examine::{Examination, ExaminationOutcome};
+use super::super::retire::{DEAD_DRAIN_TIMEOUT, DRAIN_TIMEOUT, WORKING_DRAIN_TIMEOUT};
 use super::super::run::{Actor, ActorPhase};
 use super::super::shared::SessionVerdict;
-use super::{Done, Live, Reason};
+use super::{BackgroundResult, ExamineReason, LiveSession};
 use crate::actor::state::LinkState;
-use crate::actor::state::ladder::Next;
-use crate::failure::retry::Doubt;
+use crate::actor::state::backoff::NextAttempt;
+use crate::failure::retry::SuspectReason;
 use crate::failure::{FailureClass, McpFailure};
 use crate::transport::link::TransportKind;
 
-/// A busy server that gives no sign of life is asked again after this time.
-const BUSY_PAUSE: Duration = Duration::from_secs(3);
+/// Delay before a busy server that does not respond is probed again.
+const BUSY_RETRY_DELAY: Duration = Duration::from_secs(3);
 
-/// An examination that is over.
+/// A finished examination.
 pub(super) struct ExaminationEnd {
-    found: Examined,
-    /// Failures that were known when it began.
+    found: ExaminationOutcome,
+    /// Failures known when it started.
     failures: u64,
 }
 
 impl Actor {
     /// Examines the link in the background, one examination at a time.
-    pub(super) fn examine(&mut self, live: &mut Live, now: Instant) {
+    pub(super) fn examine(&mut self, live: &mut LiveSession, now: Instant) {
         if live.examining.is_some() {
             return;
         }
-        let reason = live
-            .reason
-            .take()
-            .unwrap_or_else(|| Reason::new(Doubt::Down, "retry", "it is tried again"));
-        if reason.doubt.connects_at_once()
-            && !self.woken
-            && let Some(until) = self.quiet_until.filter(|until| *until > now)
+        let reason = live.reason.take().unwrap_or_else(|| {
+            ExamineReason::new(SuspectReason::Down, "retry", "it is tried again")
+        });
+        if reason.suspect_reason.connects_at_once()
+            && !self.for_call
+            && let Some(until) = self.no_new_session_before.filter(|until| *until > now)
         {
-            self.rest_until(live, until, reason);
+            self.back_off_until(live, until, reason);
             return;
         }
         let examination = Examination {
             live: Arc::clone(&live.current),
-            doubt: reason.doubt,
+            suspect_reason: reason.suspect_reason,
             misrouted: reason.misrouted,
             silent: reason.silent,
             why: reason.why.clone(),
-            by: self.probe_by,
+            method: self.probe_method,
         };
         let failures = self.shared.inbox.failures(live.current.epoch);
         let next = self.next_attempt();
@@ -57,58 +56,61 @@ impl Actor {
         live.examining = Some(reason);
         live.background.push(Box::pin(async move {
             let found = work.await;
-            Done::Examined(Box::new(ExaminationEnd { found, failures }))
+            BackgroundResult::Examined(Box::new(ExaminationEnd { found, failures }))
         }));
     }
 
     pub(super) async fn examined(
         &mut self,
-        live: &mut Live,
+        live: &mut LiveSession,
         ended: ExaminationEnd,
     ) -> Option<ActorPhase> {
         let reason = live
             .examining
             .take()
-            .unwrap_or_else(|| Reason::new(Doubt::Answered, "retry", String::new()));
+            .unwrap_or_else(|| ExamineReason::new(SuspectReason::Answered, "retry", String::new()));
         live.examined_at = Some(Instant::now());
-        let woken = std::mem::take(&mut live.woken_meanwhile);
+        let for_call = std::mem::take(&mut live.call_arrived);
         let phase = match ended.found {
-            Examined::Healthy { by, misrouted } => {
+            ExaminationOutcome::Healthy { method, misrouted } => {
                 self.shared.metrics.keepalive("ok");
-                if by != self.probe_by {
+                if method != self.probe_method {
                     tracing::info!(server = %self.shared.name, "ping gets no proper answer; the tool list is asked for instead");
-                    self.probe_by = by;
+                    self.probe_method = method;
                 }
-                // It was tried to make a new session, which did not work.
-                let tried = reason.doubt == Doubt::Refused && misrouted.is_none();
+                // A new session was attempted without success.
+                let tried = reason.suspect_reason == SuspectReason::Refused && misrouted.is_none();
                 if let Some(operation) = reason.operation.as_ref().filter(|_| tried) {
-                    live.current.set_unhelped(operation);
+                    live.current.mark_failing(operation);
                 }
                 live.current.set_misrouted(misrouted);
                 self.healthy(live, ended.failures);
                 None
             }
-            Examined::Replaced { fresh, old_works } => {
+            ExaminationOutcome::Replaced {
+                new_connection,
+                old_works,
+            } => {
                 self.shared.metrics.keepalive("replaced");
                 self.count_replacement(live, old_works);
                 self.shared.metrics.reconnect(reason.cause);
                 let old = Arc::clone(&live.current);
-                let phase = self.commit(*fresh, |new| {
-                    new.succeed(&old, reason.operation.as_ref());
+                let phase = self.commit(*new_connection, |new| {
+                    new.inherit_from(&old, reason.operation.as_ref());
                 });
                 let sse = self.shared.settings().transport == TransportKind::Sse;
-                let longest = match (old_works, sse) {
-                    (true, _) => DRAIN_WORKING,
-                    (false, true) => DRAIN_DEAD,
-                    (false, false) => DRAIN,
+                let limit = match (old_works, sse) {
+                    (true, _) => WORKING_DRAIN_TIMEOUT,
+                    (false, true) => DEAD_DRAIN_TIMEOUT,
+                    (false, false) => DRAIN_TIMEOUT,
                 };
-                self.draining.add(Arc::clone(&live.current), longest);
+                self.draining.add(Arc::clone(&live.current), limit);
                 Some(phase)
             }
-            Examined::Down { failure, silent } => {
+            ExaminationOutcome::Down { failure, silent } => {
                 self.shared.metrics.keepalive("down");
-                if woken && silent {
-                    // The server was asked before the call came: it may have come back since.
+                if for_call && silent {
+                    // The probes were sent before the call arrived; the server may be back by now.
                     live.reason = Some(reason);
                     live.due.examine = Some(Instant::now());
                     return None;
@@ -120,20 +122,24 @@ impl Actor {
         phase
     }
 
-    fn healthy(&mut self, live: &mut Live, failures: u64) {
-        live.current.succeeded();
-        // It counts for the calls that wait now, and not for what comes later.
+    fn healthy(&mut self, live: &mut LiveSession, failures: u64) {
+        live.current.record_success();
+        // The verdict applies to the calls that wait now, not to later ones.
         live.current.set_verdict(SessionVerdict::Open);
-        self.proven();
-        self.shared.went_well();
+        self.mark_proven();
+        self.shared.record_success();
         if live.down {
             self.shared.attempt_ended();
         }
         live.down = false;
-        self.woken = false;
+        self.for_call = false;
         if !self.shared.inbox.clear(live.current.epoch, failures) {
-            // Something failed meanwhile; the question may have been asked before.
-            let again = Reason::new(Doubt::Answered, "retry", "a request failed in the meantime");
+            // A request failed in the meantime, possibly after the last probe.
+            let again = ExamineReason::new(
+                SuspectReason::Answered,
+                "retry",
+                "a request failed in the meantime",
+            );
             live.suspect(again, Duration::ZERO);
             return;
         }
@@ -142,32 +148,34 @@ impl Actor {
         self.shared.publish(LinkState::Ready, current);
     }
 
-    /// A server whose sessions never come to work is not given new ones at full speed.
-    fn count_replacement(&mut self, live: &Live, old_works: bool) {
+    /// Limits how fast a server gets new sessions if none of them ever works.
+    fn count_replacement(&mut self, live: &LiveSession, old_works: bool) {
         if old_works || live.current.is_proven() {
-            self.proven();
+            self.mark_proven();
             return;
         }
         let now = Instant::now();
-        let next = self.ladder.dropped(false, now, &*self.shared.env.rng);
-        self.quiet_until = match next {
-            Next::Now => None,
-            Next::Backoff(pause) | Next::Park(pause) => Some(now + pause),
+        let next = self
+            .backoff
+            .record_lost_link(false, now, &*self.shared.env.rng);
+        self.no_new_session_before = match next {
+            NextAttempt::Now => None,
+            NextAttempt::Backoff(pause) | NextAttempt::Park(pause) => Some(now + pause),
         };
     }
 
     /// Neither the old session nor a new one works.
     async fn down(
         &mut self,
-        live: &mut Live,
-        reason: Reason,
+        live: &mut LiveSession,
+        reason: ExamineReason,
         failure: McpFailure,
         silent: bool,
     ) -> Option<ActorPhase> {
         if self.shared.settings().transport == TransportKind::Stdio {
             return Some(self.lost(Arc::clone(&live.current), &failure).await);
         }
-        self.shared.went_wrong(&failure);
+        self.shared.record_failure(&failure);
         if matches!(
             failure.class,
             FailureClass::AuthExpired | FailureClass::NeedsAuth | FailureClass::ScopeNeeded
@@ -176,21 +184,23 @@ impl Actor {
             return Some(self.logged_out(Arc::clone(&live.current), failure).await);
         }
         if silent && live.current.inflight() > 0 && !live.down {
-            // It may be at work: nobody else got an answer either.
-            live.suspect(reason, BUSY_PAUSE);
+            // It may be busy: nothing else got a response either.
+            live.suspect(reason, BUSY_RETRY_DELAY);
             return None;
         }
-        let woken = std::mem::take(&mut self.woken);
+        let for_call = std::mem::take(&mut self.for_call);
         let next = match failure.class {
-            FailureClass::Permanent => self.ladder.park(&*self.shared.env.rng),
-            _ => self.ladder.failed(&*self.shared.env.rng, !woken),
+            FailureClass::Permanent => self.backoff.park(&*self.shared.env.rng),
+            _ => self
+                .backoff
+                .record_failure(&*self.shared.env.rng, !for_call),
         };
-        let state = self.resting(next, &failure);
+        let state = self.waiting_state(next, &failure);
         let until = state.next_attempt().unwrap_or_else(Instant::now);
         live.down = true;
         live.due.examine = Some(until);
-        live.reason = Some(Reason {
-            doubt: reason.doubt.max(Doubt::Down),
+        live.reason = Some(ExamineReason {
+            suspect_reason: reason.suspect_reason.max(SuspectReason::Down),
             ..reason
         });
         self.shared.attempt_ended();
@@ -199,13 +209,13 @@ impl Actor {
     }
 
     /// New sessions broke too often: the next one is made later, or for a call.
-    fn rest_until(&mut self, live: &mut Live, until: Instant, reason: Reason) {
+    fn back_off_until(&mut self, live: &mut LiveSession, until: Instant, reason: ExamineReason) {
         live.down = true;
         live.due.examine = Some(until);
         let why = reason.why.clone();
         live.reason = Some(reason);
         let state = LinkState::Backoff {
-            attempt: self.ladder.failures(),
+            attempt: self.backoff.failures(),
             until,
             why,
         };

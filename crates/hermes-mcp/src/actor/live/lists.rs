@@ -1,4 +1,4 @@
-//! The lists of a live server, read again when it says that they changed.
+//! Refreshes the lists of a live server when it reports a change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,39 +8,38 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::CatalogueSnapshot;
-use super::super::connect::{list, tools};
+use super::super::connect::{fetch_list, list_tools};
 use super::super::run::Actor;
-use super::{Done, Live, Reason};
+use super::{BackgroundResult, ExamineReason, LiveSession};
 use crate::actor::op::Op;
 use crate::failure::retry;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::transport::link::LinkFacts;
 
-/// For refreshing lists in the background.
-const REFRESH: Duration = Duration::from_mins(1);
-/// Which lists are to be read again.
+const REFRESH_TIMEOUT: Duration = Duration::from_mins(1);
+/// The lists to be refreshed.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Lists {
+pub(super) struct StaleLists {
     pub(super) tools: bool,
     pub(super) resources: bool,
     pub(super) prompts: bool,
 }
 
-impl Lists {
+impl StaleLists {
     pub(super) fn any(self) -> bool {
         self.tools || self.resources || self.prompts
     }
 }
 
 #[derive(Default)]
-pub(super) struct Refreshed {
+pub(super) struct RefreshedLists {
     tools: Option<Vec<Value>>,
     resources: Option<Vec<Value>>,
     prompts: Option<Vec<Value>>,
 }
 
 impl Actor {
-    pub(super) fn refreshed(&mut self, live: &Live, lists: Refreshed) {
+    pub(super) fn refreshed(&mut self, live: &LiveSession, lists: RefreshedLists) {
         let Some(old) = self.shared.catalogue.borrow().clone() else {
             return;
         };
@@ -61,19 +60,22 @@ impl Actor {
         });
     }
 
-    /// The lists stay as they were; the link is examined like after any other failed request.
-    pub(super) fn refresh_failed(&mut self, live: &mut Live, failure: McpFailure) {
+    /// Keeps the old lists and examines the link, as after any failed request.
+    pub(super) fn refresh_failed(&mut self, live: &mut LiveSession, failure: McpFailure) {
         tracing::warn!(server = %self.shared.name, "lists not refreshed: {failure}");
-        self.shared.went_wrong(&failure);
-        if let Some(doubt) = retry::doubt(&failure) {
+        self.shared.record_failure(&failure);
+        if let Some(suspect_reason) = retry::suspect_reason(&failure) {
             let cause = failure.class.name();
-            live.suspect(Reason::new(doubt, cause, failure.text), Duration::ZERO);
+            live.suspect(
+                ExamineReason::new(suspect_reason, cause, failure.text),
+                Duration::ZERO,
+            );
         }
     }
 }
 
-/// Reads the stale lists again, in the background. `had_none`: the server had no tools before.
-pub(super) fn refresh(live: &mut Live, had_none: bool) {
+/// Refreshes the stale lists in the background. `had_none`: the server had no tools before.
+pub(super) fn refresh(live: &mut LiveSession, had_none: bool) {
     if live.refreshing {
         return;
     }
@@ -81,22 +83,23 @@ pub(super) fn refresh(live: &mut Live, had_none: bool) {
     let wanted = std::mem::take(&mut live.stale);
     let link = Arc::clone(&live.current.link);
     live.background.push(Box::pin(async move {
-        let deadline = Instant::now() + REFRESH;
+        let deadline = Instant::now() + REFRESH_TIMEOUT;
         let cancel = CancellationToken::new();
         let _guard = cancel.clone().drop_guard();
         let read = async {
-            let mut lists = Box::<Refreshed>::default();
+            let mut lists = Box::<RefreshedLists>::default();
             if wanted.tools {
-                lists.tools = Some(tools(&*link, deadline, &cancel, had_none).await?);
+                lists.tools = Some(list_tools(&*link, deadline, &cancel, had_none).await?);
             }
             if wanted.resources {
                 lists.resources = optional(
-                    list(&*link, &Op::ListResources, "resources", deadline, &cancel).await,
+                    fetch_list(&*link, &Op::ListResources, "resources", deadline, &cancel).await,
                 )?;
             }
             if wanted.prompts {
-                lists.prompts =
-                    optional(list(&*link, &Op::ListPrompts, "prompts", deadline, &cancel).await)?;
+                lists.prompts = optional(
+                    fetch_list(&*link, &Op::ListPrompts, "prompts", deadline, &cancel).await,
+                )?;
             }
             Ok(lists)
         };
@@ -109,11 +112,11 @@ pub(super) fn refresh(live: &mut Live, had_none: bool) {
                     "the lists did not come in time",
                 ))
             });
-        Done::Refreshed(result)
+        BackgroundResult::Refreshed(result)
     }));
 }
 
-/// A server that offers a list and then refuses it costs only that list.
+/// If a server declares a list and then refuses it, only that list is missing.
 fn optional(list: Result<Vec<Value>, McpFailure>) -> Result<Option<Vec<Value>>, McpFailure> {
     match list {
         Ok(items) => Ok(Some(items)),

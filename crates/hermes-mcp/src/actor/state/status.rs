@@ -1,4 +1,4 @@
-//! What a person can see about a server.
+//! The status of a server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use crate::actor::state::{BreakerState, ReportedState};
 use crate::failure::{FailureClass, McpFailure};
 use crate::transport::link::{Era, TransportKind};
 
@@ -15,36 +16,34 @@ pub struct ServerStatus {
     pub transport: TransportKind,
     pub era: Option<Era>,
     pub protocol_version: Option<String>,
-    /// Name and version that the server gave.
+    /// The name and version reported by the server.
     pub server: Option<String>,
-    /// Name of the [`LinkState`](crate::actor::state::LinkState).
-    pub state: &'static str,
+    pub state: ReportedState,
     pub since: DateTime<Utc>,
     pub why: Option<String>,
     pub epoch: u64,
-    /// Tools the server offers, before filters.
+    /// The number of tools the server offers, before filters.
     pub tools: usize,
     pub last_ok: Option<DateTime<Utc>>,
-    /// The last request that somebody made failed, whatever our own questions are answered.
+    /// The last request of a caller failed, even if probes succeed.
     pub call_failed: bool,
     pub last_error: Option<LastError>,
     pub rtt_p50: Option<Duration>,
     pub rtt_p95: Option<Duration>,
     pub inflight: usize,
     pub queued: usize,
-    /// closed, open or half_open.
-    pub breaker: &'static str,
+    pub breaker: BreakerState,
     pub next_attempt_in: Option<Duration>,
     pub reconnects: BTreeMap<String, u64>,
-    /// A person must log in, and can. Where there is nothing to log in to, the credentials in the
-    /// settings were refused.
+    /// The user must log in, and can. If no login exists for the server, the configured credentials
+    /// were refused.
     pub needs_auth: bool,
     pub token_expires_in: Option<Duration>,
     pub child_pid: Option<u32>,
     /// Age of the live link.
     pub uptime: Option<Duration>,
     pub stderr_tail: Option<String>,
-    /// What the server asked of us (questions to the person, answers of a model) and how that ended.
+    /// Requests of the server (questions to the user, sampling) and their outcomes.
     pub requests: BTreeMap<String, u64>,
 }
 

@@ -1,4 +1,5 @@
-//! The body of a refused request: JSON-RPC, other JSON, an SSE frame around either, or a page.
+//! Parses the body of a refused request: JSON-RPC, other JSON, either in an SSE frame, or plain
+//! text.
 
 use std::borrow::Cow;
 
@@ -9,13 +10,13 @@ use serde_json::Value;
 use crate::transport::peer::plain_id;
 
 /// Longer plain text is a page, not an error message.
-const SHORT: usize = 512;
+const MAX_TEXT_BYTES: usize = 512;
 
 pub(super) enum ErrorBody {
     Json(Value),
     Text(String),
-    /// HTML, JSON that breaks off, nothing, or no text.
-    Bare,
+    /// HTML, truncated JSON, empty, or not text.
+    Unreadable,
 }
 
 impl ErrorBody {
@@ -25,11 +26,11 @@ impl ErrorBody {
         if let Some(value) = json(text).or_else(|| sse_data(text).and_then(|data| json(&data))) {
             return Self::Json(value);
         }
-        // What is no text (an unknown compression, say) is for nobody to read.
+        // Text with invalid characters (an unknown compression, for example) is unreadable.
         let unreadable = text.contains(char::REPLACEMENT_CHARACTER);
-        let page = text.len() > SHORT || text.starts_with(['<', '{']);
+        let page = text.len() > MAX_TEXT_BYTES || text.starts_with(['<', '{']);
         if text.is_empty() || page || unreadable {
-            return Self::Bare;
+            return Self::Unreadable;
         }
         Self::Text(text.to_owned())
     }
@@ -40,7 +41,7 @@ impl ErrorBody {
     }
 
     /// Whether it is a JSON-RPC error with the id of this request.
-    pub(super) fn answers(&self, request: &[u8]) -> bool {
+    pub(super) fn answers_request(&self, request: &[u8]) -> bool {
         #[derive(Deserialize)]
         struct Request {
             id: RequestId,
@@ -53,12 +54,12 @@ impl ErrorBody {
         plain_id(&id) == asked.id
     }
 
-    /// The message: of the JSON-RPC error, or of what other frameworks put there.
+    /// The message of the JSON-RPC error, or of the formats other frameworks use.
     pub(super) fn text(&self) -> Option<Cow<'_, str>> {
         let value = match self {
             Self::Json(value) => value,
             Self::Text(text) => return Some(Cow::Borrowed(text)),
-            Self::Bare => return None,
+            Self::Unreadable => return None,
         };
         let message = value
             .get("error")
@@ -72,7 +73,7 @@ impl ErrorBody {
         message.map(Cow::Borrowed)
     }
 
-    /// The `error` of an OAuth answer.
+    /// The `error` of an OAuth response.
     pub(super) fn oauth_error(&self) -> Option<&str> {
         self.json()?.get("error")?.as_str()
     }

@@ -244,7 +244,7 @@ fn words_that_only_sound_alike_are_no_lost_session() {
     }
 }
 
-/// The set of texts is open: what matters is that the session is named and said not to be there.
+/// Texts vary; what matters is that the session is named as missing.
 #[test]
 fn a_session_that_is_not_there_is_lost_in_any_words() {
     let markers = SessionMarkers::default();
@@ -271,7 +271,7 @@ fn a_session_that_is_not_there_is_lost_in_any_words() {
         );
         is(&refused(500, text), C::SessionLost, MaybeExecuted);
     }
-    // It is named, and that is all.
+    // Only mentioned.
     is(
         &rpc(-32000, "session busy", &link(&markers)),
         C::Rpc,
@@ -332,7 +332,7 @@ fn a_401_is_about_the_token_where_one_was_sent_or_asked_for() {
     facts.token_sent = false;
     let challenge = [("www-authenticate", "Bearer")];
     is(&http(401, &challenge, b"", &facts), C::NeedsAuth, Rejected);
-    // On a link that worked without a token it is a refusal like any other.
+    // On a link that worked without a token this is an ordinary refusal.
     is(&http(401, &[], b"", &facts), C::Rpc, Rejected);
     facts.link.phase = RequestPhase::Connect;
     is(&http(401, &[], b"", &facts), C::NeedsAuth, Rejected);
@@ -452,20 +452,40 @@ fn breaks_below_the_protocol() {
     let mut connect = request;
     connect.phase = RequestPhase::Connect;
     for (what, link, class, certainty) in [
-        (Break::BeforeSend, &request, C::NotSent, NotSent),
-        (Break::AfterSend, &request, C::Ambiguous, MaybeExecuted),
-        (Break::AfterSend, &connect, C::NotSent, NotSent),
-        (Break::Deadline, &request, C::TimedOut, MaybeExecuted),
-        (Break::Deadline, &connect, C::TimedOut, NotSent),
-        (Break::Cancelled, &request, C::Cancelled, MaybeExecuted),
-        (Break::Permanent, &connect, C::Permanent, NotSent),
-        (Break::NotMcp, &connect, C::Permanent, Rejected),
-        (Break::NotMcp, &request, C::Ambiguous, MaybeExecuted),
+        (TransportBreak::BeforeSend, &request, C::NotSent, NotSent),
+        (
+            TransportBreak::AfterSend,
+            &request,
+            C::Ambiguous,
+            MaybeExecuted,
+        ),
+        (TransportBreak::AfterSend, &connect, C::NotSent, NotSent),
+        (
+            TransportBreak::Deadline,
+            &request,
+            C::TimedOut,
+            MaybeExecuted,
+        ),
+        (TransportBreak::Deadline, &connect, C::TimedOut, NotSent),
+        (
+            TransportBreak::Cancelled,
+            &request,
+            C::Cancelled,
+            MaybeExecuted,
+        ),
+        (TransportBreak::Permanent, &connect, C::Permanent, NotSent),
+        (TransportBreak::NotMcp, &connect, C::Permanent, Rejected),
+        (
+            TransportBreak::NotMcp,
+            &request,
+            C::Ambiguous,
+            MaybeExecuted,
+        ),
     ] {
         is(&io(what, "", link), class, certainty);
     }
     assert_eq!(
-        io(Break::AfterSend, "reset by peer", &request).text,
+        io(TransportBreak::AfterSend, "reset by peer", &request).text,
         "reset by peer"
     );
 }
@@ -489,8 +509,7 @@ mod fuzz {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever comes in, there is a class, a text and no panic; and nothing is called a
-        /// refusal of the session where there is none.
+        /// Any input yields a class and a text without a panic.
         #[test]
         fn any_answer_has_a_class_and_a_text(
             status in 100_u16..700,

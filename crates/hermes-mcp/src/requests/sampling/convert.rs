@@ -1,4 +1,4 @@
-//! Between the protocol's messages and ours.
+//! Conversion between the protocol's messages and those of hermes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Sampled;
 
-/// What a server may send: more is not read.
+/// Maximum number of messages accepted from a server.
 const MAX_MESSAGES: usize = 1000;
 const MAX_CHARS: usize = 1_000_000;
 
@@ -64,11 +64,11 @@ fn user(blocks: &[Value], out: &mut Vec<Message>) -> Result<(), String> {
 }
 
 fn assistant(blocks: &[Value]) -> Result<Message, String> {
-    let mut said = AssistantMessage::default();
+    let mut message = AssistantMessage::default();
     for block in blocks {
         match block["type"].as_str() {
-            Some("text") => said.text.push_str(text(block)?),
-            Some("tool_use") => said.tool_calls.push(ToolCall {
+            Some("text") => message.text.push_str(text(block)?),
+            Some("tool_use") => message.tool_calls.push(ToolCall {
                 id: block["id"].as_str().unwrap_or_default().to_owned(),
                 name: block["name"].as_str().unwrap_or_default().to_owned(),
                 arguments: block["input"].to_string(),
@@ -77,7 +77,7 @@ fn assistant(blocks: &[Value]) -> Result<Message, String> {
             other => return Err(unsupported(other)),
         }
     }
-    Ok(Message::Assistant(said))
+    Ok(Message::Assistant(message))
 }
 
 fn tool_result(block: &Value) -> Message {
@@ -120,7 +120,7 @@ pub(super) fn tools(raw: &Value) -> Result<Vec<ToolSpec>, String> {
                     .to_owned(),
                 description: tool["description"].as_str().unwrap_or_default().to_owned(),
                 parameters: Arc::new(
-                    crate::tools::schema::Sanitised::new(&tool["inputSchema"]).schema,
+                    crate::tools::schema::SanitisedSchema::new(&tool["inputSchema"]).schema,
                 ),
                 toolset: "mcp-sampling",
                 effects: Effects::Exclusive,
@@ -132,23 +132,23 @@ pub(super) fn tools(raw: &Value) -> Result<Vec<ToolSpec>, String> {
 }
 
 pub(super) fn result(sampled: &Sampled) -> Value {
-    let said = &sampled.message;
+    let message = &sampled.message;
     let mut blocks = Vec::new();
-    if !said.text.is_empty() || said.tool_calls.is_empty() {
-        blocks.push(json!({"type": "text", "text": said.text}));
+    if !message.text.is_empty() || message.tool_calls.is_empty() {
+        blocks.push(json!({"type": "text", "text": message.text}));
     }
-    for call in &said.tool_calls {
+    for call in &message.tool_calls {
         let input: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
         blocks.push(json!({
             "type": "tool_use", "id": call.id, "name": call.name, "input": input,
         }));
     }
-    let stop = match &said.finish {
-        _ if !said.tool_calls.is_empty() => "toolUse",
+    let stop = match &message.finish {
+        _ if !message.tool_calls.is_empty() => "toolUse",
         Some(FinishReason::Length) => "maxTokens",
         _ => "endTurn",
     };
-    // One block alone is what all versions understand.
+    // All protocol versions understand a single block without a list.
     let content = if blocks.len() == 1 {
         blocks.remove(0)
     } else {

@@ -59,8 +59,8 @@ fn asks(text: &str) -> Value {
 
 async fn answer(limits: Sampling, params: &Value) -> (Result<Value, Declined>, Audit) {
     let audit = Audit::default();
-    let quota = Quota::new(limits, Arc::new(Echo));
-    let answer = quota.answer("srv", params, &audit).await;
+    let sampler_within_limits = LimitedSampler::new(limits, Arc::new(Echo));
+    let answer = sampler_within_limits.answer("srv", params, &audit).await;
     (answer, audit)
 }
 
@@ -79,15 +79,24 @@ async fn answers_come_in_the_words_of_the_protocol_and_within_the_cap() {
 #[tokio::test(start_paused = true)]
 async fn only_so_many_requests_per_minute() {
     let audit = Audit::default();
-    let quota = Quota::new(limits(), Arc::new(Echo));
+    let sampler_within_limits = LimitedSampler::new(limits(), Arc::new(Echo));
     for _ in 0..2 {
-        quota.answer("srv", &asks("hi"), &audit).await.unwrap();
+        sampler_within_limits
+            .answer("srv", &asks("hi"), &audit)
+            .await
+            .unwrap();
     }
-    let refused = quota.answer("srv", &asks("hi"), &audit).await.unwrap_err();
+    let refused = sampler_within_limits
+        .answer("srv", &asks("hi"), &audit)
+        .await
+        .unwrap_err();
     assert!(refused.message.contains("2 requests per minute"));
     assert_eq!(audit.counts()["sampling/rate_limited"], 1);
     tokio::time::advance(Duration::from_secs(61)).await;
-    quota.answer("srv", &asks("hi"), &audit).await.unwrap();
+    sampler_within_limits
+        .answer("srv", &asks("hi"), &audit)
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,7 +124,7 @@ async fn models_are_chosen_within_what_is_allowed() {
             .contains("not among the allowed")
     );
     assert_eq!(audit.counts()["sampling/refused"], 1);
-    // Without a list a hint is not enough to choose another model than the person's.
+    // Without an allow-list, a hint is not enough to choose a model other than the user's.
     let (free, _) = answer(limits(), &hinted).await;
     assert_eq!(free.unwrap()["model"], "usual");
 }

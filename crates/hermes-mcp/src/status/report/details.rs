@@ -1,26 +1,30 @@
-//! Everything about one server.
+//! The detailed report on one server.
 
 use chrono::{DateTime, Utc};
 
-use super::{LinkReport, ServerReport, ago, doing, reconnects, span, word};
+use super::{LinkReport, ServerReport, ago, doing, reconnects, span, state_text};
 use crate::transport::link::Era;
 
-/// Lines of a child's stderr that are shown.
+/// Number of lines of a child's stderr that are shown.
 const TAIL_LINES: usize = 8;
 
 /// One fact per line.
 pub fn details(report: &ServerReport, now: DateTime<Utc>) -> String {
-    let mut rows = Rows(vec![format!("{}: {}", report.name, word(report.state))]);
+    let mut rows = Rows(vec![format!(
+        "{}: {}",
+        report.name,
+        state_text(report.state)
+    )]);
     let target = report.target.as_deref().unwrap_or("?");
     let transport = report.transport;
     rows.add(
         "transport",
-        transport.map(|name| format!("{name}, {target}")),
+        transport.map(|kind| format!("{}, {target}", kind.name())),
     );
     if let Some(link) = &report.link {
-        standing(&mut rows, report, link, now);
-        traffic(&mut rows, link, now);
-        child(&mut rows, link);
+        add_state(&mut rows, report, link, now);
+        add_traffic(&mut rows, link, now);
+        add_child(&mut rows, link);
     }
     for problem in &report.problems {
         rows.add("problem", Some(problem.to_string()));
@@ -41,7 +45,7 @@ impl Rows {
     }
 }
 
-fn standing(rows: &mut Rows, report: &ServerReport, link: &LinkReport, now: DateTime<Utc>) {
+fn add_state(rows: &mut Rows, report: &ServerReport, link: &LinkReport, now: DateTime<Utc>) {
     let since = link.since.format("%Y-%m-%d %H:%M:%S UTC");
     rows.add("since", Some(format!("{since} ({})", ago(link.since, now))));
     rows.add("now", Some(doing(report, now)));
@@ -69,7 +73,7 @@ fn standing(rows: &mut Rows, report: &ServerReport, link: &LinkReport, now: Date
     );
 }
 
-fn traffic(rows: &mut Rows, link: &LinkReport, now: DateTime<Utc>) {
+fn add_traffic(rows: &mut Rows, link: &LinkReport, now: DateTime<Utc>) {
     rows.add("last success", Some(link.success(now)));
     rows.add("last failure", link.failure(now));
     let p95 = link.rtt_p95_ms.or(link.rtt_p50_ms).unwrap_or(0.0);
@@ -78,9 +82,9 @@ fn traffic(rows: &mut Rows, link: &LinkReport, now: DateTime<Utc>) {
         "round trip",
         rtt.map(|p50| format!("p50 {p50} ms, p95 {p95} ms")),
     );
-    let flight = format!("{}, {} waiting", link.inflight, link.queued);
-    rows.add("in flight", Some(flight));
-    rows.add("breaker", Some(link.breaker.to_owned()));
+    let in_flight = format!("{}, {} waiting", link.inflight, link.queued);
+    rows.add("in flight", Some(in_flight));
+    rows.add("breaker", Some(link.breaker.name().to_owned()));
     let reasons: Vec<String> = reconnects(link)
         .map(|(reason, count)| format!("{count}x {reason}"))
         .collect();
@@ -93,7 +97,7 @@ fn traffic(rows: &mut Rows, link: &LinkReport, now: DateTime<Utc>) {
     rows.add("asked of us", Some(asked.join(", ")));
 }
 
-fn child(rows: &mut Rows, link: &LinkReport) {
+fn add_child(rows: &mut Rows, link: &LinkReport) {
     let uptime = span(link.uptime.unwrap_or(0.0));
     let pid = link.child_pid;
     rows.add("child", pid.map(|pid| format!("pid {pid}, up {uptime}")));

@@ -1,41 +1,44 @@
-//! What is being done about a server now, in words that are true in its state.
+//! One sentence on what hermes is doing about a server at the moment.
 
 use chrono::{DateTime, Utc};
 
-use super::{LinkReport, ServerReport, ago, one_line, span, word};
+use super::{LinkReport, ServerReport, ago, one_line, span, state_text};
+use crate::actor::state::ReportedState;
 
-/// One sentence about the present, for one server.
+/// One sentence on the current activity.
 pub fn doing(report: &ServerReport, now: DateTime<Utc>) -> String {
     let Some(link) = &report.link else {
         return String::new();
     };
     let since = span((now - link.since).as_seconds_f64());
     match report.state {
-        "ready" if link.failed_last() => {
+        ReportedState::Ready if link.failed_last() => {
             "connected, but the last request failed; see the last failure".to_owned()
         }
-        "ready" => "healthy".to_owned(),
-        "degraded" => {
+        ReportedState::Ready => "healthy".to_owned(),
+        ReportedState::Degraded => {
             let why = link.why.as_deref().map_or("unknown", |why| why.trim());
             format!(
                 "not answering as it should: {}; being examined since {since}",
                 one_line(why)
             )
         }
-        "connecting" => connecting(link, &since),
-        "backoff" => format!(
+        ReportedState::Connecting => connecting(link, &since),
+        ReportedState::Backoff => format!(
             "reconnecting, attempt {}{}",
             link.attempt.unwrap_or(0) + 1,
             next_try(link)
         ),
-        "parked" => format!("given up for now{}, or with the next call", next_try(link)),
-        "needs_auth" => format!("waiting: {}", remedy(&report.name, link.needs_auth)),
-        "recycled" => "asleep; the next call starts it".to_owned(),
-        _ => String::new(),
+        ReportedState::Parked => {
+            format!("given up for now{}, or with the next call", next_try(link))
+        }
+        ReportedState::NeedsAuth => format!("waiting: {}", remedy(&report.name, link.needs_auth)),
+        ReportedState::Recycled => "asleep; the next call starts it".to_owned(),
+        ReportedState::Invalid | ReportedState::Disabled | ReportedState::Stopped => String::new(),
     }
 }
 
-/// What a person can do where the server refused our credentials.
+/// What the user can do after the server refused our credentials.
 pub(crate) fn remedy(server: &str, logs_in: bool) -> String {
     if logs_in {
         return format!("log in with `hermes mcp login {server}`");
@@ -43,10 +46,10 @@ pub(crate) fn remedy(server: &str, logs_in: bool) -> String {
     "check the credentials in its settings (`headers`, `env`)".to_owned()
 }
 
-/// All of it on one line: the state, what is being done, the last success, and the last failure
-/// where it is what counts.
+/// Everything on one line: the state, the current activity, the last success, and the last failure
+/// where it is the latest event.
 pub fn line(report: &ServerReport, now: DateTime<Utc>) -> String {
-    let mut text = word(report.state).to_owned();
+    let mut text = state_text(report.state).to_owned();
     if let Some(problem) = report.problems.iter().find(|problem| problem.fatal) {
         return format!("{text}: {problem}");
     }
@@ -79,14 +82,14 @@ fn next_try(link: &LinkReport) -> String {
 }
 
 impl LinkReport {
-    /// The last request that somebody made failed, or the newest thing known of it is a failure: a
-    /// server that answers our own questions and no call is not called healthy.
+    /// Whether the last request of a caller failed, or the latest event is a failure: a server that
+    /// answers our probes but fails every call is not healthy.
     pub(super) fn failed_last(&self) -> bool {
         let failed = self.last_error.as_ref().map(|error| error.at);
         self.call_failed || (failed.is_some() && failed > self.last_ok)
     }
 
-    /// The last failure, when and how.
+    /// The last failure: when and why.
     pub fn failure(&self, now: DateTime<Utc>) -> Option<String> {
         let error = self.last_error.as_ref()?;
         let http = error
@@ -97,7 +100,7 @@ impl LinkReport {
         Some(format!("{when} [{:?}{http}]: {text}", error.class))
     }
 
-    /// When it last answered well.
+    /// When the last request succeeded.
     pub fn success(&self, now: DateTime<Utc>) -> String {
         self.last_ok
             .map_or_else(|| "never".to_owned(), |at| ago(at, now))

@@ -18,7 +18,7 @@ fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_800_000_000, 0).unwrap()
 }
 
-fn status(state: &'static str) -> ServerStatus {
+fn status(state: ReportedState) -> ServerStatus {
     ServerStatus {
         name: "x".to_owned(),
         transport: TransportKind::Http,
@@ -27,7 +27,7 @@ fn status(state: &'static str) -> ServerStatus {
         server: Some("srv 1.2".to_owned()),
         state,
         since: now() - TimeDelta::minutes(5),
-        why: (state == "backoff").then(|| "connection refused".to_owned()),
+        why: (state == ReportedState::Backoff).then(|| "connection refused".to_owned()),
         epoch: 3,
         tools: 9,
         call_failed: false,
@@ -37,10 +37,10 @@ fn status(state: &'static str) -> ServerStatus {
         rtt_p95: Some(Duration::from_millis(4)),
         inflight: 1,
         queued: 2,
-        breaker: "closed",
-        next_attempt_in: (state == "backoff").then(|| Duration::from_secs(38)),
+        breaker: BreakerState::Closed,
+        next_attempt_in: (state == ReportedState::Backoff).then(|| Duration::from_secs(38)),
         reconnects: [("start".to_owned(), 1), ("session_lost".to_owned(), 2)].into(),
-        needs_auth: state == "needs_auth",
+        needs_auth: state == ReportedState::NeedsAuth,
         token_expires_in: Some(Duration::from_mins(59)),
         child_pid: None,
         uptime: Some(Duration::from_mins(5)),
@@ -56,7 +56,7 @@ fn counters() -> Counters {
             ("call_tool/error".to_owned(), 1),
         ]
         .into(),
-        reconnects: status("ready").reconnects,
+        reconnects: status(ReportedState::Ready).reconnects,
         ..Counters::default()
     }
 }
@@ -67,12 +67,12 @@ fn reports() -> Vec<ServerReport> {
     vec![
         ServerReport::new(
             &entry("wpcom", &http),
-            Some((status("ready"), counters())),
+            Some((status(ReportedState::Ready), counters())),
             &catalogue,
         ),
         ServerReport::new(
             &entry("canny", &http),
-            Some((status("backoff"), counters())),
+            Some((status(ReportedState::Backoff), counters())),
             &catalogue,
         )
         .in_state(&LinkState::Backoff {
@@ -82,7 +82,7 @@ fn reports() -> Vec<ServerReport> {
         }),
         ServerReport::new(
             &entry("linear", &http),
-            Some((status("needs_auth"), Counters::default())),
+            Some((status(ReportedState::NeedsAuth), Counters::default())),
             &catalogue,
         ),
         ServerReport::new(
@@ -159,15 +159,16 @@ fn failure(seconds_ago: i64) -> LastError {
     }
 }
 
-/// A server in a state, with its last failure so many seconds ago; the last success was 12 s ago.
-fn in_state(state: &'static str, failed: Option<i64>) -> ServerReport {
+/// A server in the given state, with its last failure `failed` seconds ago and its last success 12
+/// s ago.
+fn in_state(state: ReportedState, failed: Option<i64>) -> ServerReport {
     let mut status = status(state);
     status.last_error = failed.map(failure);
     status.why = match state {
-        "degraded" => Some("HTTP 500 to a ping".to_owned()),
+        ReportedState::Degraded => Some("HTTP 500 to a ping".to_owned()),
         _ => status.why,
     };
-    if state == "connecting" {
+    if state == ReportedState::Connecting {
         status.epoch = 0;
         status.last_ok = None;
         status.since = now() - TimeDelta::seconds(3);
@@ -180,35 +181,47 @@ fn in_state(state: &'static str, failed: Option<i64>) -> ServerReport {
 #[test]
 fn what_is_done_now_is_true_in_every_state() {
     for (state, failed, words) in [
-        ("ready", None, "healthy"),
-        ("ready", Some(60), "healthy"),
+        (ReportedState::Ready, None, "healthy"),
+        (ReportedState::Ready, Some(60), "healthy"),
         (
-            "ready",
+            ReportedState::Ready,
             Some(5),
             "connected, but the last request failed; see the last failure",
         ),
         (
-            "degraded",
+            ReportedState::Degraded,
             None,
             "not answering as it should: HTTP 500 to a ping; being examined since 5m",
         ),
-        ("connecting", None, "connecting for 3s, no answer yet"),
-        ("backoff", None, "reconnecting, attempt 1, next try in 38s"),
         (
-            "needs_auth",
+            ReportedState::Connecting,
+            None,
+            "connecting for 3s, no answer yet",
+        ),
+        (
+            ReportedState::Backoff,
+            None,
+            "reconnecting, attempt 1, next try in 38s",
+        ),
+        (
+            ReportedState::NeedsAuth,
             None,
             "waiting: log in with `hermes mcp login x`",
         ),
-        ("recycled", None, "asleep; the next call starts it"),
-        ("disabled", None, ""),
+        (
+            ReportedState::Recycled,
+            None,
+            "asleep; the next call starts it",
+        ),
+        (ReportedState::Disabled, None, ""),
     ] {
-        assert_eq!(doing(&in_state(state, failed), now()), words, "{state}");
+        assert_eq!(doing(&in_state(state, failed), now()), words, "{state:?}");
     }
 }
 
 #[test]
 fn a_server_in_doubt_is_never_shown_as_connected() {
-    let report = in_state("degraded", Some(2));
+    let report = in_state(ReportedState::Degraded, Some(2));
     let shown = table(std::slice::from_ref(&report), now());
     assert!(!shown.contains("connected"), "{shown}");
     assert!(shown.contains("not answering as it should"), "{shown}");
@@ -226,18 +239,18 @@ fn a_server_in_doubt_is_never_shown_as_connected() {
 
 #[test]
 fn a_failure_after_the_last_success_is_in_the_table() {
-    let shown = table(&[in_state("ready", Some(5))], now());
+    let shown = table(&[in_state(ReportedState::Ready, Some(5))], now());
     assert!(
         shown.contains("failed 5s ago [TimedOut]: no answer"),
         "{shown}"
     );
-    let shown = table(&[in_state("ready", Some(60))], now());
+    let shown = table(&[in_state(ReportedState::Ready, Some(60))], now());
     assert!(!shown.contains("failed"), "{shown}");
 }
 
 #[test]
 fn a_server_without_an_answer_is_counted_as_such() {
-    let shown = table(&[in_state("connecting", None)], now());
+    let shown = table(&[in_state(ReportedState::Connecting, None)], now());
     assert!(
         shown.contains("connecting for 3s, no answer yet"),
         "{shown}"
@@ -251,16 +264,16 @@ fn a_server_without_an_answer_is_counted_as_such() {
 #[test]
 fn one_line_has_the_present_and_the_past() {
     assert_eq!(
-        line(&in_state("ready", Some(60)), now()),
+        line(&in_state(ReportedState::Ready, Some(60)), now()),
         "connected: healthy; last success 12s ago"
     );
     assert_eq!(
-        line(&in_state("degraded", Some(2)), now()),
+        line(&in_state(ReportedState::Degraded, Some(2)), now()),
         "in doubt: not answering as it should: HTTP 500 to a ping; being examined since 5m; \
          last success 12s ago; last failure 2s ago [TimedOut]: no answer within 300 s"
     );
     let off = entry("x", &json!({"url": "https://host/mcp", "enabled": false}));
-    let live = Some((status("disabled"), Counters::default()));
+    let live = Some((status(ReportedState::Disabled), Counters::default()));
     assert_eq!(
         line(&ServerReport::new(&off, live, &Catalogue::default()), now()),
         "off"
@@ -271,17 +284,17 @@ fn one_line_has_the_present_and_the_past() {
     );
 }
 
-/// What another process wrote is shown with the ages of the moment of reading.
+/// Ages in the report of another process are computed when it is read.
 #[test]
 fn a_report_is_read_back_and_grows_older() {
     let mut all = reports();
     for state in [
-        "connecting",
-        "ready",
-        "degraded",
-        "backoff",
-        "parked",
-        "needs_auth",
+        ReportedState::Connecting,
+        ReportedState::Ready,
+        ReportedState::Degraded,
+        ReportedState::Backoff,
+        ReportedState::Parked,
+        ReportedState::NeedsAuth,
     ] {
         all.push(in_state(state, Some(2)));
     }
@@ -291,7 +304,7 @@ fn a_report_is_read_back_and_grows_older() {
         assert_eq!(read, report);
     }
     let seconds = 30;
-    let later = in_state("ready", Some(60)).later(Duration::from_secs(seconds));
+    let later = in_state(ReportedState::Ready, Some(60)).later(Duration::from_secs(seconds));
     assert_eq!(
         line(&later, now() + TimeDelta::seconds(30)),
         "connected: healthy; last success 42s ago"

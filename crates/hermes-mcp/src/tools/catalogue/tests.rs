@@ -10,9 +10,9 @@ use crate::actor::{CallError, CallOptions};
 use crate::config;
 use crate::transport::link::{Era, LinkFacts};
 
-struct Nobody(String);
+struct IdleCaller(String);
 
-impl Caller for Nobody {
+impl Caller for IdleCaller {
     fn server(&self) -> &str {
         &self.0
     }
@@ -68,7 +68,7 @@ fn build(servers: &[(ServerConfig, CatalogueSnapshot)]) -> Catalogue {
         .map(|(config, snapshot)| Source {
             config,
             snapshot,
-            caller: Arc::new(Nobody(config.name.clone())),
+            caller: Arc::new(IdleCaller(config.name.clone())),
         })
         .collect();
     Catalogue::build(
@@ -190,7 +190,7 @@ fn utilities_follow_capabilities_and_settings() {
 }
 
 #[test]
-fn shared_names_are_given_to_nobody() {
+fn shared_names_are_given_to_no_tool() {
     let catalogue = build(&[
         (
             server("my-srv", json!({})),
@@ -206,12 +206,12 @@ fn shared_names_are_given_to_nobody() {
         ),
     ]);
     assert_eq!(names(&catalogue), ["mcp__my_srv__b"]);
-    let told: Vec<&str> = catalogue
+    let servers: Vec<&str> = catalogue
         .remarks
         .iter()
         .map(|remark| remark.server.as_str())
         .collect();
-    assert_eq!(told, ["my-srv", "my_srv", "t", "t"]);
+    assert_eq!(servers, ["my-srv", "my_srv", "t", "t"]);
     assert!(
         catalogue.remarks[0]
             .text

@@ -1,4 +1,4 @@
-//! Binary content: limits first, then a file.
+//! Saves binary content to files, within limits.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,38 +9,39 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use hermes_core::message::Part;
 use sha2::{Digest as _, Sha256};
 
-/// Largest single piece, decoded.
-const LARGEST: usize = 50 * 1024 * 1024;
-/// Largest sum of one result.
-const LARGEST_SUM: usize = 64 * 1024 * 1024;
-/// Larger images are not shown to the model; providers refuse them.
-const LARGEST_SHOWN: usize = 3_750_000;
-const MOST_SHOWN: usize = 8;
+/// Maximum size of one item, decoded.
+const MAX_BYTES: usize = 50 * 1024 * 1024;
+/// Maximum total size of one result.
+const MAX_TOTAL_BYTES: usize = 64 * 1024 * 1024;
+/// Larger images are not attached because providers refuse them.
+const MAX_IMAGE_BYTES: usize = 3_750_000;
+const MAX_IMAGES: usize = 8;
 
 /// Some servers pad, some do not.
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
+const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What one result may still use.
+/// The remaining limits of one result.
 #[derive(Debug, Default)]
-pub(super) struct Ration {
+pub(super) struct MediaBudget {
     bytes: usize,
     shown: usize,
 }
 
-/// Where binary content is kept: named by its hash, so that the same bytes are kept once.
+/// The directory for binary content. Files are named by their hash, so that equal content is stored
+/// once.
 #[derive(Clone, Debug)]
 pub struct MediaStore {
     dir: PathBuf,
 }
 
-/// A piece that was saved.
-pub(super) struct Kept {
+/// A saved item.
+pub(super) struct SavedMedia {
     pub(super) path: PathBuf,
     pub(super) bytes: usize,
-    /// For the model to look at.
+    /// The image as attached for the model.
     pub(super) image: Option<Part>,
 }
 
@@ -49,43 +50,43 @@ impl MediaStore {
         Self { dir: dir.into() }
     }
 
-    pub(super) async fn keep(
+    pub(super) async fn save(
         &self,
         data: &str,
         mime: &str,
-        ration: &mut Ration,
-    ) -> Result<Kept, String> {
-        // Of the text, before a byte is decoded.
+        budget: &mut MediaBudget,
+    ) -> Result<SavedMedia, String> {
+        // Estimated from the encoded length, before decoding anything.
         let estimate = data.len() / 4 * 3;
-        if estimate > LARGEST {
+        if estimate > MAX_BYTES {
             return Err(format!(
                 "{} MiB are more than the {} MiB taken",
                 estimate >> 20,
-                LARGEST >> 20
+                MAX_BYTES >> 20
             ));
         }
-        if ration.bytes + estimate > LARGEST_SUM {
-            let limit = LARGEST_SUM >> 20;
+        if budget.bytes + estimate > MAX_TOTAL_BYTES {
+            let limit = MAX_TOTAL_BYTES >> 20;
             return Err(format!(
                 "all of this result is more than the {limit} MiB taken"
             ));
         }
-        ration.bytes += estimate;
+        budget.bytes += estimate;
         let clean: String = data.split_ascii_whitespace().collect();
-        let bytes = LENIENT
+        let bytes = LENIENT_BASE64
             .decode(&clean)
             .map_err(|error| format!("the data is not base64 ({error})"))?;
         let len = bytes.len();
         let image = image_type(&bytes).or_else(|| declared(mime));
         let path = self.dir.join(name(&bytes, image.unwrap_or(mime)));
         let target = path.clone();
-        tokio::task::spawn_blocking(move || save(&target, &bytes))
+        tokio::task::spawn_blocking(move || write_file(&target, &bytes))
             .await
             .map_err(|error| error.to_string())?
             .map_err(|error| format!("cannot save it: {error}"))?;
-        let shown = image.filter(|_| len <= LARGEST_SHOWN && ration.shown < MOST_SHOWN);
-        ration.shown += usize::from(shown.is_some());
-        Ok(Kept {
+        let shown = image.filter(|_| len <= MAX_IMAGE_BYTES && budget.shown < MAX_IMAGES);
+        budget.shown += usize::from(shown.is_some());
+        Ok(SavedMedia {
             path,
             bytes: len,
             image: shown.map(|mime| Part::image(format!("data:{mime};base64,{clean}"))),
@@ -93,8 +94,8 @@ impl MediaStore {
     }
 }
 
-/// What kind of image the bytes are, of those that models look at. It counts more than what the server calls them:
-/// some say `image/jpg` or `application/octet-stream`, some nothing.
+/// The image type according to the bytes, for types that models can view. It takes precedence over
+/// the declared type: some servers declare `image/jpg`, `application/octet-stream` or nothing.
 fn image_type(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
@@ -119,7 +120,7 @@ fn image_type(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// What the server says they are.
+/// The image type according to the server.
 fn declared(mime: &str) -> Option<&'static str> {
     let mime = mime.split(';').next().unwrap_or_default().trim();
     match mime.to_ascii_lowercase().as_str() {
@@ -141,7 +142,7 @@ fn name(bytes: &[u8], mime: &str) -> String {
     format!("{name}.{}", extension(mime))
 }
 
-/// From a fixed list: a server does not choose what a file is called.
+/// From a fixed list: the server must not choose the file name.
 fn extension(mime: &str) -> &'static str {
     let mime = mime.split(';').next().unwrap_or_default().trim();
     match mime {
@@ -167,7 +168,7 @@ fn extension(mime: &str) -> &'static str {
     }
 }
 
-fn save(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if std::fs::metadata(path).is_ok_and(|known| known.len() == bytes.len() as u64) {
         return Ok(());
     }

@@ -1,14 +1,15 @@
-//! Why a call gave no result, in words that tell the model what to do.
+//! Explains a failed call to the model, with advice on what to do.
 
 use hermes_core::redact;
 use hermes_core::tool::{ToolErrorKind, ToolOutcome};
 
 use crate::failure::{Certainty, FailureClass, McpFailure};
 
-/// JSON-RPC: the arguments do not fit.
+/// JSON-RPC: invalid arguments.
 const INVALID_PARAMS: i64 = -32602;
 
-/// The outcome of a call to `server` that failed. `outcome_unknown`: it may have run all the same.
+/// The outcome of a failed call to `server`. `outcome_unknown`: the call may have been executed
+/// nevertheless.
 pub fn refusal_outcome(server: &str, failure: &McpFailure, outcome_unknown: bool) -> ToolOutcome {
     let cause = redact::secrets(failure.text.trim()).into_owned();
     let cause = cause.trim_end_matches('.');
@@ -21,7 +22,13 @@ pub fn refusal_outcome(server: &str, failure: &McpFailure, outcome_unknown: bool
             ),
         );
     }
-    let (kind, advice) = match failure.class {
+    let (kind, advice) = advice(server, failure);
+    ToolOutcome::error(kind, format!("{server}: {cause}.{advice}"))
+}
+
+/// The kind of error, and advice for the model.
+fn advice(server: &str, failure: &McpFailure) -> (ToolErrorKind, String) {
+    match failure.class {
         FailureClass::Cancelled => (ToolErrorKind::Cancelled, String::new()),
         FailureClass::TimedOut => (
             ToolErrorKind::TimedOut,
@@ -68,11 +75,10 @@ pub fn refusal_outcome(server: &str, failure: &McpFailure, outcome_unknown: bool
             ToolErrorKind::Failed,
             format!(" {} Try again later, or go on without it.", effect(failure)),
         ),
-    };
-    ToolOutcome::error(kind, format!("{server}: {cause}.{advice}"))
+    }
 }
 
-/// Whether it ran, of a call that may safely be repeated if it did.
+/// Whether the call was executed, for calls that are safe to repeat.
 fn effect(failure: &McpFailure) -> &'static str {
     match failure.certainty {
         Certainty::NotSent | Certainty::Rejected => "The call did not run.",

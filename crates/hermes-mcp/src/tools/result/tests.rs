@@ -7,15 +7,15 @@ use serde_json::json;
 use super::*;
 use crate::failure::{Certainty, FailureClass, McpFailure};
 
-struct Kept {
+struct TestMedia {
     dir: tempfile::TempDir,
     media: MediaStore,
 }
 
-fn store() -> Kept {
+fn store() -> TestMedia {
     let dir = tempfile::tempdir().unwrap();
     let media = MediaStore::new(dir.path().join("mcp"));
-    Kept { dir, media }
+    TestMedia { dir, media }
 }
 
 async fn called(result: Value) -> ToolOutcome {
@@ -54,7 +54,7 @@ async fn an_error_of_the_tool_is_the_tools() {
 }
 
 #[tokio::test]
-async fn nothing_is_said_to_be_nothing() {
+async fn an_empty_result_is_described() {
     assert_eq!(
         text(&called(json!({"content": []})).await),
         "(the tool ran and returned nothing)"
@@ -66,7 +66,7 @@ async fn nothing_is_said_to_be_nothing() {
 }
 
 #[tokio::test]
-async fn structured_content_is_said_once() {
+async fn structured_content_is_not_repeated() {
     let twice = called(
         json!({"content": [{"type": "text", "text": "{\"a\": 1}"}], "structuredContent": {"a": 1}}),
     )
@@ -80,7 +80,7 @@ async fn structured_content_is_said_once() {
 }
 
 #[tokio::test]
-async fn links_and_unknown_blocks_are_told() {
+async fn links_and_unknown_blocks_are_described() {
     let outcome = called(json!({"content": [
         {"type": "resource_link", "uri": "file:///a", "name": "A", "description": "d"},
         {"type": "resource", "resource": {"uri": "x:y", "text": "inside"}},
@@ -94,16 +94,16 @@ async fn links_and_unknown_blocks_are_told() {
 
 #[tokio::test]
 async fn images_are_saved_and_shown() {
-    let kept = store();
+    let test = store();
     let result = json!({"content": [
         {"type": "text", "text": "a picture"},
         {"type": "image", "mimeType": "image/png", "data": "aGVsbG8="}]});
-    let ToolOutcome::Done(Content::Parts(parts)) = call_outcome(&result, &kept.media).await else {
+    let ToolOutcome::Done(Content::Parts(parts)) = call_outcome(&result, &test.media).await else {
         panic!("parts expected");
     };
     assert_eq!(parts.len(), 2);
     assert_eq!(parts[1], Part::image("data:image/png;base64,aGVsbG8="));
-    let files: Vec<PathBuf> = std::fs::read_dir(kept.dir.path().join("mcp"))
+    let files: Vec<PathBuf> = std::fs::read_dir(test.dir.path().join("mcp"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect();
@@ -137,7 +137,7 @@ async fn too_large_and_broken_pieces_are_left_out_without_decoding() {
 }
 
 #[tokio::test]
-async fn one_result_has_one_ration() {
+async fn one_result_has_one_budget() {
     let part = "A".repeat(40 * 1024 * 1024 / 3 * 4);
     let outcome = called(json!({"content": [
         {"type": "audio", "mimeType": "audio/wav", "data": part},
@@ -148,9 +148,9 @@ async fn one_result_has_one_ration() {
 
 #[tokio::test]
 async fn resources_and_prompts() {
-    let kept = store();
+    let test = store();
     let resource = json!({"contents": [{"uri": "a:b", "text": "body"}, {"uri": "c:d", "mimeType": "application/pdf", "blob": "aGk"}]});
-    let shown = text(&resource_outcome(&resource, &kept.media).await);
+    let shown = text(&resource_outcome(&resource, &test.media).await);
     assert!(
         shown.starts_with("body\n[resource c:d, application/pdf, 2 bytes, saved as "),
         "{shown}"
@@ -160,7 +160,7 @@ async fn resources_and_prompts() {
         {"role": "user", "content": {"type": "text", "text": "Hi"}},
         {"role": "assistant", "content": [{"type": "text", "text": "Ho"}]}]});
     assert_eq!(
-        text(&prompt_outcome(&prompt, &kept.media).await),
+        text(&prompt_outcome(&prompt, &test.media).await),
         "Greets\n[user]\nHi\n[assistant]\nHo"
     );
 }
@@ -176,7 +176,7 @@ fn listings_keep_what_matters() {
 }
 
 #[test]
-fn every_failure_says_what_to_do() {
+fn every_failure_has_advice() {
     use FailureClass as C;
     let rows = [
         (C::Cancelled, ToolErrorKind::Cancelled, ""),
@@ -213,9 +213,9 @@ fn every_failure_says_what_to_do() {
     }
 }
 
-/// Also of a call that may safely run twice.
+/// This also holds for a call that is safe to repeat.
 #[test]
-fn what_may_have_run_is_never_said_not_to_have_run() {
+fn a_call_that_may_have_run_is_never_reported_as_not_run() {
     use FailureClass as C;
     for class in [
         C::NotSent,

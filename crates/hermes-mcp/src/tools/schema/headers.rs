@@ -1,7 +1,7 @@
-//! `x-mcp-header` of 2026-07-28: arguments that travel as headers as well.
+//! `x-mcp-header` of 2026-07-28: arguments that are also sent as headers.
 //!
-//! A tool whose annotations are wrong must not be offered over HTTP: servers and proxies in between
-//! would read something else than we sent.
+//! A tool with invalid annotations must not be offered over HTTP: servers and proxies would read
+//! values that differ from the arguments.
 
 use std::collections::BTreeSet;
 
@@ -12,58 +12,66 @@ const KEY: &str = "x-mcp-header";
 /// What is wrong with the annotations of a tool's input schema.
 pub(crate) fn header_problem(schema: &Value) -> Option<String> {
     let mut seen = BTreeSet::new();
-    object(schema, Place::Root, &mut seen).err()
+    object(schema, SchemaPosition::Root, &mut seen).err()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SchemaPosition {
     Root,
-    /// Reached through `properties` alone.
+    /// Reached through `properties` only.
     Property,
     Elsewhere,
 }
 
-fn object(schema: &Value, place: Place, seen: &mut BTreeSet<String>) -> Result<(), String> {
+fn object(
+    schema: &Value,
+    position: SchemaPosition,
+    seen: &mut BTreeSet<String>,
+) -> Result<(), String> {
     let schema = match schema {
         Value::Object(schema) => schema,
         Value::Array(items) => {
             return items
                 .iter()
-                .try_for_each(|item| object(item, Place::Elsewhere, seen));
+                .try_for_each(|item| object(item, SchemaPosition::Elsewhere, seen));
         }
         _ => return Ok(()),
     };
     if let Some(header) = schema.get(KEY) {
-        if place != Place::Property {
+        if position != SchemaPosition::Property {
             return Err(format!("{KEY} stands where no argument is"));
         }
         annotation(header, schema, seen)?;
     }
     for (key, value) in schema {
         match key.as_str() {
-            // Examples of values, not schemas.
+            // Values, not schemas.
             KEY | "default" | "const" | "enum" | "examples" => {}
             "properties" => {
-                let inside = match place {
-                    Place::Root | Place::Property => Place::Property,
-                    Place::Elsewhere => Place::Elsewhere,
+                let inside = match position {
+                    SchemaPosition::Root | SchemaPosition::Property => SchemaPosition::Property,
+                    SchemaPosition::Elsewhere => SchemaPosition::Elsewhere,
                 };
                 members(value, inside, seen)?;
             }
             "$defs" | "definitions" | "dependentSchemas" | "patternProperties" => {
-                members(value, Place::Elsewhere, seen)?;
+                members(value, SchemaPosition::Elsewhere, seen)?;
             }
-            _ => object(value, Place::Elsewhere, seen)?,
+            _ => object(value, SchemaPosition::Elsewhere, seen)?,
         }
     }
     Ok(())
 }
 
-fn members(map: &Value, place: Place, seen: &mut BTreeSet<String>) -> Result<(), String> {
+fn members(
+    map: &Value,
+    position: SchemaPosition,
+    seen: &mut BTreeSet<String>,
+) -> Result<(), String> {
     let members = map.as_object().into_iter().flatten();
     members
         .map(|(_, schema)| schema)
-        .try_for_each(|schema| object(schema, place, seen))
+        .try_for_each(|schema| object(schema, position, seen))
 }
 
 fn annotation(

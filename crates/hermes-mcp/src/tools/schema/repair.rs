@@ -2,17 +2,17 @@
 
 use serde_json::{Map, Value, json};
 
-use super::DEEPEST;
+use super::MAX_DEPTH;
 
 /// Keywords whose value is a mapping of names to schemas.
-const NAMED: &[&str] = &[
+const SCHEMA_MAP_KEYWORDS: &[&str] = &[
     "properties",
     "patternProperties",
     "$defs",
     "dependentSchemas",
 ];
 /// Keywords whose value is data, not a schema.
-const DATA: &[&str] = &[
+const DATA_KEYWORDS: &[&str] = &[
     "default", "const", "enum", "examples", "example", "required",
 ];
 
@@ -23,7 +23,8 @@ pub(super) fn repaired(raw: &Value, remarks: &mut Vec<String>) -> Value {
         _ => Map::new(),
     };
     if root.get("type").and_then(Value::as_str) != Some("object") {
-        // A union at the root is refused by some providers; an object with its parts is not.
+        // Some providers refuse a union at the root; an object with the merged properties is
+        // accepted.
         root.insert("type".to_owned(), json!("object"));
     }
     for union in ["oneOf", "anyOf", "allOf"] {
@@ -41,7 +42,7 @@ pub(super) fn repaired(raw: &Value, remarks: &mut Vec<String>) -> Value {
     Value::Object(root)
 }
 
-/// Properties of all branches; what all of `allOf` require stays required.
+/// Merges the properties of all branches; only `allOf` keeps its required properties.
 fn merge_branches(root: &mut Map<String, Value>, branches: Vec<Value>, all: bool) {
     let mut properties = match root.shift_remove("properties") {
         Some(Value::Object(map)) => map,
@@ -75,19 +76,19 @@ fn merge_branches(root: &mut Map<String, Value>, branches: Vec<Value>, all: bool
 }
 
 fn node(raw: &Value, depth: usize, remarks: &mut Vec<String>) -> Value {
-    if depth > DEEPEST {
-        remarks.push(format!("nested deeper than {DEEPEST} levels: cut there"));
+    if depth > MAX_DEPTH {
+        remarks.push(format!("nested deeper than {MAX_DEPTH} levels: cut there"));
         return json!({});
     }
     let map = match raw {
         Value::Object(map) => map,
-        // `true` accepts anything, as `{}` does, which providers know.
+        // `true` accepts anything, like `{}`, which providers understand.
         Value::Bool(true) => return json!({}),
         other => return other.clone(),
     };
     let mut out = Map::new();
     for (key, value) in map {
-        // Old drafts; only as a keyword, never as the name of a property.
+        // Old drafts use this keyword; a property of this name is not renamed.
         let key = if key == "definitions" { "$defs" } else { key };
         out.insert(key.to_owned(), keyword(key, value, depth, remarks));
     }
@@ -107,11 +108,11 @@ fn node(raw: &Value, depth: usize, remarks: &mut Vec<String>) -> Value {
 }
 
 fn keyword(key: &str, value: &Value, depth: usize, remarks: &mut Vec<String>) -> Value {
-    if DATA.contains(&key) {
+    if DATA_KEYWORDS.contains(&key) {
         return value.clone();
     }
     match value {
-        Value::Object(named) if NAMED.contains(&key) => named
+        Value::Object(named) if SCHEMA_MAP_KEYWORDS.contains(&key) => named
             .iter()
             .map(|(name, schema)| (name.clone(), node(schema, depth + 1, remarks)))
             .collect(),
@@ -127,7 +128,7 @@ fn keyword(key: &str, value: &Value, depth: usize, remarks: &mut Vec<String>) ->
     }
 }
 
-/// `$ref` stays within the schema; what lies elsewhere is not fetched and accepts anything.
+/// Keeps a `$ref` within the schema. External ones are not fetched; they accept anything.
 fn local_reference(out: &mut Map<String, Value>, remarks: &mut Vec<String>) {
     let Some(Value::String(target)) = out.get("$ref") else {
         return;
@@ -141,7 +142,7 @@ fn local_reference(out: &mut Map<String, Value>, remarks: &mut Vec<String>) {
     }
 }
 
-/// "Something or null" becomes something: that it may be left out, `required` says already.
+/// Reduces "X or null" to X: `required` already expresses that it is optional.
 fn collapse_nullable(mut out: Map<String, Value>) -> Map<String, Value> {
     for union in ["anyOf", "oneOf"] {
         let Some(Value::Array(branches)) = out.get_mut(union) else {
@@ -157,7 +158,7 @@ fn collapse_nullable(mut out: Map<String, Value>) -> Map<String, Value> {
             out.shift_remove(union);
             if let Value::Object(only) = only {
                 for (key, value) in only {
-                    // What stands beside the union (a description) is nearer to the property.
+                    // A description beside the union is more specific to the property.
                     out.entry(key).or_insert(value);
                 }
             }
@@ -171,7 +172,7 @@ fn collapse_nullable(mut out: Map<String, Value>) -> Map<String, Value> {
     out
 }
 
-/// One word for `type`, filled in where the shape shows it.
+/// Reduces `type` to one word, and adds it where the other keywords imply it.
 fn fix_type(out: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = out.get("type") {
         let real: Vec<Value> = types
@@ -202,23 +203,23 @@ fn fix_type(out: &mut Map<String, Value>) {
     }
 }
 
-/// `required` names only what exists.
+/// Removes names from `required` that are not defined.
 fn prune_required(out: &mut Map<String, Value>) {
     let Some(required) = out.shift_remove("required") else {
         return;
     };
     let names: Vec<Value> = match (required, out.get("properties")) {
         (Value::Array(names), Some(Value::Object(properties))) => {
-            let mut kept: Vec<Value> = Vec::new();
+            let mut existing: Vec<Value> = Vec::new();
             for name in names {
                 let exists = name
                     .as_str()
                     .is_some_and(|name| properties.contains_key(name));
-                if exists && !kept.contains(&name) {
-                    kept.push(name);
+                if exists && !existing.contains(&name) {
+                    existing.push(name);
                 }
             }
-            kept
+            existing
         }
         _ => Vec::new(),
     };

@@ -1,11 +1,11 @@
-//! Descriptions that talk to the model instead of describing a tool. They are reported, not
-//! blocked: the words are innocent often enough.
+//! Finds tool descriptions that give instructions to the model. They are reported, not blocked,
+//! because such phrases are often harmless.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-static SIGNS: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
+static SUSPICIOUS_PATTERNS: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
     [
         (
             "asks to disregard instructions",
@@ -49,11 +49,11 @@ static SIGNS: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
     .collect()
 });
 
-/// What is odd about this text.
+/// The suspicious phrases in this text.
 pub(crate) fn suspicious_phrases(text: &str) -> Vec<&'static str> {
-    SIGNS
+    SUSPICIOUS_PATTERNS
         .iter()
-        .filter(|(_, sign)| sign.is_match(text))
+        .filter(|(_, pattern)| pattern.is_match(text))
         .map(|(what, _)| *what)
         .collect()
 }

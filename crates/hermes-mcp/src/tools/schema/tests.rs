@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 fn schema(raw: &Value) -> Value {
-    Sanitised::new(raw).schema
+    SanitisedSchema::new(raw).schema
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn dangling_required_is_pruned_and_types_are_filled() {
 
 #[test]
 fn remote_references_are_not_followed() {
-    let read = Sanitised::new(&json!({"type": "object", "properties": {
+    let read = SanitisedSchema::new(&json!({"type": "object", "properties": {
         "a": {"$ref": "https://evil.example/schema.json", "description": "d"}}}));
     assert_eq!(read.schema["properties"]["a"], json!({"description": "d"}));
     assert!(read.remarks[0].contains("evil.example"));
@@ -95,7 +95,7 @@ fn unions_at_the_root_become_one_object() {
 #[test]
 fn refused_property_names_are_renamed_and_restored() {
     let long = "n".repeat(70);
-    let read = Sanitised::new(&json!({"type": "object", "properties": {
+    let read = SanitisedSchema::new(&json!({"type": "object", "properties": {
         "@type": {"type": "string"},
         "_type": {"type": "string"},
         "filter": {"type": "array", "items": {"type": "object", "properties": {"a b": {"type": "string"}}, "required": ["a b"]}},
@@ -126,7 +126,7 @@ fn refused_property_names_are_renamed_and_restored() {
 
 #[test]
 fn huge_and_deep_schemas_are_cut() {
-    let prose = json!({"type": "object", "properties": {"a": {"type": "string", "description": "x".repeat(LARGEST)}}});
+    let prose = json!({"type": "object", "properties": {"a": {"type": "string", "description": "x".repeat(MAX_SCHEMA_BYTES)}}});
     assert_eq!(schema(&prose)["properties"]["a"], json!({"type": "string"}));
     let mut deep = json!({"type": "string"});
     for _ in 0..200 {
@@ -207,10 +207,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn any_schema_becomes_an_object_with_plain_names(raw in any_json()) {
-        let read = Sanitised::new(&raw);
+        let read = SanitisedSchema::new(&raw);
         prop_assert_eq!(&read.schema["type"], "object");
         let properties = read.schema["properties"].as_object().unwrap();
         prop_assert!(properties.keys().all(|name| is_plain(name)));
-        prop_assert_eq!(&Sanitised::new(&raw), &read);
+        prop_assert_eq!(&SanitisedSchema::new(&raw), &read);
     }
 }

@@ -1,5 +1,5 @@
-//! How long turns and commands wait for servers that are starting, and what they say about those
-//! that are not there.
+//! How long turns and commands wait for servers that are starting, and what they report about
+//! missing ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,19 +16,20 @@ use crate::actor::{ServerHandle, ServerSettings};
 use crate::config::ServerConfig;
 use crate::status::report;
 
-/// What turns have to do with a server that has not given its tools yet.
+/// The state of waiting for the first tools of a server.
 #[derive(Clone, Default)]
 pub(super) struct ToolWait {
-    /// The settings that nothing is known of yet. `None`: it is switched off.
+    /// The settings whose first connection attempt is still open. `None`: it is switched off.
     settings: Option<Arc<ServerSettings>>,
-    /// Until when turns wait for it: counted from the first turn that met it, for all sessions.
+    /// Deadline for waiting turns, counted from the first turn that saw the server, for all
+    /// sessions.
     until: Option<Instant>,
-    /// The person was told that it is missing, or it was not missing when somebody looked.
-    told: bool,
+    /// Whether the user was notified that it is missing, or it was found present.
+    reported: bool,
 }
 
 impl ToolWait {
-    /// For a server with settings that it did not have before.
+    /// For a server with new settings.
     pub(super) fn new(config: &ServerConfig) -> Self {
         Self {
             settings: config.enabled.then(|| Arc::new(config.settings())),
@@ -36,32 +37,32 @@ impl ToolWait {
         }
     }
 
-    /// Whether the first verdict about these settings is open. The server takes them over in its
-    /// own time; until then, its state says nothing about them.
+    /// Whether the first connection attempt with these settings is still open. The server applies
+    /// new settings asynchronously; until then its state refers to the old ones.
     fn is_open(&self, handle: &ServerHandle) -> bool {
         let Some(settings) = &self.settings else {
             return false;
         };
-        let has = handle.settings();
-        let taken = has.enabled == settings.enabled && has.same_link(settings);
-        let state = handle.standing().state;
-        // A second attempt means that the first one failed: that is a verdict.
-        !taken || matches!(state, LinkState::Connecting { attempt: 0 | 1 })
+        let current = handle.settings();
+        let applied = current.enabled == settings.enabled && current.same_link(settings);
+        let state = handle.connection_status().state;
+        // A second attempt means that the first one failed, which is a result.
+        !applied || matches!(state, LinkState::Connecting { attempt: 0 | 1 })
     }
 }
 
-/// Whether what turns know of a server holds for its new settings as well.
+/// Whether the waiting state remains valid for the new settings.
 pub(super) fn is_same(old: &ServerConfig, new: &ServerConfig) -> bool {
     old.enabled == new.enabled && old.connection_fingerprint == new.connection_fingerprint
 }
 
 impl Toolbox {
-    /// Before a turn: gives servers that are starting a moment, counted from the first turn that
-    /// met them, for all the sessions that begin meanwhile. Servers that were never up are tried
-    /// again meanwhile ([`ServerHandle::wanted`]), for at most `woken`. Returns what to tell the
-    /// person about servers that are missing, once for each.
-    pub async fn await_turn(&self, longest: Duration, woken: Duration) -> Vec<String> {
-        self.meet(Instant::now() + longest);
+    /// Before a turn: waits a moment for servers that are starting, counted from the first turn
+    /// that saw them, for all sessions. Servers that were never up are retried meanwhile
+    /// ([`ServerHandle::retry_if_parked`]), for at most `woken`. Returns one notice for the user
+    /// about each missing server, once.
+    pub async fn await_turn(&self, limit: Duration, woken: Duration) -> Vec<String> {
+        self.start_waiting(Instant::now() + limit);
         let started = self.wait_while(|state| {
             let now = Instant::now();
             let open = |server: &Server| {
@@ -71,26 +72,26 @@ impl Toolbox {
             };
             state.servers.iter().filter_map(open).min()
         });
-        tokio::join!(started, self.wanted(|_| woken));
-        self.news()
+        tokio::join!(started, self.retry_parked(|_| woken));
+        self.pending_notices()
     }
 
-    /// Before a run that nobody watches: waits until every server is ready or has failed, each up
-    /// to its own `connect_timeout`. Returns the same as [`Toolbox::await_turn`].
+    /// Before an unattended run: waits until every server is ready or has failed, each up to its
+    /// own `connect_timeout`. Returns the same as [`Toolbox::await_turn`].
     pub async fn await_all(&self) -> Vec<String> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let settled = self.wait_while(|state| {
             let now = Instant::now();
             let open = |server: &Server| {
                 let handle = self.manager.server(&server.entry.name)?;
-                let until = begun + handle.settings().connect_timeout;
+                let until = started + handle.settings().connect_timeout;
                 (until > now && server.waiting.is_open(&handle)).then_some(until)
             };
             state.servers.iter().filter_map(open).min()
         });
-        let tried = self.wanted(|handle| handle.settings().connect_timeout);
+        let tried = self.retry_parked(|handle| handle.settings().connect_timeout);
         tokio::join!(settled, tried);
-        self.news()
+        self.pending_notices()
     }
 
     /// Servers that [`Toolbox::await_all`] waits for, in the order of the file.
@@ -105,36 +106,36 @@ impl Toolbox {
     }
 
     /// Waits until every server is up or has failed once.
-    pub async fn settle(&self, longest: Duration) {
-        self.manager.wait_ready(longest).await;
+    pub async fn settle(&self, limit: Duration) {
+        self.manager.wait_ready(limit).await;
     }
 
-    /// The same for somebody who wants an answer soon: when one has settled, the others get
-    /// `lull` from then on. A server that hangs costs no more than that, where another answers.
-    pub async fn settle_soon(&self, lull: Duration, longest: Duration) {
-        let end = Instant::now() + longest;
+    /// The same for interactive commands: once one server has settled, the others get `grace` from
+    /// then on, so that a hanging server delays the answer no longer than that.
+    pub async fn settle_soon(&self, grace: Duration, limit: Duration) {
+        let end = Instant::now() + limit;
         let servers = self.manager.servers();
-        // What is off or asleep says nothing about how long others take.
+        // Servers that are off or asleep do not indicate how long others take.
         let mut starting: FuturesUnordered<_> = servers
             .iter()
-            .filter(|server| !server.standing().state.is_settled())
+            .filter(|server| !server.connection_status().state.is_settled())
             .map(ServerHandle::settled)
             .collect();
         let mut until = end;
         while let Ok(Some(_)) = timeout_at(until, starting.next()).await {
-            until = end.min(Instant::now() + lull);
+            until = end.min(Instant::now() + grace);
         }
     }
 
-    /// Turns wait until then for servers that none has met before.
-    fn meet(&self, until: Instant) {
+    /// Sets the deadline for servers that no turn has seen before.
+    fn start_waiting(&self, until: Instant) {
         for server in &mut self.state().servers {
             server.waiting.until.get_or_insert(until);
         }
     }
 
-    /// Waits as long as `open` gives a time; looks again at that time and whenever something
-    /// happens to a server.
+    /// Waits as long as `open` returns a deadline; checks again at that time and after every server
+    /// event.
     async fn wait_while(&self, open: impl Fn(&State) -> Option<Instant>) {
         let mut events = self.manager.events();
         loop {
@@ -144,7 +145,7 @@ impl Toolbox {
             };
             tokio::select! {
                 () = sleep_until(next) => {}
-                // Lagging only means that much happened.
+                // Lagging only means that many events occurred.
                 event = events.recv() => if matches!(event, Err(RecvError::Closed)) {
                     return;
                 },
@@ -152,46 +153,48 @@ impl Toolbox {
         }
     }
 
-    /// Servers that were never up are tried again; waits for that as long as `longest` says.
-    async fn wanted(&self, longest: impl Fn(&ServerHandle) -> Duration) {
+    /// Retries servers that were never up, and waits for each as long as `limit` allows.
+    async fn retry_parked(&self, limit: impl Fn(&ServerHandle) -> Duration) {
         let servers = self.manager.servers();
-        let tried = servers.iter().map(|server| server.wanted(longest(server)));
+        let tried = servers
+            .iter()
+            .map(|server| server.retry_if_parked(limit(server)));
         join_all(tried).await;
     }
 
-    /// What is missing and was not told yet.
-    /// What the person is to know before a turn: servers that are missing, tools that changed.
-    fn news(&self) -> Vec<String> {
-        let mut news = self.absences();
-        // Looked at now, so that a change is told with the turn that meets it.
+    /// Notices for the user before a turn: servers that are missing, tools that changed. Each is
+    /// returned once.
+    fn pending_notices(&self) -> Vec<String> {
+        let mut pending_notices = self.missing_server_notices();
+        // Rebuilt here, so that the turn that meets a change also gets the notice of it.
         self.catalogue();
-        news.extend(self.known.take_notices());
-        news
+        pending_notices.extend(self.known.take_notices());
+        pending_notices
     }
 
-    fn absences(&self) -> Vec<String> {
+    fn missing_server_notices(&self) -> Vec<String> {
         let mut state = self.state();
         let mut texts = Vec::new();
         for server in &mut state.servers {
             let Some(handle) = self.manager.server(&server.entry.name) else {
                 continue;
             };
-            if !std::mem::replace(&mut server.waiting.told, true) {
-                texts.extend(absence(&handle));
+            if !std::mem::replace(&mut server.waiting.reported, true) {
+                texts.extend(missing_reason(&handle));
             }
         }
         texts
     }
 }
 
-/// Why the tools of a server are missing now, for the person.
-fn absence(handle: &ServerHandle) -> Option<String> {
-    // Tools that are known stay listed, whatever happens to the server.
+/// Why the tools of a server are missing, for the user.
+fn missing_reason(handle: &ServerHandle) -> Option<String> {
+    // Known tools remain listed even if the server is down.
     if handle.catalogue().borrow().is_some() {
         return None;
     }
     let server = handle.name();
-    let text = match handle.standing().state {
+    let text = match handle.connection_status().state {
         LinkState::Ready
         | LinkState::Degraded { .. }
         | LinkState::Disabled

@@ -1,4 +1,4 @@
-//! From a target to a live link.
+//! Connects to a target and performs the handshake.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{McpConnector, Protocol, ServerTarget};
-use crate::failure::classify::{self, Break};
+use crate::failure::classify::{self, TransportBreak};
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::transport::http::RmcpFault;
 use crate::transport::link::{ConnectRequest, Era, Link, LinkFacts, TransportKind};
@@ -24,17 +24,17 @@ use crate::transport::peer::{
 use crate::transport::stdio::Child;
 use crate::transport::{http, sse, stdio};
 
-/// The reason of a closed stream follows its end at once.
-const REASON_TIME: Duration = Duration::from_secs(1);
+/// The reason for a closed stream follows immediately after its end.
+const CLOSE_REASON_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How to open the conversation.
+/// The first request of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opening {
     /// `initialize`.
     Legacy,
     /// `server/discover`.
     Modern,
-    /// `server/discover`, and `initialize` if the server does not know it.
+    /// `server/discover`, then `initialize` if the server does not support it.
     Probe,
 }
 
@@ -42,7 +42,7 @@ pub(super) async fn connect(
     connector: &McpConnector,
     request: ConnectRequest,
 ) -> Result<Arc<dyn Link>, McpFailure> {
-    screen(connector, &request).await?;
+    check_malware(connector, &request).await?;
     let kind = connector.target.kind();
     let known = match connector.protocol {
         Protocol::Auto => connector.eras.get(&connector.fingerprint),
@@ -57,7 +57,8 @@ pub(super) async fn connect(
             server = connector.server,
             "asking in the other era: {failure}"
         );
-        // The first refusal says more than that of a server puzzled by an unknown method.
+        // The first refusal is more informative than that of a server which does not know the
+        // method.
         if let Ok(link) = attempt(connector, &request, other).await {
             outcome = Ok(link);
         }
@@ -70,8 +71,11 @@ pub(super) async fn connect(
     Ok(link)
 }
 
-/// A package that is known to be malware is not even fetched.
-async fn screen(connector: &McpConnector, request: &ConnectRequest) -> Result<(), McpFailure> {
+/// A package that is known malware is not even fetched.
+async fn check_malware(
+    connector: &McpConnector,
+    request: &ConnectRequest,
+) -> Result<(), McpFailure> {
     let (ServerTarget::Stdio(target), Some(malware)) = (&connector.target, &connector.malware)
     else {
         return Ok(());
@@ -96,7 +100,7 @@ async fn screen(connector: &McpConnector, request: &ConnectRequest) -> Result<()
 }
 
 /// Over HTTP a probe costs one refused request. Over stdio it may cost ten seconds, because some
-/// servers do not answer what they do not know: there it is only for servers known to be modern.
+/// servers do not answer unknown methods: there it is used only for servers known to be modern.
 fn first_opening(protocol: Protocol, kind: TransportKind, known: Option<Era>) -> Opening {
     match (protocol, kind, known) {
         (_, TransportKind::Sse, _)
@@ -108,8 +112,8 @@ fn first_opening(protocol: Protocol, kind: TransportKind, known: Option<Era>) ->
     }
 }
 
-/// A server that refuses `initialize` may have become modern since we last spoke, and one that
-/// chokes on `server/discover` may know `initialize`.
+/// A server that refuses `initialize` may have become modern since the last connection, and one
+/// that fails on `server/discover` may support `initialize`.
 fn other_opening(
     protocol: Protocol,
     kind: TransportKind,
@@ -127,9 +131,9 @@ fn other_opening(
             refused.then_some(Opening::Modern)
         }
         Opening::Probe => {
-            let choked = failure.class == FailureClass::Permanent
+            let unreadable = failure.class == FailureClass::Permanent
                 && status.is_none_or(|status| status < 300);
-            (choked || matches!(status, Some(500 | 501))).then_some(Opening::Legacy)
+            (unreadable || matches!(status, Some(500 | 501))).then_some(Opening::Legacy)
         }
         Opening::Modern => None,
     }
@@ -152,26 +156,29 @@ async fn attempt(
         any_content_type: connector.any_content_type,
         late_answer: connector.late_answer,
     });
-    // Whoever drops this future, or gets an error, leaves nothing running.
+    // Stops all tasks if this future is dropped or returns an error.
     let guard = shared.stop.clone().drop_guard();
     let link = tokio::select! {
         biased;
-        () = request.cancel.cancelled() => Err(shared.broke(Break::Cancelled, "")),
-        () = tokio::time::sleep_until(request.deadline) => Err(late(connector, &shared)),
+        () = request.cancel.cancelled() => Err(shared.transport_failure(TransportBreak::Cancelled, "")),
+        () = tokio::time::sleep_until(request.deadline) => Err(timed_out(connector, &shared)),
         link = open(connector, &shared, opening) => link,
     }?;
     guard.disarm();
     Ok(link)
 }
 
-fn late(connector: &McpConnector, shared: &ConnectionShared) -> McpFailure {
-    let said = match connector.target.kind() {
+fn timed_out(connector: &McpConnector, shared: &ConnectionShared) -> McpFailure {
+    let last_output = match connector.target.kind() {
         TransportKind::Stdio => connector.stderr.last_line(),
         _ => None,
     };
-    let text =
-        said.map(|line| format!("no answer to the handshake in time; it last wrote: {line}"));
-    shared.broke(Break::Deadline, text.as_deref().unwrap_or_default())
+    let text = last_output
+        .map(|line| format!("no answer to the handshake in time; it last wrote: {line}"));
+    shared.transport_failure(
+        TransportBreak::Deadline,
+        text.as_deref().unwrap_or_default(),
+    )
 }
 
 async fn open(
@@ -202,11 +209,11 @@ async fn open(
         }
     };
     let peer = running.peer().clone();
-    // Otherwise a dead server would answer from memory.
+    // Otherwise a failed server would appear to answer from the cache.
     peer.set_response_cache_config(ClientCacheConfig::disabled())
         .await;
     let facts = facts(&peer, shared, child.as_deref(), started);
-    shared.ready(facts.era);
+    shared.mark_ready(facts.era);
     let finished = watch(running, Arc::clone(shared));
     if facts.era == Era::Modern {
         let listening = subscribe(
@@ -250,7 +257,7 @@ async fn serve<T: Transport<RoleClient> + 'static>(
             let unexplained = matches!(error, ClientInitializeError::ConnectionClosed(_))
                 && shared.refusal().is_none();
             if unexplained {
-                let _ = tokio::time::timeout(REASON_TIME, shared.died()).await;
+                let _ = tokio::time::timeout(CLOSE_REASON_TIMEOUT, shared.failed()).await;
             }
             Err(failure(&error, &shared))
         }
@@ -262,16 +269,18 @@ fn failure(error: &ClientInitializeError, shared: &ConnectionShared) -> McpFailu
     match error {
         E::TransportError { error, .. } => RmcpFault::find(error.error.as_ref())
             .or_else(|| shared.refusal())
-            .unwrap_or_else(|| shared.broke(Break::AfterSend, &error.to_string())),
+            .unwrap_or_else(|| {
+                shared.transport_failure(TransportBreak::AfterSend, &error.to_string())
+            }),
         E::JsonRpcError(error) => {
-            // An answer that could not be read was made an error by the transport.
+            // The transport turned an unreadable answer into an error.
             let broken = shared.refusal().filter(|why| why.text == error.message);
             let code = i64::from(error.code.0);
             broken.unwrap_or_else(|| classify::rpc(code, &error.message, &shared.situation(false)))
         }
         E::ConnectionClosed(_) => shared
             .refusal()
-            .unwrap_or_else(|| shared.broke(Break::AfterSend, "")),
+            .unwrap_or_else(|| shared.transport_failure(TransportBreak::AfterSend, "")),
         E::LegacyFallbackFailed { fallback, .. } => failure(fallback, shared),
         E::NoCompatibleProtocolVersion {
             server_supported, ..
@@ -284,10 +293,10 @@ fn failure(error: &ClientInitializeError, shared: &ConnectionShared) -> McpFailu
                 "the server speaks only protocol versions that we do not: {}",
                 versions.join(", ")
             );
-            shared.broke(Break::Permanent, &text)
+            shared.transport_failure(TransportBreak::Permanent, &text)
         }
-        E::Cancelled => shared.broke(Break::Cancelled, ""),
-        other => shared.broke(Break::NotMcp, &other.to_string()),
+        E::Cancelled => shared.transport_failure(TransportBreak::Cancelled, ""),
+        other => shared.transport_failure(TransportBreak::NotMcp, &other.to_string()),
     }
 }
 
@@ -316,7 +325,7 @@ fn facts(
     }
 }
 
-/// Runs rmcp's loop to its end, which is the link's.
+/// Runs rmcp's loop, whose end is the end of the link.
 fn watch(
     running: RunningService<RoleClient, Handler>,
     shared: Arc<ConnectionShared>,
@@ -328,7 +337,7 @@ fn watch(
             Ok(reason) => format!("the connection ended: {reason:?}"),
             Err(error) => format!("the connection ended: {error}"),
         };
-        shared.die(shared.broke(Break::AfterSend, &why));
+        shared.fail(shared.transport_failure(TransportBreak::AfterSend, &why));
         shared.stop.cancel();
         drop(guard);
     }));

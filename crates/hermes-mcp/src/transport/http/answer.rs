@@ -1,5 +1,5 @@
-//! Making answers readable for rmcp: it drops what it cannot match with a request, and then the
-//! request waits for ever.
+//! Repairs answers for rmcp, which drops whatever it cannot match with a request and so leaves the
+//! request waiting forever.
 
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
@@ -12,25 +12,25 @@ use sse_stream::Sse;
 
 use super::Refused;
 use super::body::events_in;
-use crate::failure::classify::{self, Break};
+use crate::failure::classify::{self, TransportBreak};
 use crate::failure::{Certainty, FailureClass, McpFailure};
-use crate::transport::peer::{ConnectionShared, PlainAnswer, keep, plain_id};
+use crate::transport::peer::{ConnectionShared, PlainAnswer, plain_id, store_raw_result};
 
 /// The status of an answer whose content contradicts it.
-const OK: u16 = 200;
+const HTTP_OK: u16 = 200;
 
 /// The request that an answer belongs to.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingRequest {
     pub(crate) id: RequestId,
-    /// It calls a tool: rmcp need not understand the result.
+    /// A tool call: its result is not parsed by rmcp.
     pub(crate) call: bool,
-    /// Somebody waits for the answer. A subscription has none: its stream is what was asked for.
+    /// Whether an answer is awaited. A subscription has none: its stream is the purpose.
     pub(crate) awaited: bool,
 }
 
-impl Asked {
-    /// The result of a tool is read once, by us; rmcp gets a notice that it is there.
+impl PendingRequest {
+    /// The result of a tool is parsed once, here; rmcp gets a placeholder.
     fn notice(
         &self,
         text: &[u8],
@@ -38,26 +38,26 @@ impl Asked {
     ) -> Option<ServerJsonRpcMessage> {
         let shared = shared.filter(|_| self.call)?;
         let answer = PlainAnswer::read(text).filter(|answer| answer.id == self.id)?;
-        answer.hand_over(shared)
+        answer.deliver(shared)
     }
 }
 
-/// The messages of a JSON body. Whatever answers in it answers the request.
+/// The messages of a JSON body. Any answer in it belongs to the request.
 pub(crate) fn messages(
     body: &[u8],
-    asked: &Asked,
+    pending: &PendingRequest,
     shared: Option<&ConnectionShared>,
 ) -> Result<Vec<ServerJsonRpcMessage>, String> {
-    if let Some(notice) = asked.notice(body, shared) {
+    if let Some(notice) = pending.notice(body, shared) {
         return Ok(vec![notice]);
     }
-    let id = &asked.id;
-    // The usual case needs no second look.
+    let id = &pending.id;
+    // The usual case needs no repair.
     if let Ok(message) = serde_json::from_slice::<ServerJsonRpcMessage>(body)
         && answered_id(&message) == Some(id)
     {
         if let Some(shared) = shared {
-            keep(shared, id, body);
+            store_raw_result(shared, id, body);
         }
         return Ok(vec![message]);
     }
@@ -72,9 +72,9 @@ pub(crate) fn messages(
     for mut part in parts {
         answered |= part.get("method").is_none();
         if let Some(shared) = shared {
-            note_stray_error(&part, asked, shared);
+            note_stray_error(&part, pending, shared);
         }
-        if answers_another(&part, asked) {
+        if answers_another(&part, pending) {
             return Err("the answer belongs to another request".to_owned());
         }
         repair(&mut part, id, true);
@@ -89,11 +89,14 @@ pub(crate) fn messages(
     }
 }
 
-/// A result under the id of another request is not this one's. Errors are, whatever id they carry.
-fn answers_another(part: &Value, asked: &Asked) -> bool {
+/// A result with the id of another request does not belong to this one. An error does, whatever its
+/// id.
+fn answers_another(part: &Value, pending: &PendingRequest) -> bool {
     let id = part.get("id").filter(|id| !id.is_null());
     part.get("result").is_some()
-        && id.is_some_and(|id| RequestId::deserialize(id).is_ok_and(|id| plain_id(&id) != asked.id))
+        && id.is_some_and(|id| {
+            RequestId::deserialize(id).is_ok_and(|id| plain_id(&id) != pending.id)
+        })
 }
 
 /// The error in a body whose status does not allow one: a JSON-RPC error, or that of a tool.
@@ -105,24 +108,29 @@ pub(crate) fn failure_in(body: &[u8], shared: &ConnectionShared) -> Option<McpFa
         let message = error["message"].as_str().unwrap_or_default();
         let situation = shared.situation(shared.has_session());
         let mut failure = classify::rpc(code, message, &situation);
-        // The status says that the request was accepted, so it may have run, whatever the error says.
+        // By its status the request was accepted, so it may have been executed despite the error.
         failure.certainty = Certainty::MaybeExecuted;
         return Some(failure);
     }
     let is_error = message.pointer("/result/isError") == Some(&Value::Bool(true));
-    is_error.then(|| shared.broke(Break::AfterSend, "the error of a tool without an answer"))
+    is_error.then(|| {
+        shared.transport_failure(
+            TransportBreak::AfterSend,
+            "the error of a tool without an answer",
+        )
+    })
 }
 
-/// A tool's own error carries the id of its call. One that does not was made by something in front
-/// of the tools, and says more about the session than about the call.
-fn note_stray_error(part: &Value, asked: &Asked, shared: &ConnectionShared) {
+/// A tool's own error has the id of its call. One that does not was made by a component before the
+/// tools, and indicates a problem of the session rather than the call.
+fn note_stray_error(part: &Value, pending: &PendingRequest, shared: &ConnectionShared) {
     let Some(error) = part.get("error").filter(|error| !error.is_null()) else {
         return;
     };
     let id = part
         .get("id")
         .and_then(|id| RequestId::deserialize(id).ok());
-    let own_id = id.as_ref().is_some_and(|id| plain_id(id) == asked.id);
+    let own_id = id.as_ref().is_some_and(|id| plain_id(id) == pending.id);
     if own_id && part.get("jsonrpc").is_some() {
         return;
     }
@@ -132,14 +140,14 @@ fn note_stray_error(part: &Value, asked: &Asked, shared: &ConnectionShared) {
     let situation = shared.situation(shared.has_session());
     let mut failure = classify::rpc(code, message, &situation);
     if failure.class == FailureClass::Rpc && part.get("jsonrpc").is_none() {
-        failure = shared.broke(Break::NotMcp, message);
+        failure = shared.transport_failure(TransportBreak::NotMcp, message);
     }
     if id.is_some() && !own_id {
-        // What was refused is another request, as far as it says.
+        // According to its id another request was refused.
         failure.certainty = Certainty::MaybeExecuted;
     }
-    failure.http_status = Some(OK);
-    shared.fault(asked.id.clone(), failure);
+    failure.http_status = Some(HTTP_OK);
+    shared.set_request_failure(pending.id.clone(), failure);
 }
 
 pub(crate) fn as_stream(
@@ -148,8 +156,8 @@ pub(crate) fn as_stream(
     stream::iter(to_events(messages).into_iter().map(Ok)).boxed()
 }
 
-/// Whether a body holds an answer to exactly this request, whatever type it claims to be.
-pub(crate) fn answers(body: &[u8], asked: &Asked) -> bool {
+/// Whether a body contains an answer to exactly this request, whatever its content type.
+pub(crate) fn answers(body: &[u8], pending: &PendingRequest) -> bool {
     let parts = match serde_json::from_slice(body) {
         Ok(Value::Array(parts)) => parts,
         Ok(single) => vec![single],
@@ -159,15 +167,15 @@ pub(crate) fn answers(body: &[u8], asked: &Asked) -> bool {
         let id = part
             .get("id")
             .and_then(|id| RequestId::deserialize(id).ok());
-        id.is_some_and(|id| plain_id(&id) == asked.id)
+        id.is_some_and(|id| plain_id(&id) == pending.id)
             && (part.get("result").is_some() || part.get("error").is_some())
     })
 }
 
-/// The messages up to the answer in a body of events that does not say that it is one.
+/// The messages up to the answer in a body of events with another content type.
 pub(crate) async fn in_events(
     body: Vec<u8>,
-    asked: &Asked,
+    pending: &PendingRequest,
     shared: &ConnectionShared,
 ) -> Option<Vec<ServerJsonRpcMessage>> {
     const FIELDS: [&[u8]; 4] = [b"data:", b"event:", b"id:", b":"];
@@ -178,11 +186,11 @@ pub(crate) async fn in_events(
     let mut events = events_in(body);
     let mut texts = Vec::new();
     loop {
-        match read_event(&events.next().await?.ok()?, asked, Some(shared)) {
-            Read::Others(more) => texts.extend(more),
-            Read::Nothing => {}
-            Read::Broken(_) => return None,
-            Read::Answer(more, _) => {
+        match read_event(&events.next().await?.ok()?, pending, Some(shared)) {
+            EventContent::Others(more) => texts.extend(more),
+            EventContent::Nothing => {}
+            EventContent::Broken(_) => return None,
+            EventContent::Answer(more, _) => {
                 texts.extend(more);
                 break;
             }
@@ -193,7 +201,7 @@ pub(crate) async fn in_events(
     Some(messages.collect())
 }
 
-/// What tells an answer from other messages, without reading all of it.
+/// The members that distinguish an answer from other messages, without parsing all of it.
 #[derive(Deserialize)]
 struct Outline {
     method: Option<IgnoredAny>,
@@ -203,7 +211,7 @@ struct Outline {
     result: Present,
 }
 
-/// Whether a member is there, if only as null.
+/// Whether a member is present, even as null.
 #[derive(Default)]
 struct Present(bool);
 
@@ -213,21 +221,25 @@ impl<'de> Deserialize<'de> for Present {
     }
 }
 
-/// What an event of the stream that answers a request is to that request.
+/// The relation of an event to the request whose answer is streamed.
 #[derive(Debug)]
-pub(crate) enum Read {
-    /// Messages besides the answer.
+pub(crate) enum EventContent {
+    /// Messages other than the answer.
     Others(Vec<Sse>),
-    /// The answer, maybe with other messages; whether it is a result.
+    /// The answer, possibly with other messages; whether it is a result.
     Answer(Vec<Sse>, bool),
     Nothing,
     /// An answer that cannot be read, and why.
     Broken(String),
 }
 
-/// Reads an event, repaired if need be. An answer to somebody else's request is dropped: rmcp
-/// would take it for the end of this stream.
-pub(crate) fn read_event(event: &Sse, asked: &Asked, shared: Option<&ConnectionShared>) -> Read {
+/// Reads an event, repaired if necessary. An answer to another request is dropped: rmcp would take
+/// it for the end of this stream.
+pub(crate) fn read_event(
+    event: &Sse,
+    pending: &PendingRequest,
+    shared: Option<&ConnectionShared>,
+) -> EventContent {
     let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
     let data = event.data.as_deref().filter(|_| is_message);
     let data = data
@@ -235,57 +247,61 @@ pub(crate) fn read_event(event: &Sse, asked: &Asked, shared: Option<&ConnectionS
         .trim_start_matches('\u{feff}')
         .trim();
     if data.is_empty() {
-        return Read::Nothing;
+        return EventContent::Nothing;
     }
-    if let Some(notice) = asked.notice(data.as_bytes(), shared) {
-        return Read::Answer(to_events(&[notice]), true);
+    if let Some(notice) = pending.notice(data.as_bytes(), shared) {
+        return EventContent::Answer(to_events(&[notice]), true);
     }
     if data.starts_with('[') {
-        return read_batch(data, asked, shared);
+        return read_batch(data, pending, shared);
     }
     let outline = match serde_json::from_str::<Outline>(data) {
         Ok(outline) => outline,
-        Err(_) if keeps_open(data) => return Read::Nothing,
-        Err(error) => return Read::Broken(format!("an event is not JSON-RPC: {error}")),
+        Err(_) if is_keepalive_text(data) => return EventContent::Nothing,
+        Err(error) => return EventContent::Broken(format!("an event is not JSON-RPC: {error}")),
     };
     if outline.method.is_some() {
-        return Read::Others(vec![Sse::default().data(data)]);
+        return EventContent::Others(vec![Sse::default().data(data)]);
     }
     if outline.error.is_none() && !outline.result.0 {
-        return Read::Broken("an event holds neither a result nor an error".to_owned());
+        return EventContent::Broken("an event holds neither a result nor an error".to_owned());
     }
     let named = outline.id.filter(|id| !id.is_null());
     let own = named.is_none_or(|found| {
-        RequestId::deserialize(&found).is_ok_and(|found| plain_id(&found) == asked.id)
+        RequestId::deserialize(&found).is_ok_and(|found| plain_id(&found) == pending.id)
     });
-    // What is refused with another id is refused on this stream: it means this request.
+    // An error with another id on this stream can only refer to this request.
     if !own && outline.error.is_none() {
         tracing::debug!("dropped an answer to another request on this stream");
-        return Read::Nothing;
+        return EventContent::Nothing;
     }
-    match messages(data.as_bytes(), asked, shared) {
-        Ok(messages) => Read::Answer(to_events(&messages), outline.error.is_none()),
-        Err(cause) => Read::Broken(cause),
+    match messages(data.as_bytes(), pending, shared) {
+        Ok(messages) => EventContent::Answer(to_events(&messages), outline.error.is_none()),
+        Err(cause) => EventContent::Broken(cause),
     }
 }
 
-/// Whether an event that is no JSON only keeps its stream open: some servers send a word of their own
-/// (`keep-alive`), or a line of their log (`[INFO] …`). Other text came instead of an answer.
-pub(crate) fn keeps_open(data: &str) -> bool {
+/// Whether an event that is not JSON only keeps the stream open: some servers send a word
+/// (`keep-alive`) or a log line (`[INFO] …`). Any other text was sent in place of an answer.
+pub(crate) fn is_keepalive_text(data: &str) -> bool {
     let data = data.trim();
     let is_word = !data.starts_with(['{', '<']) && !data.contains(char::is_whitespace);
     is_word || (data.starts_with('[') && serde_json::from_str::<IgnoredAny>(data).is_err())
 }
 
-fn read_batch(data: &str, asked: &Asked, shared: Option<&ConnectionShared>) -> Read {
-    match messages(data.as_bytes(), asked, shared) {
+fn read_batch(
+    data: &str,
+    pending: &PendingRequest,
+    shared: Option<&ConnectionShared>,
+) -> EventContent {
+    match messages(data.as_bytes(), pending, shared) {
         Ok(messages) => {
             let result = messages.iter().any(is_result);
-            Read::Answer(to_events(&messages), result)
+            EventContent::Answer(to_events(&messages), result)
         }
-        // Not even JSON: a log line, say.
-        Err(_) if serde_json::from_str::<IgnoredAny>(data).is_err() => Read::Nothing,
-        Err(cause) => Read::Broken(cause),
+        // Not JSON, e.g. a log line.
+        Err(_) if serde_json::from_str::<IgnoredAny>(data).is_err() => EventContent::Nothing,
+        Err(cause) => EventContent::Broken(cause),
     }
 }
 
@@ -300,8 +316,8 @@ fn to_events(messages: &[ServerJsonRpcMessage]) -> Vec<Sse> {
     texts.map(|data| Sse::default().data(data)).collect()
 }
 
-/// Gives an answer the id of its request, and an error the members that rmcp insists on. With
-/// `only` there is nothing else that it could answer. Says whether anything changed.
+/// Gives an answer the id of its request, and an error the members that rmcp requires. With `only`,
+/// the message can answer no other request. Returns whether anything changed.
 fn repair(message: &mut Value, id: &RequestId, only: bool) -> bool {
     let Some(members) = message.as_object_mut() else {
         return false;
@@ -348,28 +364,28 @@ fn answered_id(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
-/// A refused `server/discover` tells the era: the error as rmcp can match it. Refusals that say
-/// nothing about the protocol (login, throttling, a broken server) stay what they are.
+/// A refused `server/discover` reveals the era: converts it into an error that rmcp can match.
+/// Refusals unrelated to the protocol (login, throttling, server errors) are left unchanged.
 pub(crate) fn discover_refused(refused: &Refused, id: RequestId) -> Option<ServerJsonRpcMessage> {
     let status = refused.status?;
     if !(400..500).contains(&status) || matches!(status, 401 | 403 | 407 | 408 | 425 | 429) {
         return None;
     }
-    let asked = Asked {
+    let pending = PendingRequest {
         id,
         call: false,
         awaited: true,
     };
-    if let Ok(mut messages) = messages(&refused.body, &asked, None)
+    if let Ok(mut messages) = messages(&refused.body, &pending, None)
         && matches!(messages.first(), Some(ServerJsonRpcMessage::Error(_)))
     {
         return Some(messages.remove(0));
     }
     let error = ErrorData::invalid_request(refused.failure.text.clone(), None);
-    Some(ServerJsonRpcMessage::error(error, Some(asked.id)))
+    Some(ServerJsonRpcMessage::error(error, Some(pending.id)))
 }
 
-/// The same for a server that accepted it and sent no answer.
+/// The same for a server that accepted it without an answer.
 pub(crate) fn discover_unanswered(why: &McpFailure, id: RequestId) -> ServerJsonRpcMessage {
     let error = ErrorData::invalid_request(why.text.clone(), None);
     ServerJsonRpcMessage::error(error, Some(id))
@@ -379,8 +395,8 @@ pub(crate) fn discover_unanswered(why: &McpFailure, id: RequestId) -> ServerJson
 mod tests {
     use super::*;
 
-    fn asked(number: i64) -> Asked {
-        Asked {
+    fn pending(number: i64) -> PendingRequest {
+        PendingRequest {
             id: RequestId::Number(number),
             call: false,
             awaited: true,
@@ -388,7 +404,7 @@ mod tests {
     }
 
     fn one(body: &str) -> Value {
-        let messages = messages(body.as_bytes(), &asked(7), None).unwrap();
+        let messages = messages(body.as_bytes(), &pending(7), None).unwrap();
         assert_eq!(messages.len(), 1);
         serde_json::to_value(&messages[0]).unwrap()
     }
@@ -416,7 +432,7 @@ mod tests {
 
     #[test]
     fn results_pass_and_batches_are_taken_apart() {
-        let id = asked(7);
+        let id = pending(7);
         assert_eq!(
             one(r#"{"jsonrpc":"2.0","id":7,"result":{"a":1}}"#)["result"]["a"],
             1
@@ -434,8 +450,8 @@ mod tests {
         for id in ["null", "99", "\"server-error\"", "3"] {
             let error =
                 format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":1,"message":"m"}}}}"#);
-            let read = read_event(&Sse::default().data(error), &asked(3), None);
-            let Read::Answer(events, false) = read else {
+            let read = read_event(&Sse::default().data(error), &pending(3), None);
+            let EventContent::Answer(events, false) = read else {
                 panic!("{id}: {read:?}")
             };
             let data = events[0].data.as_deref().unwrap();
@@ -446,7 +462,7 @@ mod tests {
 
     #[test]
     fn results_messages_and_noise_are_told_apart() {
-        let read = |data: &str| read_event(&Sse::default().data(data), &asked(3), None);
+        let read = |data: &str| read_event(&Sse::default().data(data), &pending(3), None);
         for text in [
             r#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"text":"\"error\""}]}}"#,
             r#"{"jsonrpc":"2.0","id":"3","result":{}}"#,
@@ -454,18 +470,21 @@ mod tests {
             "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}",
             r#"[{"jsonrpc":"2.0","id":3,"result":{}}]"#,
         ] {
-            assert!(matches!(read(text), Read::Answer(_, true)), "{text}");
+            assert!(
+                matches!(read(text), EventContent::Answer(_, true)),
+                "{text}"
+            );
         }
         let request = r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#;
-        assert!(matches!(read(request), Read::Others(_)));
+        assert!(matches!(read(request), EventContent::Others(_)));
         let foreign = r#"{"jsonrpc":"2.0","id":4,"result":{}}"#;
         for text in [foreign, "", "keep-alive", "[INFO] working"] {
-            assert!(matches!(read(text), Read::Nothing), "{text}");
+            assert!(matches!(read(text), EventContent::Nothing), "{text}");
         }
         let control = Sse::default().event("ping").data("{");
         assert!(matches!(
-            read_event(&control, &asked(3), None),
-            Read::Nothing
+            read_event(&control, &pending(3), None),
+            EventContent::Nothing
         ));
         for text in [
             r#"{"jsonrpc":"2.0","id":3,"resu"#,
@@ -476,16 +495,16 @@ mod tests {
             "[7]",
             "not json at all",
         ] {
-            assert!(matches!(read(text), Read::Broken(_)), "{text}");
+            assert!(matches!(read(text), EventContent::Broken(_)), "{text}");
         }
     }
 
     #[test]
     fn only_our_own_id_answers_for_a_body_of_another_type() {
-        assert!(answers(br#"{"id":7,"result":{}}"#, &asked(7)));
-        assert!(answers(br#"{"id":"7","error":{}}"#, &asked(7)));
+        assert!(answers(br#"{"id":7,"result":{}}"#, &pending(7)));
+        assert!(answers(br#"{"id":"7","error":{}}"#, &pending(7)));
         for other in [r#"{"id":8,"result":{}}"#, r#"{"id":7}"#, "7", "<html>"] {
-            assert!(!answers(other.as_bytes(), &asked(7)), "{other}");
+            assert!(!answers(other.as_bytes(), &pending(7)), "{other}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The event stream that answers one request: read to the answer, resumed where it was cut and the
-//! server said how, and failed at once where no answer can come any more.
+//! The event stream that answers one request: read up to the answer, resumed after an interruption
+//! if the server supports it, and failed as soon as no answer can arrive any more.
 //!
-//! rmcp would resume by itself, but without end as long as somebody opens a stream for it, and it
-//! skips what it cannot read. So it sees neither event ids nor broken events.
+//! rmcp's own resumption has no limit and skips events that it cannot parse, so it gets neither
+//! event ids nor broken events.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use reqwest::header::HeaderMap;
 use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::Sse;
 
-use super::answer::{self, Asked, Read};
-use super::body::{BodyError, body_error, chain, events};
+use super::answer::{self, EventContent, PendingRequest};
+use super::body::{BodyError, body_error, describe_error, events};
 use super::{Exchange, listen};
 use crate::failure::McpFailure;
-use crate::failure::classify::Break;
+use crate::failure::classify::TransportBreak;
 
-/// How often a cut answer is asked for again, without anything new, before the call counts as lost.
-const RESUMES: u32 = 5;
+/// Number of resumptions without new events before the call counts as lost.
+const MAX_RESUMES: u32 = 5;
 
-/// The wait before the first resumption where the server names none; then twice as long each time.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// The wait before the first resumption if the server names none; doubled each time.
+const INITIAL_WAIT: Duration = Duration::from_millis(100);
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
 pub(super) struct AnswerStream {
     pub(super) exchange: Arc<Exchange>,
-    pub(super) asked: Asked,
-    /// What a request that resumes the stream carries.
+    pub(super) pending: PendingRequest,
+    /// Headers of a request that resumes the stream.
     pub(super) session: Option<Arc<str>>,
     pub(super) headers: HeaderMap,
     status: u16,
@@ -40,7 +40,7 @@ pub(super) struct AnswerStream {
     ready: VecDeque<Sse>,
     last_id: Option<String>,
     retry: Option<Duration>,
-    /// Resumptions since something new came.
+    /// Resumptions since the last new event.
     resumes: u32,
     answered: bool,
 }
@@ -48,14 +48,14 @@ pub(super) struct AnswerStream {
 impl AnswerStream {
     pub(super) fn new(
         exchange: &Arc<Exchange>,
-        asked: Asked,
+        pending: PendingRequest,
         session: Option<Arc<str>>,
         headers: HeaderMap,
         response: reqwest::Response,
     ) -> Self {
         Self {
             exchange: Arc::clone(exchange),
-            asked,
+            pending,
             session,
             headers,
             status: response.status().as_u16(),
@@ -83,12 +83,12 @@ impl AnswerStream {
             }
             let next = self.current.as_mut()?.next().await;
             let cut = match next {
-                // Read to its end, so that the connection can be used again.
+                // Read to its end, so that the connection can be reused.
                 _ if self.answered => match next {
                     Some(Ok(_)) => continue,
                     _ => return None,
                 },
-                Some(Ok(event)) => match self.take(&event) {
+                Some(Ok(event)) => match self.handle_event(&event) {
                     Ok(()) => continue,
                     Err(broken) => {
                         self.fail(&broken);
@@ -99,7 +99,7 @@ impl AnswerStream {
                     if matches!(body_error(&error), Some(BodyError::TooLarge)) {
                         self.last_id = None;
                     }
-                    chain(&error)
+                    describe_error(&error)
                 }
                 None => "the stream ended before the answer came".to_owned(),
             };
@@ -114,7 +114,7 @@ impl AnswerStream {
         }
     }
 
-    fn take(&mut self, event: &Sse) -> Result<(), String> {
+    fn handle_event(&mut self, event: &Sse) -> Result<(), String> {
         if let Some(retry) = event.retry {
             self.retry = Some(Duration::from_millis(retry));
         }
@@ -123,29 +123,29 @@ impl AnswerStream {
             self.resumes = 0;
         }
         let shared = &self.exchange.shared;
-        match answer::read_event(event, &self.asked, Some(shared)) {
-            Read::Nothing => {}
-            Read::Broken(why) => return Err(why),
-            Read::Others(events) => {
-                shared.hear();
+        match answer::read_event(event, &self.pending, Some(shared)) {
+            EventContent::Nothing => {}
+            EventContent::Broken(why) => return Err(why),
+            EventContent::Others(events) => {
+                shared.record_activity();
                 self.resumes = 0;
                 self.ready.extend(events);
             }
-            Read::Answer(events, result) => {
+            EventContent::Answer(events, result) => {
                 if result {
-                    shared.hear();
+                    shared.record_activity();
                 }
                 if matches!(self.status, 202 | 204)
                     && let Some(data) = &event.data
                     && let Some(failure) = answer::failure_in(data.as_bytes(), shared)
                 {
-                    // Errors of tools come with 200.
+                    // Tool errors have status 200.
                     let http_status = Some(self.status);
                     let failure = McpFailure {
                         http_status,
                         ..failure
                     };
-                    shared.fault(self.asked.id.clone(), failure);
+                    shared.set_request_failure(self.pending.id.clone(), failure);
                 }
                 self.answered = true;
                 self.ready.extend(events);
@@ -154,17 +154,19 @@ impl AnswerStream {
         Ok(())
     }
 
-    /// Opens the stream again behind the last event, or says why the answer is lost.
+    /// Reopens the stream after the last event, or returns why the answer is lost.
     async fn resume(&mut self, cut: String) -> Result<Events, String> {
         loop {
             let Some(last) = self.last_id.clone() else {
                 return Err(cut);
             };
-            if self.resumes >= RESUMES {
-                return Err(format!("{cut}; resumed {RESUMES} times without an answer"));
+            if self.resumes >= MAX_RESUMES {
+                return Err(format!(
+                    "{cut}; resumed {MAX_RESUMES} times without an answer"
+                ));
             }
-            let wait = FIRST_WAIT.saturating_mul(1 << self.resumes);
-            let wait = self.retry.take().unwrap_or(wait.min(LONGEST_WAIT));
+            let wait = INITIAL_WAIT.saturating_mul(1 << self.resumes);
+            let wait = self.retry.take().unwrap_or(wait.min(MAX_WAIT));
             self.resumes += 1;
             tokio::time::sleep(wait).await;
             let headers = self.headers.clone();
@@ -179,13 +181,13 @@ impl AnswerStream {
         }
     }
 
-    /// Keeps the reason for whoever waits for the answer: rmcp only tells that there is none.
+    /// Records the reason for the caller: rmcp only reports that there is no answer.
     fn fail(&self, why: &str) {
         let shared = &self.exchange.shared;
-        if self.asked.awaited {
-            let mut failure = shared.broke(Break::AfterSend, why);
+        if self.pending.awaited {
+            let mut failure = shared.transport_failure(TransportBreak::AfterSend, why);
             failure.http_status = Some(self.status);
-            shared.fault(self.asked.id.clone(), failure);
+            shared.set_request_failure(self.pending.id.clone(), failure);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reading bodies, with an end.
+//! Reads bodies, within limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use super::event_reader;
 use crate::transport::link::TransportKind;
 use crate::transport::peer::ConnectionShared;
 
-/// The largest answer that we read as one body.
-pub(crate) const MAX_BODY: usize = 64 << 20;
+/// Maximum size of an answer in one body.
+pub(crate) const MAX_BODY_BYTES: usize = 64 << 20;
 
-/// The body of a refusal: enough for its message.
-pub(crate) const MAX_REFUSAL: usize = 256 << 10;
+/// Maximum size read of a refusal's body: enough for its message.
+pub(crate) const MAX_REFUSAL_BYTES: usize = 256 << 10;
 
 const BOM: &[u8] = "\u{feff}".as_bytes();
 
@@ -30,27 +30,27 @@ pub(crate) enum BodyError {
     Silent(Duration),
     #[error("the answer is too large: an event of more than {} MiB", MAX_EVENT_BYTES >> 20)]
     TooLarge,
-    #[error("the answer is larger than {} MiB", MAX_BODY >> 20)]
+    #[error("the answer is larger than {} MiB", MAX_BODY_BYTES >> 20)]
     BodyTooLarge,
     #[error("the answer is compressed in a way that cannot be read ({0}); it was not asked for")]
     UnknownCoding(String),
 }
 
-/// Without the byte order mark that some servers put in front of JSON.
+/// Removes the byte order mark that some servers put before JSON.
 pub(crate) fn without_bom(text: &[u8]) -> &[u8] {
     text.strip_prefix(BOM).unwrap_or(text)
 }
 
-/// The whole body, or why not.
+/// The whole body, or why it could not be read.
 pub(crate) async fn bounded_body(response: reqwest::Response) -> Result<Vec<u8>, BodyError> {
-    if response.content_length().unwrap_or(0) > MAX_BODY as u64 {
+    if response.content_length().unwrap_or(0) > MAX_BODY_BYTES as u64 {
         return Err(BodyError::BodyTooLarge);
     }
     let mut chunks = decode::chunks(response)?;
     let mut body = Vec::new();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk?;
-        if body.len() + chunk.len() > MAX_BODY {
+        if body.len() + chunk.len() > MAX_BODY_BYTES {
             return Err(BodyError::BodyTooLarge);
         }
         body.extend_from_slice(&chunk);
@@ -61,17 +61,17 @@ pub(crate) async fn bounded_body(response: reqwest::Response) -> Result<Vec<u8>,
     Ok(body)
 }
 
-/// How long the rest of an answer is read whose status has decided already.
-const REST_TIME: Duration = Duration::from_secs(1);
+/// How long the rest of a body is read after the status has decided the outcome.
+const REST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Reads what nobody needs, so that the connection can be used again.
+/// Reads an unused body, so that the connection can be reused.
 pub(crate) async fn discard(response: reqwest::Response) {
-    // Whoever does not send the rest in time keeps the connection for themselves.
-    let _ = tokio::time::timeout(REST_TIME, bounded_body(response)).await;
+    // If the rest does not arrive in time, the connection is dropped.
+    let _ = tokio::time::timeout(REST_TIMEOUT, bounded_body(response)).await;
 }
 
-/// As much of a refusal's body as its message needs. A body that breaks off or stalls is as good
-/// as its beginning.
+/// As much of a refusal's body as its message needs. If the body breaks off or stalls, its
+/// beginning is used.
 pub(crate) async fn refusal_body(response: reqwest::Response) -> Vec<u8> {
     let mut body = Vec::new();
     let Ok(mut chunks) = decode::chunks(response) else {
@@ -80,13 +80,13 @@ pub(crate) async fn refusal_body(response: reqwest::Response) -> Vec<u8> {
     let reading = async {
         while let Some(Ok(chunk)) = chunks.next().await {
             body.extend_from_slice(&chunk);
-            if body.len() > MAX_REFUSAL {
-                body.truncate(MAX_REFUSAL);
+            if body.len() > MAX_REFUSAL_BYTES {
+                body.truncate(MAX_REFUSAL_BYTES);
                 break;
             }
         }
     };
-    let _ = tokio::time::timeout(REST_TIME, reading).await;
+    let _ = tokio::time::timeout(REST_TIMEOUT, reading).await;
     if body.starts_with(BOM) {
         body.drain(..BOM.len());
     }
@@ -95,7 +95,7 @@ pub(crate) async fn refusal_body(response: reqwest::Response) -> Vec<u8> {
 
 /// The events in a body that was read whole.
 pub(crate) fn events_in(body: Vec<u8>) -> BoxStream<'static, Result<Sse, SseError>> {
-    // What ends without an empty line would be dropped as cut.
+    // An event without a final empty line would be dropped as incomplete.
     let chunks = stream::iter([Ok(body), Ok(b"\n\n".to_vec())]);
     event_reader::read(chunks.boxed())
 }
@@ -105,9 +105,9 @@ pub(crate) fn events(response: reqwest::Response) -> BoxStream<'static, Result<S
     event_reader::read(chunks(response))
 }
 
-/// The events of a stream that stays open. It ends when not even a comment comes for the time
-/// that [`ReadOptions::silence`](crate::transport::peer::StreamOptions) allows. Its bytes are a sign of life of the
-/// link where all answers come on it (HTTP+SSE), and only there.
+/// The events of a long-lived stream. It ends after a silence longer than
+/// [`ReadOptions::silence`](crate::transport::peer::ReadOptions), comments included. Its bytes
+/// count as activity of the link only where all answers arrive on it (HTTP+SSE).
 pub(crate) fn watched_events(
     response: reqwest::Response,
     shared: &Arc<ConnectionShared>,
@@ -127,7 +127,7 @@ pub(crate) fn watched_events(
                 None => chunks.next().await?,
             };
             if carries_answers && next.is_ok() {
-                shared.hear();
+                shared.record_activity();
             }
             Some((next, Some(chunks)))
         }
@@ -135,7 +135,7 @@ pub(crate) fn watched_events(
     event_reader::read(chunks.boxed())
 }
 
-/// Why a stream ended, where its body is to blame.
+/// Why a stream ended, if its body is the cause.
 pub(crate) fn body_error(error: &SseError) -> Option<&BodyError> {
     match error {
         SseError::Body(error) => error.downcast_ref(),
@@ -150,8 +150,9 @@ fn chunks(response: reqwest::Response) -> Chunks {
     }
 }
 
-/// An error with its cause before it: reqwest alone says little, and a line may be cut at its end.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+/// An error, preceded by its cause: reqwest's own message says little, and a line may be truncated
+/// at its end.
+pub(crate) fn describe_error(error: &dyn std::error::Error) -> String {
     let text = error.to_string();
     let mut cause = error.source();
     while let Some(deeper) = cause.and_then(std::error::Error::source) {

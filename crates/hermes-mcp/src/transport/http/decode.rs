@@ -1,5 +1,5 @@
-//! Bodies that come compressed although nobody asked for it: some proxies do that. They are
-//! decoded piece by piece, so that whoever collects the output can stop a bomb at its limit.
+//! Decodes compressed bodies, which some proxies send unrequested. They are decoded piece by piece,
+//! so that the reader's size limit also stops decompression bombs.
 
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
@@ -8,17 +8,17 @@ use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 
-use super::body::{BodyError, chain};
+use super::body::{BodyError, describe_error};
 use super::header;
 
-/// Compressed bytes that are decoded at once. Deflate expands by a factor of about a thousand at
-/// most, so one piece becomes four MiB at most.
-const PIECE: usize = 4 << 10;
+/// Number of compressed bytes decoded at once. Deflate expands by a factor of at most about a
+/// thousand, so one piece yields at most four MiB.
+const PIECE_BYTES: usize = 4 << 10;
 
-/// The bytes of a body, decoded.
+/// The decoded bytes of a body.
 pub(super) type Chunks = BoxStream<'static, Result<Vec<u8>, BodyError>>;
 
-/// The body as the server meant it. A coding that we cannot decode is an error.
+/// The decoded body. An unknown coding is an error.
 pub(super) fn chunks(response: reqwest::Response) -> Result<Chunks, BodyError> {
     let coding = header(response.headers(), "content-encoding").unwrap_or_default();
     let coding = coding.trim().to_ascii_lowercase();
@@ -30,7 +30,7 @@ pub(super) fn chunks(response: reqwest::Response) -> Result<Chunks, BodyError> {
     };
     let raw = response.bytes_stream().map(|chunk| match chunk {
         Ok(bytes) => Ok(Vec::from(bytes)),
-        Err(error) => Err(BodyError::Broken(chain(&error))),
+        Err(error) => Err(BodyError::Broken(describe_error(&error))),
     });
     Ok(match decoder {
         None => raw.boxed(),
@@ -40,7 +40,7 @@ pub(super) fn chunks(response: reqwest::Response) -> Result<Chunks, BodyError> {
 
 enum Decoder {
     Gzip(MultiGzDecoder<Vec<u8>>),
-    /// `None` until the first byte, which tells zlib from raw deflate: servers send both.
+    /// `None` until the first byte, which distinguishes zlib from raw deflate: servers send both.
     Deflate(Option<Deflated>),
 }
 
@@ -61,7 +61,7 @@ impl Deflated {
 }
 
 impl Decoder {
-    /// What these bytes decode to so far.
+    /// Decodes these bytes as far as possible.
     fn push(&mut self, piece: &[u8]) -> io::Result<Vec<u8>> {
         match self {
             Self::Gzip(decoder) => {
@@ -89,7 +89,7 @@ impl Decoder {
         }
     }
 
-    /// The rest; an error where the compressed data was cut.
+    /// The rest; an error if the compressed data is incomplete.
     fn finish(&mut self) -> io::Result<Vec<u8>> {
         match self {
             Self::Gzip(decoder) => {
@@ -112,9 +112,9 @@ impl Decoder {
 struct State {
     raw: Option<Chunks>,
     decoder: Decoder,
-    /// Compressed bytes that wait to be decoded.
+    /// Compressed bytes waiting to be decoded.
     pieces: VecDeque<Vec<u8>>,
-    /// Whether any compressed byte came: an empty body is empty in every coding.
+    /// Whether any compressed byte arrived: an empty body is empty in every coding.
     begun: bool,
 }
 
@@ -141,7 +141,7 @@ impl State {
         loop {
             if let Some(piece) = self.pieces.pop_front() {
                 match self.decoder.push(&piece) {
-                    // Bytes that came are a sign of life even where they decode to nothing yet.
+                    // Bytes that arrived count as activity even if they decode to nothing yet.
                     Ok(bytes) => return Some(Ok(bytes)),
                     Err(error) => return Some(Err(unreadable(&error))),
                 }
@@ -149,7 +149,8 @@ impl State {
             match self.raw.as_mut()?.next().await {
                 Some(Ok(bytes)) => {
                     self.begun |= !bytes.is_empty();
-                    self.pieces.extend(bytes.chunks(PIECE).map(<[u8]>::to_vec));
+                    self.pieces
+                        .extend(bytes.chunks(PIECE_BYTES).map(<[u8]>::to_vec));
                 }
                 Some(Err(error)) => return Some(Err(error)),
                 None => {
@@ -183,7 +184,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// What is read when the bytes come in pieces of this size.
+    /// The output for input in pieces of this size.
     async fn read(bytes: &[u8], size: usize, decoder: Decoder) -> Result<Vec<u8>, String> {
         let pieces: Vec<_> = bytes.chunks(size).map(|piece| Ok(piece.to_vec())).collect();
         let mut chunks = decoded(stream::iter(pieces).boxed(), decoder);

@@ -1,4 +1,4 @@
-//! Event streams in the types of rmcp.
+//! Parses event streams into the types of rmcp.
 
 use std::collections::VecDeque;
 
@@ -10,8 +10,8 @@ use sse_stream::Sse;
 
 use super::body::BodyError;
 
-/// The events of these bytes; one that is too large ends them with an error. One that the end of
-/// the bytes cuts off is dropped: a part of an answer is none.
+/// The events of these bytes; one that is too large ends them with an error. An event cut off by
+/// the end of the bytes is dropped, because part of an answer is not an answer.
 pub(super) fn read<'a, B: AsRef<[u8]> + Send + 'a>(
     chunks: BoxStream<'a, Result<B, BodyError>>,
 ) -> BoxStream<'a, Result<Sse, SseError>> {
@@ -75,17 +75,17 @@ mod tests {
 
     use super::*;
 
-    /// What is heard of a stream whose bytes come in pieces of this size, at most.
-    fn heard(bytes: &[u8], piece: usize) -> Vec<Result<Sse, String>> {
+    /// The events of a stream that arrives in pieces of at most this size.
+    fn read_events(bytes: &[u8], piece: usize) -> Vec<Result<Sse, String>> {
         let pieces = stream::iter(bytes.chunks(piece).map(Ok)).boxed();
         let events = read(pieces).map(|event| event.map_err(|error| error.to_string()));
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         runtime.unwrap().block_on(events.collect())
     }
 
-    fn said(text: &str) -> Vec<Sse> {
-        let heard = heard(text.as_bytes(), usize::MAX).into_iter();
-        heard.map(Result::unwrap).collect()
+    fn events(text: &str) -> Vec<Sse> {
+        let read_events = read_events(text.as_bytes(), usize::MAX).into_iter();
+        read_events.map(Result::unwrap).collect()
     }
 
     #[test]
@@ -96,31 +96,31 @@ mod tests {
             ..whole
         };
         let text = "\u{feff}event: message\nid: 7\ndata: a\ndata:b\ndata\nretry: 500\n\n";
-        assert_eq!(said(text), std::slice::from_ref(&whole));
+        assert_eq!(events(text), std::slice::from_ref(&whole));
         for line_end in ["\r\n", "\r"] {
             assert_eq!(
-                said(&text.replace('\n', line_end)),
+                events(&text.replace('\n', line_end)),
                 std::slice::from_ref(&whole)
             );
         }
         let odd = "mood: fine\nnothing\nid: 1\nid: 7\nevent: x\nevent: message\nretry: 500\n\
                    retry: soon\n: a comment\ndata: a\ndata: b\ndata: \n\n";
-        assert_eq!(said(odd), [whole]);
-        // No event: nothing is in it, or its end is missing.
-        assert_eq!(said(": still here\n\n\n\ndata: cut"), []);
-        assert_eq!(said("data: cut\n"), []);
+        assert_eq!(events(odd), [whole]);
+        // Not events: one is empty, the other incomplete.
+        assert_eq!(events(": still here\n\n\n\ndata: cut"), []);
+        assert_eq!(events("data: cut\n"), []);
     }
 
     #[test]
     fn the_limit_is_per_event() {
         let line = format!("data: {}\n", "x".repeat(1 << 20));
         let small = format!("{line}\n").repeat(40);
-        assert_eq!(said(&small).len(), 40);
+        assert_eq!(events(&small).len(), 40);
         let large = format!("data: 1\n\n{}\n{small}", line.repeat(16));
-        let heard = heard(large.as_bytes(), 1 << 16);
-        assert_eq!(heard[0], Ok(Sse::default().data("1")));
-        let [Err(error)] = &heard[1..] else {
-            panic!("{} events", heard.len());
+        let read_events = read_events(large.as_bytes(), 1 << 16);
+        assert_eq!(read_events[0], Ok(Sse::default().data("1")));
+        let [Err(error)] = &read_events[1..] else {
+            panic!("{} events", read_events.len());
         };
         assert!(error.contains("16 MiB"), "{error}");
     }

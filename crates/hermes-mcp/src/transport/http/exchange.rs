@@ -1,4 +1,4 @@
-//! One HTTP request: headers, token, redirects, and what a refusal means.
+//! One HTTP request: headers, token, redirects, and the meaning of a refusal.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
-use super::body::{chain, refusal_body};
-use super::{Kind, SESSION_ID, header};
-use crate::failure::classify::{self, Break, HttpFacts, RequestPhase};
+use super::body::{describe_error, refusal_body};
+use super::{MessageKind, SESSION_ID, header};
+use crate::failure::classify::{self, HttpFacts, RequestPhase, TransportBreak};
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::transport::connect::{HttpTarget, TokenAnswer};
 use crate::transport::link::TransportKind;
@@ -19,10 +19,10 @@ use crate::transport::peer::ConnectionShared;
 
 const MAX_REDIRECTS: usize = 5;
 
-/// How often a refused token is renewed for one request that is repeated from here.
+/// How often a refused token is renewed for one request that is repeated here.
 const MAX_RENEWALS: usize = 2;
 
-/// A refused request: what it means, and what the server said.
+/// A refused request: its classification and the server's response.
 pub(crate) struct Refused {
     pub(crate) failure: McpFailure,
     pub(crate) status: Option<u16>,
@@ -42,16 +42,16 @@ impl From<McpFailure> for Refused {
 /// One request.
 pub(crate) struct Outgoing<'a> {
     pub(crate) method: Method,
-    /// Where to, if not to the server's own address.
+    /// The address, if not the server's own.
     pub(crate) to: Option<&'a Url>,
     pub(crate) headers: HeaderMap,
     pub(crate) session: Option<&'a str>,
     pub(crate) body: Option<Vec<u8>>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MessageKind,
 }
 
 impl Outgoing<'_> {
-    pub(crate) fn new(method: Method, headers: HeaderMap, kind: Kind) -> Self {
+    pub(crate) fn new(method: Method, headers: HeaderMap, kind: MessageKind) -> Self {
         Self {
             method,
             to: None,
@@ -78,7 +78,7 @@ pub(crate) struct Exchange {
     pub(crate) shared: Arc<ConnectionShared>,
 }
 
-/// What one attempt ended with.
+/// The outcome of one attempt.
 enum Attempt {
     Answer(reqwest::Response),
     Refused(Refused, Option<String>),
@@ -92,8 +92,8 @@ impl Exchange {
         }
     }
 
-    /// Sends and gives back a successful response. A refused token is renewed; then what is not
-    /// an operation goes again from here, and an operation is reported as `AuthExpired`.
+    /// Sends a request and returns a successful response. A refused token is renewed; then an
+    /// operation is reported as `AuthExpired`, and any other request is repeated here.
     pub(crate) async fn send(&self, request: Outgoing<'_>) -> Result<reqwest::Response, Refused> {
         let mut headers = request.headers;
         if let Some(value) = request
@@ -133,7 +133,7 @@ impl Exchange {
             }
             match tokens.rejected(token, challenge).await {
                 Ok(TokenAnswer::Unchanged) => return Err(refused),
-                Ok(TokenAnswer::Fresh) if request.kind == Kind::Operation => {
+                Ok(TokenAnswer::Fresh) if request.kind == MessageKind::Operation => {
                     refused.failure.class = FailureClass::AuthExpired;
                     return Err(refused);
                 }
@@ -148,15 +148,16 @@ impl Exchange {
         }
     }
 
-    /// Whether there is anything to log in to.
+    /// Whether a login is possible.
     pub(crate) fn has_tokens(&self) -> bool {
         self.target.tokens.is_some()
     }
 
-    /// A fixed header does not renew itself, and there is nothing to log in to. After the handshake
-    /// was accepted the refusal is one like any other: some servers answer so for a session they forgot.
-    fn refused_without_tokens(&self, failure: &mut McpFailure, kind: Kind) {
-        if kind == Kind::Greeting || self.phase(kind) == RequestPhase::Request {
+    /// A fixed header cannot be renewed, and there is no login. After a successful handshake the
+    /// refusal is treated like any other: some servers respond this way for a session that they
+    /// forgot.
+    fn refused_without_tokens(&self, failure: &mut McpFailure, kind: MessageKind) {
+        if kind == MessageKind::Initialized || self.phase(kind) == RequestPhase::Request {
             failure.class = FailureClass::Rpc;
             failure.certainty = Certainty::Rejected;
         } else if failure.class == FailureClass::AuthExpired {
@@ -164,11 +165,11 @@ impl Exchange {
         }
     }
 
-    fn phase(&self, kind: Kind) -> RequestPhase {
+    fn phase(&self, kind: MessageKind) -> RequestPhase {
         match kind {
-            Kind::Listen => RequestPhase::Listen,
-            // The link may be in use by then.
-            Kind::Greeting => RequestPhase::Connect,
+            MessageKind::Listen => RequestPhase::Listen,
+            // The link may already be in use.
+            MessageKind::Initialized => RequestPhase::Connect,
             _ => self.shared.situation(false).phase,
         }
     }
@@ -202,7 +203,10 @@ impl Exchange {
                     .header(CONTENT_TYPE, "application/json")
                     .body(body.clone());
             }
-            let response = sending.send().await.map_err(|error| self.broken(&error))?;
+            let response = sending
+                .send()
+                .await
+                .map_err(|error| self.send_failure(&error))?;
             if response.status().is_success() {
                 return Ok(Attempt::Answer(response));
             }
@@ -212,7 +216,7 @@ impl Exchange {
             }
             return Ok(self.refused(response, request, session, token_sent).await);
         }
-        // Only 307 and 308 are followed, and they say that nothing was done.
+        // Only 307 and 308 are followed, and these mean that nothing was executed.
         let text = format!("{} redirects without end", self.target.url);
         Err(self.not_followed(307, request.kind, &text))
     }
@@ -228,9 +232,9 @@ impl Exchange {
         let challenge = header(response.headers(), "www-authenticate");
         let retry_after = header(response.headers(), "retry-after");
         let body = refusal_body(response).await;
-        let mut told = Vec::new();
-        told.extend(challenge.as_deref().map(|text| ("www-authenticate", text)));
-        told.extend(retry_after.as_deref().map(|text| ("retry-after", text)));
+        let mut relevant_headers = Vec::new();
+        relevant_headers.extend(challenge.as_deref().map(|text| ("www-authenticate", text)));
+        relevant_headers.extend(retry_after.as_deref().map(|text| ("retry-after", text)));
         let mut link = self.shared.situation(session);
         link.phase = self.phase(request.kind);
         let facts = HttpFacts {
@@ -239,7 +243,7 @@ impl Exchange {
             request: request.body.as_deref().unwrap_or_default(),
             now: SystemClock.now(),
         };
-        let failure = classify::http(status, &told, &body, &facts);
+        let failure = classify::http(status, &relevant_headers, &body, &facts);
         let refused = Refused {
             failure,
             status: Some(status),
@@ -269,12 +273,13 @@ impl Exchange {
         all
     }
 
-    /// Follows within the origin and with the method kept; elsewhere our headers do not go.
+    /// Follows redirects within the origin, keeping the method; our headers must not be sent
+    /// elsewhere.
     fn redirect(
         &self,
         from: &Url,
         response: &reqwest::Response,
-        kind: Kind,
+        kind: MessageKind,
     ) -> Result<Url, Refused> {
         let status = response.status().as_u16();
         let to = header(response.headers(), "location").and_then(|to| from.join(&to).ok());
@@ -294,16 +299,19 @@ impl Exchange {
         Err(self.not_followed(status, kind, &text))
     }
 
-    /// A redirect that ends here. In the handshake the configuration is to blame. On a live link
-    /// it may be a login page in front of the server that comes and goes, or something behind the server
-    /// that redirects after the tool ran.
-    fn not_followed(&self, status: u16, kind: Kind, text: &str) -> Refused {
+    /// A redirect that is not followed. During the handshake the configuration is wrong. On a live
+    /// link it may be a temporary login page before the server, or a component behind the server
+    /// that redirects after the tool was executed.
+    fn not_followed(&self, status: u16, kind: MessageKind, text: &str) -> Refused {
         let failure = if self.phase(kind) == RequestPhase::Request {
-            let mut failure = self.shared.broke(Break::AfterSend, text);
+            let mut failure = self
+                .shared
+                .transport_failure(TransportBreak::AfterSend, text);
             failure.http_status = Some(status);
             failure
         } else {
-            self.shared.broke(Break::Permanent, text)
+            self.shared
+                .transport_failure(TransportBreak::Permanent, text)
         };
         Refused {
             failure,
@@ -312,12 +320,14 @@ impl Exchange {
         }
     }
 
-    fn broken(&self, error: &reqwest::Error) -> Refused {
+    fn send_failure(&self, error: &reqwest::Error) -> Refused {
         let what = if error.is_connect() || error.is_builder() {
-            Break::BeforeSend
+            TransportBreak::BeforeSend
         } else {
-            Break::AfterSend
+            TransportBreak::AfterSend
         };
-        self.shared.broke(what, &chain(error)).into()
+        self.shared
+            .transport_failure(what, &describe_error(error))
+            .into()
     }
 }

@@ -1,5 +1,5 @@
-//! The listening stream (GET): what the server says unasked. It is a courtesy: whatever happens to
-//! it never ends the link.
+//! The listening stream (GET) for messages that the server sends by itself. It is optional: no
+//! failure of it ends the link.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,20 +15,21 @@ use tokio::sync::watch;
 
 use super::body::{BodyError, body_error};
 use super::{
-    EVENT_STREAM, Exchange, Kind, LAST_EVENT_ID, Outgoing, Refused, content_type, watched_events,
+    EVENT_STREAM, Exchange, LAST_EVENT_ID, MessageKind, Outgoing, Refused, content_type,
+    watched_events,
 };
 use crate::failure::FailureClass;
-use crate::failure::classify::Break;
+use crate::failure::classify::TransportBreak;
 use crate::transport::link::LinkEvent;
 
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const INITIAL_WAIT: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// A server that says no (405, 409, 400...) is asked again after this time.
+/// How long to wait after a refusal (405, 409, 400...).
 const REFUSED_WAIT: Duration = Duration::from_mins(5);
 
-/// A server may take a stream that broke for an open one and refuse another (409, 400) until it
-/// notices: it is asked again after this time, then after twice as long.
+/// A server may consider a broken stream still open and refuse another one (409, 400) until it
+/// notices: the wait before the next attempt, doubled each time.
 const OCCUPIED_WAIT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Listener {
@@ -42,24 +43,24 @@ struct State {
     listener: Listener,
     current: Option<BoxStream<'static, Result<Sse, SseError>>>,
     last_id: Option<String>,
-    /// What the server asked us to wait before we come back.
+    /// The wait requested by the server.
     retry: Option<Duration>,
-    /// Attempts since something was heard.
+    /// Attempts since the last event.
     attempt: u32,
-    /// A doubt was told; once is enough until something is heard.
+    /// Whether the link was already reported as suspect; reset by the next event.
     suspected: bool,
-    /// It was open once on this link.
+    /// Whether it was open before on this link.
     was_open: bool,
-    /// Refusals since it was open.
+    /// Refusals since it was last open.
     refusals: u32,
-    wakes: watch::Receiver<u64>,
+    resumes: watch::Receiver<u64>,
 }
 
 impl Listener {
     /// Never ends.
     pub(crate) fn stream(self) -> impl Stream<Item = Result<Sse, SseError>> + Send {
         let state = State {
-            wakes: self.exchange.shared.wakes(),
+            resumes: self.exchange.shared.resumes(),
             listener: self,
             current: None,
             last_id: None,
@@ -85,8 +86,8 @@ impl State {
             };
             let next = tokio::select! {
                 next = current.next() => next,
-                // The socket may be dead without a word; a new one is cheap.
-                _ = self.wakes.changed() => {
+                // The socket may be dead without notice; a new one is cheap.
+                _ = self.resumes.changed() => {
                     self.close();
                     continue;
                 }
@@ -106,7 +107,7 @@ impl State {
                 Some(Err(error)) => {
                     tracing::debug!("listening stream: {error}");
                     if matches!(body_error(&error), Some(BodyError::Silent(_))) {
-                        // It may be dead without a word; a new one is cheap.
+                        // The socket may be dead without notice; a new one is cheap.
                         self.close();
                         continue;
                     }
@@ -124,7 +125,7 @@ impl State {
         self.listener.exchange.shared.stream.set_open(false);
     }
 
-    /// An answer that belongs elsewhere but came here is kept as it came.
+    /// Replaces an answer that is awaited on this stream by rmcp's placeholder, its result being stored.
     fn answer(&self, mut event: Sse) -> Sse {
         let shared = &self.listener.exchange.shared;
         if let Some(data) = &event.data
@@ -143,8 +144,8 @@ impl State {
         let opening = open(&exchange, headers, session, self.last_id.as_deref());
         let opened = tokio::select! {
             opened = opening => opened,
-            // A server that does not even begin to answer is asked again.
-            _ = self.wakes.changed() => return,
+            // Tried again if the server does not begin to answer.
+            _ = self.resumes.changed() => return,
             () = silence(exchange.shared.stream.options().silence) => return,
         };
         exchange.shared.stream.set_open(opened.is_ok());
@@ -179,7 +180,7 @@ impl State {
                 wait.min(REFUSED_WAIT)
             }
             Some(400..=499) => REFUSED_WAIT,
-            // Nobody is there. Somebody has to find that out before the next call does.
+            // The server is unreachable, which should be noticed before the next call.
             None if refused.failure.class == FailureClass::NotSent => {
                 self.suspect(format!("the listening stream: {}", refused.failure.text));
                 self.wait()
@@ -191,18 +192,21 @@ impl State {
     fn suspect(&mut self, why: String) {
         if !self.suspected {
             self.suspected = true;
-            self.listener.exchange.shared.tell(LinkEvent::Suspect(why));
+            self.listener
+                .exchange
+                .shared
+                .send_event(LinkEvent::Suspect(why));
         }
     }
 
-    /// The server's own wish, or 1, 2, 4... 30 s give or take a fifth.
+    /// The wait requested by the server, or 1, 2, 4... 30 s, varied by a fifth.
     fn wait(&mut self) -> Duration {
         if let Some(retry) = self.retry.take() {
             return retry.min(REFUSED_WAIT);
         }
-        let wait = FIRST_WAIT
+        let wait = INITIAL_WAIT
             .saturating_mul(1 << self.attempt.min(5))
-            .min(LONGEST_WAIT);
+            .min(MAX_WAIT);
         self.attempt = self.attempt.saturating_add(1);
         wait.mul_f64(0.8 + 0.4 * self.listener.rng.unit())
     }
@@ -227,18 +231,18 @@ pub(crate) async fn open(
     }
     let request = Outgoing {
         session,
-        ..Outgoing::new(Method::GET, headers, Kind::Listen)
+        ..Outgoing::new(Method::GET, headers, MessageKind::Listen)
     };
     let response = exchange.send(request).await?;
     let content_type = content_type(response.headers());
     if content_type.starts_with(EVENT_STREAM) {
         return Ok(response);
     }
-    let failure = exchange.shared.broke(
-        Break::NotMcp,
+    let failure = exchange.shared.transport_failure(
+        TransportBreak::NotMcp,
         &format!("{content_type} instead of a stream"),
     );
-    // As good as "not offered here".
+    // Treated as "not offered here".
     Err(Refused {
         failure,
         status: Some(405),
@@ -274,7 +278,7 @@ mod tests {
             clients: Arc::new(HttpClients::new(reqwest::Client::new)),
             tokens: None,
         };
-        let wakes = shared.wakes();
+        let resumes = shared.resumes();
         let listener = Listener {
             exchange: Arc::new(Exchange::new(&target, &shared)),
             rng: Arc::new(Middle),
@@ -290,7 +294,7 @@ mod tests {
             suspected: false,
             was_open: false,
             refusals: 0,
-            wakes,
+            resumes,
         };
         (state, events)
     }
@@ -298,7 +302,7 @@ mod tests {
     fn refused(state: &State, status: Option<u16>) -> Refused {
         let shared = &state.listener.exchange.shared;
         Refused {
-            failure: shared.broke(Break::AfterSend, ""),
+            failure: shared.transport_failure(TransportBreak::AfterSend, ""),
             status,
             body: Vec::new(),
         }
@@ -332,7 +336,7 @@ mod tests {
         assert_eq!(occupied, [30, 60, 120, 240, 300]);
         for status in [None, Some(500), Some(404), Some(404)] {
             let refusal = refused(&state, status);
-            assert!(state.refused(&refusal) < LONGEST_WAIT * 2, "{status:?}");
+            assert!(state.refused(&refusal) < MAX_WAIT * 2, "{status:?}");
         }
         assert!(matches!(events.try_recv(), Ok(LinkEvent::Suspect(_))));
         assert!(events.try_recv().is_err());

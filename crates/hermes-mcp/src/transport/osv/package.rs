@@ -1,4 +1,4 @@
-//! Which package a command line fetches and runs.
+//! Determines which package a command line fetches and runs.
 
 use std::fmt;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 pub(crate) struct Package {
     pub ecosystem: Ecosystem,
     pub name: String,
-    /// `None`: whatever is newest, or a range.
+    /// `None`: the newest version, or a range.
     pub version: Option<String>,
 }
 
@@ -18,7 +18,7 @@ pub(crate) enum Ecosystem {
 }
 
 impl Ecosystem {
-    /// As OSV calls it.
+    /// The name that OSV uses.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Npm => "npm",
@@ -37,8 +37,8 @@ impl fmt::Display for Package {
     }
 }
 
-/// Options that are followed by a value of theirs.
-const VALUED: &[&str] = &[
+/// Options that take a value.
+const OPTIONS_WITH_VALUE: &[&str] = &[
     "-c",
     "--call",
     "-w",
@@ -66,7 +66,7 @@ const VALUED: &[&str] = &[
 ];
 
 impl Package {
-    /// `None`: this line runs nothing from a registry that we know of.
+    /// `None`: this command line runs nothing from a known registry.
     pub(crate) fn of(command: &str, args: &[String]) -> Option<Self> {
         let program = Path::new(command.trim()).file_name()?.to_str()?;
         let program = program
@@ -102,7 +102,7 @@ impl Package {
     }
 }
 
-/// The package that an option names, else the first word that is no option.
+/// The package named by an option, otherwise the first word that is not an option.
 fn named<'a>(words: &[&'a str], by: &[&str]) -> Option<&'a str> {
     let mut words = words.iter();
     while let Some(&word) = words.next() {
@@ -118,7 +118,7 @@ fn named<'a>(words: &[&'a str], by: &[&str]) -> Option<&'a str> {
         if !word.starts_with('-') {
             return Some(word);
         }
-        if VALUED.contains(&word) {
+        if OPTIONS_WITH_VALUE.contains(&word) {
             words.next();
         }
     }
@@ -131,7 +131,7 @@ fn npm(word: &str) -> Option<Package> {
         Some((at, _)) => (&word[..at], Some(&word[at + 1..])),
         None => (word, None),
     };
-    // A path, an address or an alias is no name in the registry.
+    // A path, an address or an alias is not a registry name.
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
     let fits = match name.strip_prefix('@') {
         Some(scoped) => scoped.split_once('/').is_some_and(|(scope, name)| {
@@ -166,7 +166,7 @@ fn pypi(word: &str) -> Option<Package> {
     let exact = |version: &&str| version.starts_with(|c: char| c.is_ascii_digit());
     Some(Package {
         ecosystem: Ecosystem::PyPi,
-        // As the registry itself spells it.
+        // The registry's own spelling.
         name: name.to_ascii_lowercase().replace(['_', '.'], "-"),
         version: version.map(str::trim).filter(exact).map(str::to_owned),
     })

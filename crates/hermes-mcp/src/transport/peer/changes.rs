@@ -1,4 +1,4 @@
-//! Which lists of the server changed.
+//! Coalesces "list changed" notifications of the server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,18 +8,18 @@ use tokio::sync::{Notify, mpsc};
 use crate::transport::link::LinkEvent;
 
 /// A burst of "list changed" within this time is one event.
-const COALESCE: Duration = Duration::from_millis(100);
+const COALESCE_DELAY: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub(crate) struct ListChanges {
     tools: AtomicBool,
     resources: AtomicBool,
     prompts: AtomicBool,
-    some: Notify,
+    changed: Notify,
 }
 
 impl ListChanges {
-    pub(super) fn note(&self, what: &LinkEvent) {
+    pub(super) fn record(&self, what: &LinkEvent) {
         let flag = match what {
             LinkEvent::ToolsChanged => &self.tools,
             LinkEvent::ResourcesChanged => &self.resources,
@@ -27,14 +27,14 @@ impl ListChanges {
             _ => return,
         };
         flag.store(true, Ordering::Release);
-        self.some.notify_one();
+        self.changed.notify_one();
     }
 
     /// Turns bursts of changes into one event each; unlike logs they are never dropped.
     pub(super) async fn forward(&self, events: &mpsc::Sender<LinkEvent>) {
         loop {
-            self.some.notified().await;
-            tokio::time::sleep(COALESCE).await;
+            self.changed.notified().await;
+            tokio::time::sleep(COALESCE_DELAY).await;
             for (flag, event) in [
                 (&self.tools, LinkEvent::ToolsChanged),
                 (&self.resources, LinkEvent::ResourcesChanged),
@@ -66,14 +66,14 @@ mod tests {
             sender,
         );
         for _ in 0..1000 {
-            shared.changed(&LinkEvent::ToolsChanged);
-            shared.changed(&LinkEvent::PromptsChanged);
+            shared.list_changed(&LinkEvent::ToolsChanged);
+            shared.list_changed(&LinkEvent::PromptsChanged);
         }
         assert_eq!(events.recv().await, Some(LinkEvent::ToolsChanged));
         assert_eq!(events.recv().await, Some(LinkEvent::PromptsChanged));
-        tokio::time::sleep(COALESCE * 3).await;
+        tokio::time::sleep(COALESCE_DELAY * 3).await;
         assert!(events.try_recv().is_err());
-        shared.changed(&LinkEvent::ToolsChanged);
+        shared.list_changed(&LinkEvent::ToolsChanged);
         assert_eq!(events.recv().await, Some(LinkEvent::ToolsChanged));
         shared.stop.cancel();
     }

@@ -1,4 +1,4 @@
-//! What the server says and asks unasked.
+//! Handles notifications and requests from the server.
 #![expect(
     deprecated,
     reason = "sampling and logging are deprecated in 2026-07-28, but older servers use them"
@@ -19,11 +19,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::ConnectionShared;
-use crate::actor::behalf::{Behalf, Slot};
+use crate::actor::call_origin::{CallOrigin, Slot};
 use crate::transport::connect::ServerRequests;
 use crate::transport::link::LinkEvent;
 
-/// Longer log messages of a server are cut.
+/// Longer log messages of a server are truncated.
 const LOG_CHARS: usize = 2000;
 
 #[derive(Clone)]
@@ -33,8 +33,8 @@ pub(crate) struct Handler {
     pub(crate) info: ClientConfig,
 }
 
-/// What we tell about ourselves. The version is the newest one that has a handshake: offering
-/// 2026-07-28 in `initialize` is a mistake that servers refuse.
+/// Our announcement in the handshake. The version is the newest one that has a handshake: servers
+/// refuse 2026-07-28 in `initialize`.
 pub(crate) fn client_info(
     name: &str,
     version: &str,
@@ -55,7 +55,7 @@ impl Handler {
         &self,
         method: &str,
         params: Value,
-        caller: Result<(Behalf, Option<Slot>), String>,
+        caller: Result<(CallOrigin, Option<Slot>), String>,
     ) -> Result<Value, ErrorData> {
         if method == "roots/list" {
             return Ok(serde_json::json!({ "roots": [] }));
@@ -70,18 +70,18 @@ impl Handler {
                 None,
             ));
         };
-        // While somebody thinks, the clock of the call stands still and its place is free.
+        // While the user decides, the timeout of the call pauses and its slot is free.
         let asks = method == "elicitation/create";
-        let _asking = asks.then(|| self.shared.person.ask());
+        let _asking = asks.then(|| self.shared.user_wait.ask());
         let slot = caller.as_ref().ok().and_then(|(_, slot)| slot.as_ref());
         let _paused = slot.filter(|_| asks).map(Slot::pause);
-        let person = caller.map(|(behalf, _)| behalf.asker);
+        let asker = caller.map(|(origin, _)| origin.asker);
         let answer = tokio::select! {
             biased;
             () = self.shared.stop.cancelled() => {
                 return Err(ErrorData::internal_error("the connection is closed", None));
             }
-            answer = requests.answer(method, params, person) => answer,
+            answer = requests.answer(method, params, asker) => answer,
         };
         answer.map_err(|declined| {
             let code = ErrorCode(declined.code);
@@ -89,8 +89,8 @@ impl Handler {
         })
     }
 
-    /// The server asks in the middle of some call, or says that it no longer wants to know.
-    async fn asked(
+    /// Answers a request that the server makes during a call, unless the server cancels it.
+    async fn answer_in_call(
         &self,
         method: &str,
         params: Value,
@@ -101,7 +101,7 @@ impl Handler {
             () = context.ct.cancelled() => {
                 Err(ErrorData::internal_error("the question was withdrawn", None))
             }
-            answer = self.answer(method, params, self.shared.callers.only_one()) => answer,
+            answer = self.answer(method, params, self.shared.active_calls.only_conversation()) => answer,
         }
     }
 
@@ -113,7 +113,7 @@ impl Handler {
     ) -> Result<R, ErrorData> {
         let broken = |error| ErrorData::internal_error(format!("{method}: {error}"), None);
         let params = serde_json::to_value(params).map_err(broken)?;
-        let answer = self.asked(method, params, context).await?;
+        let answer = self.answer_in_call(method, params, context).await?;
         serde_json::from_value(answer).map_err(broken)
     }
 }
@@ -142,15 +142,17 @@ impl ClientHandler for Handler {
         self.typed("elicitation/create", request, &context).await
     }
 
-    /// Requests that rmcp's types do not take, e.g. a form with a field of an unknown kind: the
-    /// server gets our reason rather than "no such method".
+    /// Requests that rmcp's types do not accept, e.g. a form with a field of an unknown kind: the
+    /// server gets our reason instead of "no such method".
     async fn on_custom_request(
         &self,
         request: CustomRequest,
         context: RequestContext<RoleClient>,
     ) -> Result<CustomResult, ErrorData> {
         let params = request.params.unwrap_or(Value::Null);
-        let answer = self.asked(&request.method, params, &context).await?;
+        let answer = self
+            .answer_in_call(&request.method, params, &context)
+            .await?;
         Ok(CustomResult(answer))
     }
 
@@ -180,21 +182,21 @@ impl ClientHandler for Handler {
             .ok()
             .and_then(|level| level.as_str().map(str::to_owned))
             .unwrap_or_default();
-        self.shared.tell(LinkEvent::Log {
+        self.shared.send_event(LinkEvent::Log {
             level,
             text: text.chars().take(LOG_CHARS).collect(),
         });
     }
 
     async fn on_resource_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.shared.changed(&LinkEvent::ResourcesChanged);
+        self.shared.list_changed(&LinkEvent::ResourcesChanged);
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.shared.changed(&LinkEvent::ToolsChanged);
+        self.shared.list_changed(&LinkEvent::ToolsChanged);
     }
 
     async fn on_prompt_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.shared.changed(&LinkEvent::PromptsChanged);
+        self.shared.list_changed(&LinkEvent::PromptsChanged);
     }
 }

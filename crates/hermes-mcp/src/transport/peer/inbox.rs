@@ -1,4 +1,4 @@
-//! Messages of a server over one stream (stdio, HTTP+SSE), matched with what was asked.
+//! Server messages from one stream (stdio, HTTP+SSE), matched with pending requests.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,26 +13,27 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::ConnectionShared;
-use crate::failure::classify::{self, Break};
+use crate::failure::classify::{self, TransportBreak};
 use crate::failure::{Certainty, FailureClass, McpFailure};
-use crate::transport::http::{keeps_open, without_bom};
+use crate::transport::http::{is_keepalive_text, without_bom};
 use crate::transport::link::LinkEvent;
 
-/// Reads messages that rmcp would drop, so that no request waits for an answer that was given.
+/// Reads messages that rmcp would drop, so that no request waits for an answer that was already
+/// sent.
 pub(crate) struct PeerInbox {
     shared: Arc<ConnectionShared>,
     /// Requests without an answer, oldest first.
     waiting: Mutex<Vec<Waiting>>,
-    /// The highest id that was sent. An answer to a lower one that nobody waits for is late or
-    /// comes twice; one to a higher id answers something that was never asked.
+    /// The highest id that was sent. An unexpected answer to a lower id is late or a duplicate; one
+    /// to a higher id refers to a request that was never sent.
     last_id: AtomicI64,
 }
 
 struct Waiting {
     id: RequestId,
-    /// A call of a tool: rmcp need not understand its result.
+    /// A tool call: its result is not parsed by rmcp.
     call: bool,
-    /// Where its line ended, counted in bytes, once it is written.
+    /// The byte offset at which its line ended, once it is written.
     end: Option<u64>,
 }
 
@@ -45,7 +46,7 @@ impl PeerInbox {
         })
     }
 
-    /// Takes note of what is sent.
+    /// Records an outgoing message.
     pub(crate) fn sending(&self, message: &ClientJsonRpcMessage) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         match message {
@@ -77,7 +78,7 @@ impl PeerInbox {
         waiting.retain(|one| one.id != *id);
     }
 
-    /// The request was written whole; its line ended at this byte.
+    /// The request was written completely; its line ended at this byte.
     pub(crate) fn sent(&self, id: &RequestId, end: u64) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(one) = waiting.iter_mut().find(|one| one.id == *id) {
@@ -85,7 +86,7 @@ impl PeerInbox {
         }
     }
 
-    /// Requests of which the server cannot know, having read so many bytes.
+    /// Requests that the server cannot know, having read this many bytes.
     pub(crate) fn unread(&self, read: u64) -> Vec<RequestId> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let unread = waiting
@@ -94,7 +95,7 @@ impl PeerInbox {
         unread.map(|one| one.id.clone()).collect()
     }
 
-    /// The messages in `text`; `None` if it is something else than a message, a log line say.
+    /// The messages in `text`; `None` if it is something else, e.g. a log line.
     pub(crate) fn read(&self, text: &[u8]) -> Option<Vec<ServerJsonRpcMessage>> {
         let text = without_bom(text);
         if let Some(message) = self.answer_of_call(text) {
@@ -111,7 +112,7 @@ impl PeerInbox {
                     return Some(self.unreadable(&stray));
                 }
                 if let ServerJsonRpcMessage::Response(response) = &message {
-                    keep(&self.shared, &response.id, text);
+                    store_raw_result(&self.shared, &response.id, text);
                 }
                 vec![message]
             }
@@ -155,15 +156,15 @@ impl PeerInbox {
         messages
     }
 
-    /// The messages of an event. Nobody logs to an event stream: whatever is no message came instead of
-    /// an answer.
+    /// The messages of an event. Servers do not log to an event stream: anything else was sent in
+    /// place of an answer.
     pub(crate) fn read_event(&self, text: &str) -> Vec<ServerJsonRpcMessage> {
         if text.trim().is_empty() {
             return Vec::new();
         }
         match self.read(text.as_bytes()) {
             Some(messages) if !messages.is_empty() => messages,
-            None if keeps_open(text) && !text.trim_start().starts_with('[') => Vec::new(),
+            None if is_keepalive_text(text) && !text.trim_start().starts_with('[') => Vec::new(),
             _ => {
                 let start: String = text.chars().take(200).collect();
                 self.unreadable(&format!("the server sent something else than MCP: {start}"))
@@ -171,8 +172,8 @@ impl PeerInbox {
         }
     }
 
-    /// The answer to the request `id`, where a server gives it in reply to the POST instead of on
-    /// the stream. Other replies mean nothing.
+    /// The answer to the request `id`, where a server sends it in reply to the POST instead of on
+    /// the stream. Other replies are ignored.
     pub(crate) fn read_reply(&self, body: &[u8], id: &RequestId) -> Vec<ServerJsonRpcMessage> {
         #[derive(Deserialize)]
         struct Reply {
@@ -193,7 +194,7 @@ impl PeerInbox {
         self.read(body).unwrap_or_default()
     }
 
-    /// Whether a message answers what was never asked, in words.
+    /// Describes a message that answers a request which was never sent.
     fn stray(&self, message: &ServerJsonRpcMessage) -> Option<String> {
         let ServerJsonRpcMessage::Response(response) = message else {
             return None;
@@ -203,7 +204,7 @@ impl PeerInbox {
             .then(|| format!("the server answered something that was not asked (id {id})"))
     }
 
-    /// Whether a request with this id was sent, however long ago.
+    /// Whether a request with this id was ever sent.
     fn is_known(&self, id: &RequestId) -> bool {
         match plain_id(id) {
             RequestId::Number(number) => number <= self.last_id.load(Ordering::Relaxed),
@@ -211,47 +212,49 @@ impl PeerInbox {
         }
     }
 
-    /// An error whose id was never sent, `"server-error"` say: it means the one request that
-    /// waits, like an error without an id.
+    /// An error with an id that was never sent, e.g. `"server-error"`: it refers to the only
+    /// waiting request, like an error without an id.
     fn refused_under_another_id(&self, error: ErrorData) -> Vec<ServerJsonRpcMessage> {
         match self.only_waiting() {
             Some(id) => {
                 let situation = self.shared.situation(self.shared.has_session());
                 let mut failure =
                     classify::rpc(i64::from(error.code.0), &error.message, &situation);
-                // What was refused is another request, as far as it says.
+                // According to its id another request was refused.
                 failure.certainty = Certainty::MaybeExecuted;
-                self.shared.fault(id.clone(), failure);
+                self.shared.set_request_failure(id.clone(), failure);
                 vec![ServerJsonRpcMessage::error(error, Some(id))]
             }
             None => self.unreadable(&format!("the server refused something: {}", error.message)),
         }
     }
 
-    /// An answer that nobody can read or match. The one request that waits is the one it was for;
-    /// of several, nobody knows which, but the link is to be examined.
+    /// An answer that cannot be parsed or matched. It belongs to the only waiting request; if there
+    /// are several, the link is reported as suspect instead.
     fn unreadable(&self, why: &str) -> Vec<ServerJsonRpcMessage> {
         tracing::debug!(server = self.shared.server(), "{why}");
         let Some(id) = self.only_waiting() else {
             let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             if !waiting.is_empty() {
-                self.shared.tell(LinkEvent::Suspect(why.to_owned()));
+                self.shared.send_event(LinkEvent::Suspect(why.to_owned()));
             }
             return Vec::new();
         };
         vec![self.fail(id, why)]
     }
 
-    /// A request whose answer cannot be read. It may have run.
+    /// Fails a request whose answer cannot be read. It may have been executed.
     fn fail(&self, id: RequestId, why: &str) -> ServerJsonRpcMessage {
         self.not_sent(&id);
-        let failure = self.shared.broke(Break::AfterSend, why);
+        let failure = self
+            .shared
+            .transport_failure(TransportBreak::AfterSend, why);
         let error = ErrorData::internal_error(failure.text.clone(), None);
-        self.shared.fault(id.clone(), failure);
+        self.shared.set_request_failure(id.clone(), failure);
         ServerJsonRpcMessage::error(error, Some(id))
     }
 
-    /// The request that waits and that this message answers without a result or an error.
+    /// The waiting request that this message answers with neither a result nor an error.
     fn answered_with_nothing(&self, part: &Value) -> Option<RequestId> {
         let has = |member: &str| part.get(member).is_some();
         let is_empty = has("jsonrpc") && !has("method") && !has("result");
@@ -262,7 +265,7 @@ impl PeerInbox {
         waiting.iter().any(|one| one.id == id).then_some(id)
     }
 
-    /// The usual case: the result of a tool, which is kept as it came and read only once.
+    /// The usual case: the result of a tool, stored unchanged and parsed only once.
     fn answer_of_call(&self, text: &[u8]) -> Option<ServerJsonRpcMessage> {
         let expected = {
             let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -277,11 +280,11 @@ impl PeerInbox {
             waiting.remove(at);
         }
         answer
-            .hand_over(&self.shared)
+            .deliver(&self.shared)
             .or_else(|| serde_json::from_slice(text).ok())
     }
 
-    /// A message that rmcp cannot read as it is.
+    /// Handles a message that rmcp cannot parse.
     fn odd(&self, mut part: Value) -> Option<ServerJsonRpcMessage> {
         if let Some(error) = part.get("error").filter(|error| !error.is_null()) {
             let id = part.get("id").cloned();
@@ -302,8 +305,8 @@ impl PeerInbox {
         serde_json::from_value(part).ok()
     }
 
-    /// The one request that is waiting, if it is the only one: then an error without an id can
-    /// only mean that.
+    /// The waiting request, if there is exactly one: then an error without an id can only refer to
+    /// it.
     fn only_waiting(&self) -> Option<RequestId> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         match waiting.as_slice() {
@@ -312,8 +315,8 @@ impl PeerInbox {
         }
     }
 
-    /// The call whose answer is too large fails; all others go on. `head` and `tail` are the ends
-    /// of that answer.
+    /// Fails the call whose answer is too large; all others continue. `head` and `tail` are the
+    /// ends of that answer.
     pub(crate) fn too_large(
         &self,
         head: &[u8],
@@ -334,7 +337,7 @@ impl PeerInbox {
             text.clone(),
         );
         failure.rpc_code = Some(-32603);
-        self.shared.fault(id.clone(), failure);
+        self.shared.set_request_failure(id.clone(), failure);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|one| one.id != id);
         let error = ErrorData::internal_error(text, None);
@@ -342,7 +345,7 @@ impl PeerInbox {
     }
 }
 
-/// Whether a request calls a tool. rmcp passes the result on and looks at nothing in it.
+/// Whether a request calls a tool. rmcp passes the result on without parsing it.
 pub(crate) fn is_call(request: &ClientRequest) -> bool {
     matches!(request, ClientRequest::CustomRequest(custom) if custom.method == "tools/call")
 }
@@ -364,22 +367,22 @@ impl PlainAnswer {
         (answer.method.is_none() && answer.error.is_none()).then_some(answer)
     }
 
-    /// Keeps the result for its caller and gives rmcp the notice that it is there. `None`:
-    /// nobody takes it.
-    pub(crate) fn hand_over(self, shared: &ConnectionShared) -> Option<ServerJsonRpcMessage> {
+    /// Stores the result for its caller and returns a placeholder for rmcp. `None`: no caller waits
+    /// for it.
+    pub(crate) fn deliver(self, shared: &ConnectionShared) -> Option<ServerJsonRpcMessage> {
         let notice = ServerJsonRpcMessage::response(ServerResult::empty(()), self.id.clone());
-        shared.keep_result(self.id, self.result).then_some(notice)
+        shared.store_result(self.id, self.result).then_some(notice)
     }
 }
 
-/// The result as it came, beside what rmcp makes of it.
-pub(crate) fn keep(shared: &ConnectionShared, id: &RequestId, message: &[u8]) {
+/// Stores the raw result beside rmcp's parsed one.
+pub(crate) fn store_raw_result(shared: &ConnectionShared, id: &RequestId, message: &[u8]) {
     #[derive(Deserialize)]
     struct PlainAnswer {
         result: Value,
     }
     if let Ok(answer) = serde_json::from_slice::<PlainAnswer>(message) {
-        shared.keep_result(plain_id(id), answer.result);
+        shared.store_result(plain_id(id), answer.result);
     }
 }
 
@@ -391,15 +394,15 @@ pub(crate) fn plain_id(id: &RequestId) -> RequestId {
     }
 }
 
-/// Whether a line that is no JSON was meant as a message. Servers print log lines to the same
-/// pipe: many of them with `[INFO]` in front, and some whole objects, over several lines (`{`) or
-/// as their language writes them (`{ a: 1 }`, `{'a': 1}`).
+/// Whether a line that is not JSON was meant as a message. Servers print log lines to the same
+/// pipe: many with `[INFO]` in front, and some print objects, over several lines (`{`) or in the
+/// syntax of their language (`{ a: 1 }`, `{'a': 1}`).
 fn is_message_like(text: &[u8]) -> bool {
     match text.trim_ascii() {
         [b'{', rest @ ..] => match (rest.first(), rest.trim_ascii_start().first()) {
             (_, Some(b'"')) => true,
             (Some(first), _) if first.is_ascii_whitespace() || *first == b'\'' => false,
-            // `{name} logged in` is a line of a log.
+            // `{name} logged in` is a log line.
             (Some(_), _) => rest.ends_with(b"}") || !rest.contains(&b'}'),
             (None, _) => false,
         },
@@ -423,7 +426,7 @@ fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
-/// The id of a message of which only the ends are known: it stands near one of them.
+/// The id of a message of which only the ends are known: the id is near one of them.
 fn id_in(head: &[u8], tail: &[u8], waiting: &[Waiting]) -> Option<RequestId> {
     let first = Regex::new(r#"^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(\d+)"#);
     let last = Regex::new(r#""id"\s*:\s*"?(\d+)"?\s*\}\s*$"#);

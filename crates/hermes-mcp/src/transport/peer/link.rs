@@ -15,36 +15,36 @@ use tokio::time::Instant;
 
 use super::wire::{self, Pages};
 use super::{ConnectionShared, Handler};
-use crate::actor::behalf::{Behalf, Slot};
+use crate::actor::call_origin::{CallOrigin, Slot};
 use crate::actor::op::{Op, OpOutput};
-use crate::failure::classify::{self, Break};
+use crate::failure::classify::{self, TransportBreak};
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::transport::connect::HttpClients;
 use crate::transport::http::RmcpFault;
 use crate::transport::link::{Era, Link, LinkCall, LinkFacts, TransportKind};
 use crate::transport::stdio::Child;
 
-/// How often a list that is refused right after the handshake is asked for again in the same session.
-/// A session that was lost is not worth more questions, and a load balancer gets other sessions.
-const ASK_AGAIN: usize = 3;
+/// How often a list that is refused right after the handshake is requested again in the same
+/// session. A lost session deserves no more requests, and a load balancer gets new sessions.
+const MAX_LIST_RETRIES: usize = 3;
 
-/// How often a server may come back with questions before its answer.
+/// How often a server may request more input before its answer.
 const MAX_ROUNDS: usize = 10;
 
-/// An answer that was read just before the connection died still counts.
-const LAST_WORDS: Duration = Duration::from_millis(250);
+/// An answer that was read just before the connection failed still counts.
+const FINAL_READ_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// A cancellation is sent within this time or not at all; nobody waits for it.
-const CANCEL_TIME: Duration = Duration::from_secs(1);
+/// A cancellation is sent within this time or not at all; no caller waits for it.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// JSON-RPC: the person must visit a page before this can be done.
-const VISIT_FIRST: i32 = -32042;
+/// JSON-RPC: the user must visit a page before this can be done.
+const URL_ELICITATION_REQUIRED: i32 = -32042;
 
-/// While a person is asked, the time is looked at so often.
-const PERSON: Duration = Duration::from_secs(1);
+/// Interval at which the deadline is checked while the user is being asked.
+const USER_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Deleting a session or draining what is under way takes at most this long.
-const CLOSE_TIME: Duration = Duration::from_secs(8);
+/// Maximum time for deleting a session or draining requests in progress.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(8);
 
 pub(crate) struct LinkParts {
     pub(crate) shared: Arc<ConnectionShared>,
@@ -53,7 +53,7 @@ pub(crate) struct LinkParts {
     pub(crate) facts: LinkFacts,
     pub(crate) child: Option<Arc<Child>>,
     pub(crate) clients: Option<Arc<HttpClients>>,
-    /// Ends when rmcp's loop has ended.
+    /// Cancelled when rmcp's loop has ended.
     pub(crate) finished: tokio_util::sync::CancellationToken,
 }
 
@@ -71,25 +71,25 @@ impl RmcpLink {
         }
     }
 
-    /// A request got no answer in time, and the server has said nothing since it was made.
+    /// A request got no answer in time, and the server has sent nothing since it was made.
     fn is_silent(&self) -> bool {
-        let asked = *self
+        let asked_at = *self
             .unanswered
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        asked.is_some_and(|at| self.parts.shared.last_heard() < at)
+        asked_at.is_some_and(|at| self.parts.shared.last_activity() < at)
     }
 
-    /// The request, with an eye on the handshake: what is asked right after it may reach another
-    /// process of the server, one that does not know the session, or reach the server before the
-    /// greeting does. Lists are then asked for again, at once.
-    async fn first(&self, op: &Op, call: &LinkCall) -> Result<OpOutput, McpFailure> {
+    /// A request right after the handshake may reach another process of the server, which does not
+    /// know the session, or arrive before `notifications/initialized`. Lists are then requested
+    /// again, at once.
+    async fn run_after_handshake(&self, op: &Op, call: &LinkCall) -> Result<OpOutput, McpFailure> {
         let proven = &self.parts.shared.state.proven;
         if proven.load(Ordering::Relaxed) {
             return self.run(op, call).await;
         }
         let mut outcome = self.run(op, call).await;
-        for _ in 0..ASK_AGAIN {
+        for _ in 0..MAX_LIST_RETRIES {
             match &outcome {
                 Err(why) if is_list(op) && is_refused(why) => {
                     outcome = self.run(op, call).await;
@@ -98,7 +98,7 @@ impl RmcpLink {
             }
         }
         if *op == Op::ListTools {
-            outcome = self.greeted(op, call, outcome).await;
+            outcome = self.check_initialized(op, call, outcome).await;
         }
         if outcome.is_ok() {
             proven.store(true, Ordering::Relaxed);
@@ -106,32 +106,36 @@ impl RmcpLink {
         outcome
     }
 
-    /// What the greeting met, seen together with the first list: a server that gives it needs no
-    /// greeting, one that does not and refused the greeting is not connected.
-    async fn greeted(
+    /// Judges the outcome of `notifications/initialized` together with the first list: a server
+    /// that returns the list does not need the notification; one that does not, and refused the
+    /// notification, is not connected.
+    async fn check_initialized(
         &self,
         op: &Op,
         call: &LinkCall,
         outcome: Result<OpOutput, McpFailure>,
     ) -> Result<OpOutput, McpFailure> {
         let shared = &self.parts.shared;
-        if shared.greeting.is_over() {
+        if shared.initialized.is_done() {
             return outcome;
         }
         let (outcome, taken) = if outcome.is_ok() {
-            (outcome, shared.greeting.taken_by_working_server().await)
+            (outcome, shared.initialized.wait_accepted_briefly().await)
         } else {
-            let taken = shared.greeting.taken().await;
+            let taken = shared.initialized.wait_accepted().await;
             (self.run(op, call).await, taken)
         };
         match (outcome, taken) {
             (Err(_), Err(why)) => {
-                shared.die(why.clone());
+                shared.fail(why.clone());
                 Err(why)
             }
             (Ok(output), Err(why)) => {
-                tracing::debug!(server = shared.server(), "works without a greeting: {why}");
-                shared.greeting.forgive();
+                tracing::debug!(
+                    server = shared.server(),
+                    "works without notifications/initialized: {why}"
+                );
+                shared.initialized.mark_done();
                 Ok(output)
             }
             (outcome, Ok(())) => outcome,
@@ -139,7 +143,7 @@ impl RmcpLink {
     }
 
     async fn run(&self, op: &Op, call: &LinkCall) -> Result<OpOutput, McpFailure> {
-        let wire = wire::wire(op, self.parts.facts.era);
+        let wire = wire::wire_request(op, self.parts.facts.era);
         let result = match wire.items {
             None => self.rounds(wire.method, wire.params, call).await?,
             Some(member) => {
@@ -192,17 +196,21 @@ impl RmcpLink {
 
     async fn inputs(
         &self,
-        asked: Option<&Value>,
+        input_requests: Option<&Value>,
         call: &LinkCall,
     ) -> Result<Map<String, Value>, McpFailure> {
         let mut answers = Map::new();
-        for (key, request) in asked.and_then(Value::as_object).into_iter().flatten() {
+        for (key, request) in input_requests
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
             let method = request.get("method").and_then(Value::as_str);
             let params = request.get("params").cloned().unwrap_or(Value::Null);
             let answer = self
                 .parts
                 .handler
-                .answer(method.unwrap_or_default(), params, asker(call))
+                .answer(method.unwrap_or_default(), params, caller_of(call))
                 .await
                 .map_err(|error| {
                     McpFailure::new(
@@ -225,7 +233,7 @@ impl RmcpLink {
         params: Map<String, Value>,
         call: &LinkCall,
     ) -> Result<Value, McpFailure> {
-        // An empty object for a list is legal but some servers want no params at all.
+        // An empty object for a list is legal, but some servers accept no params at all.
         let params = (!params.is_empty()).then_some(Value::Object(params));
         let request = ClientRequest::CustomRequest(CustomRequest::new(method, params));
         let shared = &self.parts.shared;
@@ -234,45 +242,45 @@ impl RmcpLink {
             .peer
             .send_request_with_option(request, PeerRequestOptions::no_options())
             .await
-            .map_err(|_| self.gone(Break::BeforeSend))?;
-        let mut flight = InFlight::new(handle, shared, call);
-        let outcome = flight.response().await;
-        let fault = shared.outcomes.take_fault(&flight.id);
-        let raw = shared.outcomes.take_result(&flight.id);
+            .map_err(|_| self.link_failure(TransportBreak::BeforeSend))?;
+        let mut in_flight = InFlight::new(handle, shared, call);
+        let outcome = in_flight.response().await;
+        let fault = shared.outcomes.take_fault(&in_flight.id);
+        let raw = shared.outcomes.take_result(&in_flight.id);
         match outcome {
             Ok(result) => raw.map_or_else(|| to_value(&result), Ok),
-            Err(ServiceError::McpError(error)) if fault.is_none() && asks_for_visit(&error) => {
-                Err(self.visit_first(&error, call).await)
+            Err(ServiceError::McpError(error)) if fault.is_none() && requires_visit(&error) => {
+                Err(self.ask_for_visit(&error, call).await)
             }
             Err(ServiceError::McpError(error)) => Err(fault.unwrap_or_else(|| {
                 let situation = shared.situation(shared.has_session());
                 classify::rpc(i64::from(error.code.0), &error.message, &situation)
             })),
             Err(ServiceError::TransportSend(error)) => Err(RmcpFault::find(error.error.as_ref())
-                .unwrap_or_else(|| self.gone(Break::BeforeSend))),
+                .unwrap_or_else(|| self.link_failure(TransportBreak::BeforeSend))),
             Err(ServiceError::TransportClosed) => {
-                Err(fault.unwrap_or_else(|| self.gone(Break::AfterSend)))
+                Err(fault.unwrap_or_else(|| self.link_failure(TransportBreak::AfterSend)))
             }
-            Err(other) => {
-                Err(fault.unwrap_or_else(|| shared.broke(Break::AfterSend, &other.to_string())))
-            }
+            Err(other) => Err(fault.unwrap_or_else(|| {
+                shared.transport_failure(TransportBreak::AfterSend, &other.to_string())
+            })),
         }
     }
 
-    /// The call was refused because the person must visit a page first. They are asked; whether to
-    /// call again is the model's decision, because only the person knows when they are done.
-    async fn visit_first(&self, error: &ErrorData, call: &LinkCall) -> McpFailure {
+    /// The call was refused because the user must visit a page first. Only the user knows when that
+    /// is done, so the model decides whether to call again.
+    async fn ask_for_visit(&self, error: &ErrorData, call: &LinkCall) -> McpFailure {
         let pages = error.data.as_ref().map(|data| &data["elicitations"]);
-        let mut told = Vec::new();
+        let mut outcomes = Vec::new();
         for page in pages.and_then(Value::as_array).into_iter().flatten() {
             let mut params = page.clone();
             params["mode"] = Value::from("url");
             let url = params["url"].as_str().unwrap_or_default().to_owned();
             let handler = &self.parts.handler;
             let answer = handler
-                .answer("elicitation/create", params, asker(call))
+                .answer("elicitation/create", params, caller_of(call))
                 .await;
-            told.push(match answer {
+            outcomes.push(match answer {
                 Ok(answer) if answer["action"] == "accept" => format!(
                     "the person agreed to visit {url}: call again when they say that it is done"
                 ),
@@ -283,40 +291,40 @@ impl RmcpLink {
         let mut failure = McpFailure::new(
             FailureClass::Rpc,
             Certainty::MaybeExecuted,
-            format!("{}; {}", error.message, told.join("; ")),
+            format!("{}; {}", error.message, outcomes.join("; ")),
         );
-        failure.rpc_code = Some(i64::from(VISIT_FIRST));
+        failure.rpc_code = Some(i64::from(URL_ELICITATION_REQUIRED));
         failure
     }
 
-    fn gone(&self, what: Break) -> McpFailure {
-        let cause = self.parts.shared.dead().map(|dead| dead.text);
+    fn link_failure(&self, what: TransportBreak) -> McpFailure {
+        let cause = self.parts.shared.failure().map(|failure| failure.text);
         self.parts
             .shared
-            .broke(what, cause.as_deref().unwrap_or_default())
+            .transport_failure(what, cause.as_deref().unwrap_or_default())
     }
 }
 
-fn asks_for_visit(error: &ErrorData) -> bool {
+fn requires_visit(error: &ErrorData) -> bool {
     let pages = error.data.as_ref().map(|data| &data["elicitations"]);
-    error.code.0 == VISIT_FIRST && pages.is_some_and(Value::is_array)
+    error.code.0 == URL_ELICITATION_REQUIRED && pages.is_some_and(Value::is_array)
 }
 
-/// Waits for a deadline that stands still while a person thinks.
+/// Waits for a deadline that is paused while the user is being asked.
 async fn deadline(shared: &ConnectionShared, mut at: Instant) {
-    let mut thought = shared.person.total();
+    let mut waited = shared.user_wait.total();
     loop {
         tokio::time::sleep_until(at).await;
-        let so_far = shared.person.total();
-        at += so_far.saturating_sub(thought);
-        thought = so_far;
+        let so_far = shared.user_wait.total();
+        at += so_far.saturating_sub(waited);
+        waited = so_far;
         if at > Instant::now() {
             continue;
         }
-        if !shared.person.is_open() {
+        if !shared.user_wait.is_open() {
             return;
         }
-        tokio::time::sleep(PERSON).await;
+        tokio::time::sleep(USER_POLL_INTERVAL).await;
     }
 }
 
@@ -327,8 +335,8 @@ fn is_list(op: &Op) -> bool {
     )
 }
 
-/// Whether the server refused the request as such. Throttling and missing logins do not get better
-/// by asking again, and an unknown method stays unknown.
+/// Whether the server refused the request as such. Repeating does not help against throttling, a
+/// missing login or an unknown method.
 fn is_refused(why: &McpFailure) -> bool {
     let status = why.http_status.unwrap_or_default();
     if why.class == FailureClass::SessionLost {
@@ -343,10 +351,10 @@ fn is_refused(why: &McpFailure) -> bool {
         )
 }
 
-/// Who made this call, and its place in the queue.
-fn asker(call: &LinkCall) -> Result<(Behalf, Option<Slot>), String> {
-    match &call.behalf {
-        Some(behalf) => Ok((behalf.clone(), call.slot.clone())),
+/// The origin of this call, and its slot in the queue.
+fn caller_of(call: &LinkCall) -> Result<(CallOrigin, Option<Slot>), String> {
+    match &call.origin {
+        Some(origin) => Ok((origin.clone(), call.slot.clone())),
         None => Err("this call was not made for a person".to_owned()),
     }
 }
@@ -373,41 +381,41 @@ impl Link for RmcpLink {
     ) -> BoxFuture<'a, Result<OpOutput, McpFailure>> {
         Box::pin(async move {
             let shared = &self.parts.shared;
-            if shared.dead().is_some() {
-                return Err(self.gone(Break::BeforeSend));
+            if shared.failure().is_some() {
+                return Err(self.link_failure(TransportBreak::BeforeSend));
             }
-            let begun = Instant::now();
-            let _calling = shared.callers.enter(&call);
-            let mut work = std::pin::pin!(self.first(op, &call));
+            let started = Instant::now();
+            let _calling = shared.active_calls.enter(&call);
+            let mut work = std::pin::pin!(self.run_after_handshake(op, &call));
             tokio::select! {
                 biased;
                 done = &mut work => done,
-                () = call.cancel.cancelled() => Err(shared.broke(Break::Cancelled, "")),
+                () = call.cancel.cancelled() => Err(shared.transport_failure(TransportBreak::Cancelled, "")),
                 () = deadline(shared, call.deadline) => {
                     let mut unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
-                    *unanswered = Some(begun);
-                    Err(shared.broke(Break::Deadline, ""))
+                    *unanswered = Some(started);
+                    Err(shared.transport_failure(TransportBreak::Deadline, ""))
                 }
-                _ = shared.died() => tokio::time::timeout(LAST_WORDS, work)
+                _ = shared.failed() => tokio::time::timeout(FINAL_READ_TIMEOUT, work)
                     .await
-                    .unwrap_or_else(|_| Err(self.gone(Break::AfterSend))),
+                    .unwrap_or_else(|_| Err(self.link_failure(TransportBreak::AfterSend))),
             }
         })
     }
 
     fn closed(&self) -> BoxFuture<'_, McpFailure> {
-        Box::pin(self.parts.shared.died())
+        Box::pin(self.parts.shared.failed())
     }
 
     fn resumed(&self) {
         if let Some(clients) = &self.parts.clients {
             clients.renew();
         }
-        self.parts.shared.woke();
+        self.parts.shared.notify_resumed();
     }
 
-    fn waits_for_person(&self) -> bool {
-        self.parts.shared.person.is_open()
+    fn waits_for_user(&self) -> bool {
+        self.parts.shared.user_wait.is_open()
     }
 
     fn listening(&self) -> BoxFuture<'_, ()> {
@@ -421,23 +429,25 @@ impl Link for RmcpLink {
         })
     }
 
-    fn person_time(&self) -> Duration {
-        self.parts.shared.person.total()
+    fn user_wait_time(&self) -> Duration {
+        self.parts.shared.user_wait.total()
     }
 
-    fn last_heard(&self) -> Instant {
-        self.parts.shared.last_heard()
+    fn last_activity(&self) -> Instant {
+        self.parts.shared.last_activity()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            self.parts
-                .shared
-                .die(self.parts.shared.broke(Break::BeforeSend, "closed"));
+            self.parts.shared.fail(
+                self.parts
+                    .shared
+                    .transport_failure(TransportBreak::BeforeSend, "closed"),
+            );
             self.parts.shared.stop.cancel();
-            let finished = tokio::time::timeout(CLOSE_TIME, self.parts.finished.cancelled());
+            let finished = tokio::time::timeout(CLOSE_TIMEOUT, self.parts.finished.cancelled());
             match &self.parts.child {
-                // The child is stopped whether rmcp's loop notices or not.
+                // The child is stopped whether or not rmcp's loop has noticed the end.
                 Some(child) => child.stop(self.is_silent()).await,
                 None => drop(finished.await),
             }
@@ -451,7 +461,7 @@ impl Drop for RmcpLink {
     }
 }
 
-/// A request on its way. Dropped before its answer, it tells the server in the background.
+/// A request in progress. If dropped before its answer, it sends a cancellation in the background.
 struct InFlight {
     handle: Option<RequestHandle<RoleClient>>,
     peer: Peer<RoleClient>,
@@ -494,7 +504,7 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.shared.progress.forget(&self.token);
-        if self.handle.take().is_none() || self.shared.dead().is_some() {
+        if self.handle.take().is_none() || self.shared.failure().is_some() {
             return;
         }
         self.shared.outcomes.forget(&self.id);
@@ -506,7 +516,7 @@ impl Drop for InFlight {
         drop(hermes_core::task::spawn("mcp-cancel", async move {
             let notification = CancelledNotification::new(params);
             let sent = peer.send_notification(notification.into());
-            if tokio::time::timeout(CANCEL_TIME, sent).await.is_err() {
+            if tokio::time::timeout(CANCEL_TIMEOUT, sent).await.is_err() {
                 tracing::debug!("the server did not take the cancellation in time");
             }
         }));

@@ -1,4 +1,5 @@
-//! The listening stream: whether it is open, how it is read, and which answers are awaited on it.
+//! The state of the listening stream: whether it is open, how it is read, and which answers are
+//! awaited on it.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,14 +9,14 @@ use std::time::Duration;
 use rmcp::model::RequestId;
 use tokio::sync::watch;
 
-/// How a server's streams and answers are read, as the config says.
+/// How streams and answers of a server are read, according to the config.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReadOptions {
-    /// A listening stream that is silent for so long is opened again.
+    /// A listening stream that is silent for this long is reopened.
     pub(crate) silence: Option<Duration>,
-    /// Answers count by what they are, not by the type they claim to be.
+    /// Answers are accepted by their content, whatever their content type.
     pub(crate) any_content_type: bool,
-    /// How long an answer may take on the listening stream once its request was accepted.
+    /// How long an answer may take on the listening stream after its request was accepted.
     pub(crate) late_answer: Duration,
 }
 
@@ -24,7 +25,7 @@ pub(crate) struct ListeningStream {
     /// Open, or refused.
     settled: watch::Sender<bool>,
     open: AtomicBool,
-    /// Requests that were accepted without an answer, which may come on this stream.
+    /// Requests that were accepted without an answer, which may arrive on this stream.
     awaited: Mutex<HashSet<RequestId>>,
 }
 
@@ -59,7 +60,7 @@ impl ListeningStream {
 
     pub(crate) async fn settled(&self) {
         let mut settled = self.settled.subscribe();
-        // The sender lives in `self`.
+        // The sender is owned by `self`.
         let _ = settled.wait_for(|settled| *settled).await;
     }
 
@@ -71,7 +72,7 @@ impl ListeningStream {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// An answer to this request is awaited here while the guard lives.
+    /// An answer to this request is awaited here while the guard exists.
     pub(super) fn expect(self: &Arc<Self>, id: &RequestId) -> OnStream {
         self.awaited().insert(id.clone());
         OnStream(Arc::clone(self), id.clone())
@@ -81,7 +82,7 @@ impl ListeningStream {
         !self.awaited().is_empty()
     }
 
-    /// Whether the answer to this request was awaited; it is no more.
+    /// Whether the answer to this request was awaited; ends the wait.
     pub(super) fn take(&self, id: &RequestId) -> bool {
         self.awaited().remove(id)
     }

@@ -1,4 +1,4 @@
-//! Who follows the progress of which request.
+//! Routes progress notifications to the callers.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ impl ProgressReports {
         self.readers().remove(token);
     }
 
-    /// A report that finds the reader busy is dropped: the next one says more.
+    /// A report is dropped if the reader is busy: the next one is more recent.
     pub(crate) fn report(&self, token: &ProgressToken, text: String) {
         if let Some(to) = self.readers().get(token) {
             let _ = to.try_send(text);

@@ -1,4 +1,4 @@
-//! `subscriptions/listen`: how a server of 2026-07-28 tells that its lists changed.
+//! `subscriptions/listen`: how a server of 2026-07-28 announces changed lists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::failure::classify::METHOD_NOT_FOUND;
 use crate::transport::http::RmcpFault;
 use crate::transport::link::LinkEvent;
 
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// A server that refuses is asked again after this time.
+const INITIAL_WAIT: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(30);
+/// How long to wait after a refusal.
 const REFUSED_WAIT: Duration = Duration::from_mins(5);
 
-/// Listens until the link ends. Does nothing where the server announces no changes.
+/// Listens until the link ends. Does nothing if the server announces no changes.
 pub(crate) async fn subscribe(
     peer: Peer<RoleClient>,
     capabilities: Value,
@@ -52,32 +52,32 @@ async fn keep_listening(
 ) {
     let mut attempt = 0_u32;
     let mut first = true;
-    let mut wakes = shared.wakes();
+    let mut resumes = shared.resumes();
     while !peer.is_transport_closed() {
         match peer.listen(filter.clone()).await {
             Ok(mut subscription) => {
-                // What changed while nobody listened is not told again.
+                // Changes made while the stream was closed are not announced again.
                 if !first {
-                    note(filter, shared);
+                    mark_all_changed(filter, shared);
                 }
                 first = false;
                 attempt = 0;
-                let mut woke = false;
-                while !woke {
+                let mut resumed = false;
+                while !resumed {
                     let next = tokio::select! {
                         next = subscription.next() => next,
-                        _ = wakes.changed() => {
-                            woke = true;
+                        _ = resumes.changed() => {
+                            resumed = true;
                             continue;
                         }
                     };
                     match next {
-                        Ok(Some(notification)) => announce(&notification, shared),
+                        Ok(Some(notification)) => forward_notification(&notification, shared),
                         _ => break,
                     }
                 }
-                // The socket may be dead without a word; a new one is cheap.
-                if woke {
+                // The socket may be dead without notice; a new one is cheap.
+                if resumed {
                     continue;
                 }
             }
@@ -88,48 +88,48 @@ async fn keep_listening(
             }
             Err(error) => tracing::debug!(server = shared.server(), "subscription: {error}"),
         }
-        let wait = FIRST_WAIT.saturating_mul(1 << attempt.min(5));
+        let wait = INITIAL_WAIT.saturating_mul(1 << attempt.min(5));
         attempt = attempt.saturating_add(1);
-        let wait = wait.min(LONGEST_WAIT).mul_f64(0.8 + 0.4 * rng.unit());
+        let wait = wait.min(MAX_WAIT).mul_f64(0.8 + 0.4 * rng.unit());
         tokio::time::sleep(wait).await;
     }
 }
 
-fn announce(notification: &ServerNotification, shared: &ConnectionShared) {
+fn forward_notification(notification: &ServerNotification, shared: &ConnectionShared) {
     match notification {
         ServerNotification::ToolListChangedNotification(_) => {
-            shared.changed(&LinkEvent::ToolsChanged);
+            shared.list_changed(&LinkEvent::ToolsChanged);
         }
         ServerNotification::ResourceListChangedNotification(_) => {
-            shared.changed(&LinkEvent::ResourcesChanged);
+            shared.list_changed(&LinkEvent::ResourcesChanged);
         }
         ServerNotification::PromptListChangedNotification(_) => {
-            shared.changed(&LinkEvent::PromptsChanged);
+            shared.list_changed(&LinkEvent::PromptsChanged);
         }
         _ => {}
     }
 }
 
-fn note(filter: &SubscriptionFilter, shared: &ConnectionShared) {
+fn mark_all_changed(filter: &SubscriptionFilter, shared: &ConnectionShared) {
     if filter.tools_list_changed.is_some() {
-        shared.changed(&LinkEvent::ToolsChanged);
+        shared.list_changed(&LinkEvent::ToolsChanged);
     }
     if filter.resources_list_changed.is_some() {
-        shared.changed(&LinkEvent::ResourcesChanged);
+        shared.list_changed(&LinkEvent::ResourcesChanged);
     }
     if filter.prompts_list_changed.is_some() {
-        shared.changed(&LinkEvent::PromptsChanged);
+        shared.list_changed(&LinkEvent::PromptsChanged);
     }
 }
 
-/// The server answered that it does not want this, as opposed to a connection that broke.
+/// Whether the server refused the request, as opposed to a broken connection.
 fn refused(error: &ServiceError) -> bool {
     match error {
         ServiceError::McpError(_) | ServiceError::UnexpectedResponse => true,
         ServiceError::TransportSend(error) => {
             RmcpFault::find(error.error.as_ref()).is_some_and(|failure| {
                 failure.rpc_code == Some(METHOD_NOT_FOUND)
-                    // Accepted without a stream is a refusal, too.
+                    // Accepting without a stream also counts as a refusal.
                     || failure
                         .http_status
                         .is_some_and(|status| matches!(status, 200..300 | 400..500))

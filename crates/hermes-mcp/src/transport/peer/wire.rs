@@ -1,21 +1,21 @@
-//! How an [`Op`] looks on the wire.
+//! The wire format of an [`Op`].
 
 use serde_json::{Map, Value, json};
 
 use crate::actor::op::Op;
 use crate::transport::link::Era;
 
-/// Lists longer than this many pages are cut there.
+/// Longer lists are truncated after this many pages.
 pub(crate) const MAX_PAGES: usize = 50;
 
 pub(crate) struct WireRequest {
     pub(crate) method: &'static str,
     pub(crate) params: Map<String, Value>,
-    /// The member that holds the items, if the answer comes in pages.
+    /// The member that contains the items, if the answer is paginated.
     pub(crate) items: Option<&'static str>,
 }
 
-pub(crate) fn wire(op: &Op, era: Era) -> WireRequest {
+pub(crate) fn wire_request(op: &Op, era: Era) -> WireRequest {
     let plain = |method, params: Value, items| WireRequest {
         method,
         params: match params {
@@ -44,7 +44,7 @@ pub(crate) fn wire(op: &Op, era: Era) -> WireRequest {
             json!({ "name": name, "arguments": arguments }),
             None,
         ),
-        // The first page is enough to know that somebody answers.
+        // The first page is enough to know that the server answers.
         Op::ProbeByList => plain("tools/list", Value::Null, None),
         Op::Probe => match era {
             Era::Legacy => plain("ping", Value::Null, None),
@@ -53,7 +53,7 @@ pub(crate) fn wire(op: &Op, era: Era) -> WireRequest {
     }
 }
 
-/// Joins the pages of a list. What the first page says besides its items stays.
+/// Joins the pages of a list. Other members of the first page are kept.
 #[derive(Default)]
 pub(crate) struct Pages {
     joined: Map<String, Value>,
@@ -62,7 +62,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Takes one page and gives the cursor of the next, if there is one worth asking for.
+    /// Adds one page and returns the cursor of the next, if it should be requested.
     pub(crate) fn take(&mut self, page: Value, member: &str) -> Option<String> {
         let Value::Object(mut page) = page else {
             return None;
@@ -78,7 +78,7 @@ impl Pages {
             self.joined = page;
         }
         let cursor = cursor?;
-        // A server that repeats a cursor would keep us busy for ever.
+        // A server that repeats a cursor would never finish.
         if self.cursors.contains(&cursor) || self.cursors.len() + 1 >= MAX_PAGES {
             tracing::warn!(
                 "the list of {member} does not end; cut after {} pages",
@@ -117,22 +117,25 @@ mod tests {
     #[test]
     fn a_list_without_end_is_cut_at_fifty_pages() {
         let mut pages = Pages::default();
-        let mut asked = 1;
+        let mut page = 1;
         while pages
             .take(
-                json!({"tools": [asked], "nextCursor": format!("c{asked}")}),
+                json!({"tools": [page], "nextCursor": format!("c{page}")}),
                 "tools",
             )
             .is_some()
         {
-            asked += 1;
+            page += 1;
         }
-        assert_eq!(asked, MAX_PAGES);
+        assert_eq!(page, MAX_PAGES);
     }
 
     #[test]
     fn the_probe_follows_the_era() {
-        assert_eq!(wire(&Op::Probe, Era::Legacy).method, "ping");
-        assert_eq!(wire(&Op::Probe, Era::Modern).method, "server/discover");
+        assert_eq!(wire_request(&Op::Probe, Era::Legacy).method, "ping");
+        assert_eq!(
+            wire_request(&Op::Probe, Era::Modern).method,
+            "server/discover"
+        );
     }
 }

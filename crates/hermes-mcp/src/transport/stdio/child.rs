@@ -1,4 +1,4 @@
-//! The life of one child, from its start to the end of its whole group.
+//! One child process, from its start to the end of its process group.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use rustix::process::Signal;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::pen::Pen;
+use super::pipe_writer::PipeWriter;
 use super::{Children, StderrRing};
-use crate::failure::classify::Break;
-use crate::status::ledger::{group_runs, signal_group};
+use crate::failure::classify::TransportBreak;
+use crate::status::child_registry::{group_runs, signal_group};
 use crate::transport::peer::{ConnectionShared, PeerInbox};
 
-/// After its stdin is closed a child may take this long to end by itself.
-const EOF_TIME: Duration = Duration::from_secs(2);
-/// And this long after SIGTERM.
-const TERM_TIME: Duration = Duration::from_secs(3);
-/// The same for one that gave no answer to a question.
-const SILENT_TERM_TIME: Duration = Duration::from_millis(500);
-/// What the leader left behind gets this long after SIGTERM.
-const LEFTOVER_TIME: Duration = Duration::from_secs(1);
-/// SIGKILL needs no time, but reaping by others may.
-const KILL_TIME: Duration = Duration::from_secs(2);
-/// The pipes of a dead child are read to their end, unless a grandchild holds them.
-const PIPE_TIME: Duration = Duration::from_millis(300);
-/// More than all of the above.
-const STOP_TIME: Duration = Duration::from_secs(12);
-const POLL: Duration = Duration::from_millis(10);
+/// How long a child may take to exit after its stdin was closed.
+const EOF_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long it may take to exit after SIGTERM.
+const TERM_TIMEOUT: Duration = Duration::from_secs(3);
+/// The same for a child that failed to answer a request.
+const SILENT_TERM_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long other processes of the group get after SIGTERM.
+const LEFTOVER_TIMEOUT: Duration = Duration::from_secs(1);
+/// SIGKILL takes effect at once, but reaping by other processes may take time.
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
+/// The pipes of an exited child are read to their end, unless a grandchild holds them open.
+const PIPE_TIMEOUT: Duration = Duration::from_millis(300);
+/// Longer than all of the above together.
+const STOP_TIMEOUT: Duration = Duration::from_secs(12);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Whoever holds it keeps the child running.
+/// The child runs as long as this exists.
 pub(crate) struct Child {
     pub(super) inner: Arc<Inner>,
 }
@@ -41,9 +41,9 @@ pub(super) struct Inner {
     pub(super) server: String,
     pub(super) children: Arc<Children>,
     pub(super) close_stdin: CancellationToken,
-    /// How the leader ended.
+    /// How the leader exited.
     exited: watch::Sender<Option<String>>,
-    /// The whole group is gone and the books are closed.
+    /// The whole group has ended and was removed from the registry.
     gone: watch::Sender<bool>,
     stopping: AtomicBool,
 }
@@ -67,8 +67,8 @@ impl Child {
         self.inner.pid
     }
 
-    /// Ends the child and its group, and waits until they are gone. One that is silent is not given
-    /// time to end by itself: a call may be waiting for the next one.
+    /// Ends the child and its group, and waits until they have ended. A silent child gets no time
+    /// to exit by itself, because a call may be waiting for its successor.
     pub(crate) async fn stop(&self, silent: bool) {
         self.inner.stop(silent).await;
     }
@@ -89,7 +89,7 @@ impl Inner {
     pub(super) async fn stop(self: &Arc<Self>, silent: bool) {
         self.begin_stop(silent);
         let mut gone = self.gone.subscribe();
-        let waiting = tokio::time::timeout(STOP_TIME, gone.wait_for(|gone| *gone));
+        let waiting = tokio::time::timeout(STOP_TIMEOUT, gone.wait_for(|gone| *gone));
         if waiting.await.is_err() {
             tracing::error!(
                 server = self.server,
@@ -104,23 +104,27 @@ impl Inner {
             return;
         }
         if tokio::runtime::Handle::try_current().is_err() {
-            // The program is ending: no time to be polite.
+            // The program is exiting: there is no time for a graceful end.
             signal_group(self.pid, Signal::KILL);
             return;
         }
         let inner = Arc::clone(self);
         drop(hermes_core::task::spawn("mcp-stop", async move {
-            inner.ladder(silent).await;
+            inner.escalate_stop(silent).await;
         }));
     }
 
-    async fn ladder(&self, silent: bool) {
+    async fn escalate_stop(&self, silent: bool) {
         self.close_stdin.cancel();
-        if !silent && self.ends_within(EOF_TIME).await {
+        if !silent && self.ends_within(EOF_TIMEOUT).await {
             return;
         }
         signal_group(self.pid, Signal::TERM);
-        let term = if silent { SILENT_TERM_TIME } else { TERM_TIME };
+        let term = if silent {
+            SILENT_TERM_TIMEOUT
+        } else {
+            TERM_TIMEOUT
+        };
         if self.ends_within(term).await {
             return;
         }
@@ -139,17 +143,17 @@ impl Inner {
             .is_ok()
     }
 
-    /// Whatever of the group outlived its leader.
-    async fn end_leftovers(&self) {
+    /// Ends the processes of the group that outlived its leader.
+    async fn end_remaining_group(&self) {
         if !group_runs(self.pid) {
             return;
         }
         signal_group(self.pid, Signal::TERM);
-        if self.group_ends_within(LEFTOVER_TIME).await {
+        if self.group_ends_within(LEFTOVER_TIMEOUT).await {
             return;
         }
         signal_group(self.pid, Signal::KILL);
-        if !self.group_ends_within(KILL_TIME).await {
+        if !self.group_ends_within(KILL_TIMEOUT).await {
             tracing::warn!(
                 server = self.server,
                 pid = self.pid,
@@ -159,40 +163,45 @@ impl Inner {
     }
 
     async fn group_ends_within(&self, time: Duration) -> bool {
-        let patience = tokio::time::Instant::now() + time;
+        let deadline = tokio::time::Instant::now() + time;
         while group_runs(self.pid) {
-            if tokio::time::Instant::now() >= patience {
+            if tokio::time::Instant::now() >= deadline {
                 return false;
             }
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         true
     }
 }
 
-/// What the end of a child is told to.
-pub(super) struct Watched {
+/// Notified of the child's exit.
+pub(super) struct ChildExitHandler {
     pub(super) inner: Arc<Inner>,
     pub(super) shared: Arc<ConnectionShared>,
     pub(super) ring: Arc<StderrRing>,
-    pub(super) pen: Arc<Pen>,
+    pub(super) writer: Arc<PipeWriter>,
     pub(super) inbox: Arc<PeerInbox>,
 }
 
-impl Watched {
-    fn died(&self, how: &str) {
+impl ChildExitHandler {
+    fn on_exit(&self, how: &str) {
         let mut text = format!("the server's process {how}");
         if let Some(line) = self.ring.last_line() {
             text = format!("{text}; it last wrote: {line}");
         }
-        // What it never read cannot have run.
-        if let Some(read) = self.pen.read_for_good() {
+        // Requests that it never read cannot have been executed.
+        if let Some(read) = self.writer.final_read_count() {
             for id in self.inbox.unread(read) {
-                let why = self.shared.broke(Break::BeforeSend, &text);
-                self.shared.fault(id, why);
+                let why = self
+                    .shared
+                    .transport_failure(TransportBreak::BeforeSend, &text);
+                self.shared.set_request_failure(id, why);
             }
         }
-        self.shared.die(self.shared.broke(Break::AfterSend, &text));
+        self.shared.fail(
+            self.shared
+                .transport_failure(TransportBreak::AfterSend, &text),
+        );
     }
 }
 
@@ -202,13 +211,13 @@ pub(super) struct PipeEnds {
     pub(super) stderr: CancellationToken,
 }
 
-/// Waits for the child, tells the link at once, and cleans up after it.
+/// Waits for the child's exit, notifies the link at once, and cleans up.
 pub(super) async fn supervise(
-    watched: Watched,
+    exit_handler: ChildExitHandler,
     mut process: tokio::process::Child,
     ends: PipeEnds,
 ) {
-    let inner = Arc::clone(&watched.inner);
+    let inner = Arc::clone(&exit_handler.inner);
     let how = match process.wait().await {
         Ok(status) => describe(status),
         Err(error) => format!("was lost sight of: {error}"),
@@ -218,16 +227,16 @@ pub(super) async fn supervise(
         ends.stdout.cancelled().await;
         ends.stderr.cancelled().await;
     };
-    let _ = tokio::time::timeout(PIPE_TIME, drained).await;
-    watched.died(&how);
+    let _ = tokio::time::timeout(PIPE_TIMEOUT, drained).await;
+    exit_handler.on_exit(&how);
     // Nothing of it is needed any more. Its stdin is closed here too: the link may be dropped only
-    // when all of this is over, and then nothing else ends the task that writes to it.
+    // later, and nothing else ends the task that writes to it.
     inner.close_stdin.cancel();
-    drop(watched);
-    inner.end_leftovers().await;
+    drop(exit_handler);
+    inner.end_remaining_group().await;
     inner.children.guard.remove(inner.pid);
-    let books = Arc::clone(&inner);
-    let closed = tokio::task::spawn_blocking(move || books.children.ledger.remove(books.pid));
+    let child = Arc::clone(&inner);
+    let closed = tokio::task::spawn_blocking(move || child.children.registry.remove(child.pid));
     let _ = closed.await;
     inner.gone.send_replace(true);
 }

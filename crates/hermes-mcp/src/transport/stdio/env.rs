@@ -1,11 +1,11 @@
-//! The child's environment and program.
+//! The program and environment of a child.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::transport::connect::StdioTarget;
 
-/// Variables a child may see. All else (keys above all) must be configured.
+/// Variables passed to a child. All others (API keys above all) must be configured.
 const ALLOWED: &[&str] = &[
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "SHELL", "TMPDIR",
 ];
@@ -15,7 +15,7 @@ pub(super) struct StdioProgram {
     pub(super) env: BTreeMap<String, String>,
 }
 
-/// Finds the program and builds its environment. The error says what to do.
+/// Finds the program and builds its environment. The error tells the user what to do.
 pub(super) fn program(
     target: &StdioTarget,
     own: &BTreeMap<String, String>,

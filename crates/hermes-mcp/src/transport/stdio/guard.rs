@@ -1,9 +1,9 @@
-//! Ends our children when we die without a word (`kill -9`, out of memory).
+//! Ends our children if this process is killed (`kill -9`, out of memory).
 //!
-//! One small `sh` per process reads the process groups from a pipe. When the pipe ends, because
-//! this process is gone, it ends the groups that are still listed. Compared with
-//! `PR_SET_PDEATHSIG` this also reaches grandchildren, works on every Unix, does not depend on the
-//! thread that spawned the child, and needs no unsafe code.
+//! One small `sh` per process reads the process groups from a pipe. When the pipe closes because
+//! this process is gone, it ends the groups that are still listed. Unlike `PR_SET_PDEATHSIG`, this
+//! also reaches grandchildren, works on every Unix, does not depend on the thread that spawned the
+//! child, and needs no unsafe code.
 
 use std::io::Write as _;
 use std::process::{ChildStdin, Command, Stdio};
@@ -42,7 +42,7 @@ impl Guard {
     pub(super) fn add(&self, group: u32) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.groups.push(group);
-        if !state.say(&format!("+ {group}\n")) {
+        if !state.send(&format!("+ {group}\n")) {
             state.start();
         }
     }
@@ -50,18 +50,18 @@ impl Guard {
     pub(super) fn remove(&self, group: u32) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.groups.retain(|&one| one != group);
-        state.say(&format!("- {group}\n"));
+        state.send(&format!("- {group}\n"));
     }
 }
 
 impl State {
-    fn say(&mut self, line: &str) -> bool {
+    fn send(&mut self, line: &str) -> bool {
         self.process
             .as_mut()
             .is_some_and(|(_, stdin)| stdin.write_all(line.as_bytes()).is_ok())
     }
 
-    /// Starts it, or starts it anew if somebody ended it.
+    /// Starts it, or restarts it if it was killed.
     fn start(&mut self) {
         use std::os::unix::process::CommandExt as _;
         if let Some((mut process, _)) = self.process.take() {
@@ -81,7 +81,7 @@ impl State {
             Ok(mut process) => {
                 self.process = process.stdin.take().map(|stdin| (process, stdin));
                 for group in self.groups.clone() {
-                    self.say(&format!("+ {group}\n"));
+                    self.send(&format!("+ {group}\n"));
                 }
             }
             Err(error) => tracing::warn!("MCP children have no guard: /bin/sh: {error}"),
@@ -95,7 +95,7 @@ impl Drop for State {
             return;
         };
         drop(stdin);
-        // It may have to wait for stubborn children; reaping it must not hold us up.
+        // It may have to wait for children that ignore SIGTERM; reaping it must not block us.
         std::thread::spawn(move || process.wait());
     }
 }

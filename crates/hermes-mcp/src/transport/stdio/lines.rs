@@ -1,15 +1,15 @@
-//! Lines of a pipe, with an end to their length.
+//! Reads lines from a pipe, with a limited length.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// The longest line that is read whole.
-pub(super) const MAX_LINE: usize = 16 << 20;
+/// Maximum length of a line that is read completely.
+pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// How much of a longer one is kept at each end, to find out what it answered.
-const KEPT: usize = 4096;
+/// Number of bytes kept at each end of a longer line, to find the id that it answers.
+const END_BYTES: usize = 4096;
 
 #[derive(Debug, PartialEq)]
 pub(super) enum StdioLine {
@@ -24,88 +24,88 @@ pub(super) enum StdioLine {
 pub(super) struct Lines<R> {
     pipe: R,
     max: usize,
-    kept: usize,
-    /// Read and not yet given out; begins at the start of a line or inside a long one.
+    end_bytes: usize,
+    /// Bytes read and not yet returned; begins at the start of a line or inside a long one.
     buffer: Vec<u8>,
-    /// Up to here `buffer` holds no newline.
-    seen: usize,
-    /// The line that is too long: its head, and how much was dropped.
+    /// `buffer` contains no newline before this index.
+    scanned: usize,
+    /// The current overlong line: its head, and the number of bytes dropped.
     long: Option<(Vec<u8>, usize)>,
     ended: bool,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(super) fn new(pipe: R) -> Self {
-        Self::with_limits(pipe, MAX_LINE, KEPT)
+        Self::with_limits(pipe, MAX_LINE_BYTES, END_BYTES)
     }
 
-    /// `max` is at least twice `kept`, else the two ends of a long line overlap.
-    fn with_limits(pipe: R, max: usize, kept: usize) -> Self {
+    /// `max` is at least twice `end_bytes`, otherwise the two ends of a long line overlap.
+    fn with_limits(pipe: R, max: usize, end_bytes: usize) -> Self {
         Self {
             pipe,
             max,
-            kept,
+            end_bytes,
             buffer: Vec::new(),
-            seen: 0,
+            scanned: 0,
             long: None,
             ended: false,
         }
     }
 
-    /// The next line without its newline; `None` at the end. Calls `heard` for every read.
-    pub(super) async fn next(&mut self, heard: impl Fn()) -> Option<StdioLine> {
+    /// The next line without its newline; `None` at the end. Calls `on_read` for every read.
+    pub(super) async fn next(&mut self, on_read: impl Fn()) -> Option<StdioLine> {
         loop {
-            if let Some(at) = self.buffer[self.seen..].iter().position(|&b| b == b'\n') {
-                let rest = self.buffer.split_off(self.seen + at + 1);
+            if let Some(at) = self.buffer[self.scanned..].iter().position(|&b| b == b'\n') {
+                let rest = self.buffer.split_off(self.scanned + at + 1);
                 let mut line = std::mem::replace(&mut self.buffer, rest);
                 line.pop();
-                return Some(self.give(line));
+                return Some(self.finish_line(line));
             }
-            self.seen = self.buffer.len();
+            self.scanned = self.buffer.len();
             if self.ended {
                 let line = std::mem::take(&mut self.buffer);
-                self.seen = 0;
+                self.scanned = 0;
                 let empty = line.is_empty() && self.long.is_none();
-                return (!empty).then(|| self.give(line));
+                return (!empty).then(|| self.finish_line(line));
             }
             if self.buffer.len() > self.max {
-                self.shed();
+                self.drop_middle();
             }
             self.buffer.reserve(8192);
             match self.pipe.read_buf(&mut self.buffer).await {
                 Ok(0) | Err(_) => self.ended = true,
-                Ok(_) => heard(),
+                Ok(_) => on_read(),
             }
         }
     }
 
-    fn give(&mut self, line: Vec<u8>) -> StdioLine {
-        self.seen = 0;
+    fn finish_line(&mut self, line: Vec<u8>) -> StdioLine {
+        self.scanned = 0;
         if let Some((head, dropped)) = self.long.take() {
             let length = dropped + line.len();
-            let tail = line[line.len().saturating_sub(self.kept)..].to_vec();
+            let tail = line[line.len().saturating_sub(self.end_bytes)..].to_vec();
             return StdioLine::TooLong { head, tail, length };
         }
         if line.len() > self.max {
             return StdioLine::TooLong {
-                head: line[..self.kept.min(line.len())].to_vec(),
-                tail: line[line.len().saturating_sub(self.kept)..].to_vec(),
+                head: line[..self.end_bytes.min(line.len())].to_vec(),
+                tail: line[line.len().saturating_sub(self.end_bytes)..].to_vec(),
                 length: line.len(),
             };
         }
         StdioLine::Whole(line)
     }
 
-    /// Drops the middle of a line that is too long.
-    fn shed(&mut self) {
-        let cut = self.buffer.len() - self.kept.min(self.buffer.len());
+    /// Drops the middle of an overlong line.
+    fn drop_middle(&mut self) {
+        let cut = self.buffer.len() - self.end_bytes.min(self.buffer.len());
         let tail = self.buffer.split_off(cut);
         let dropped = std::mem::replace(&mut self.buffer, tail);
-        self.seen = self.buffer.len();
+        self.scanned = self.buffer.len();
         if let Some((_, count)) = &mut self.long {
             *count += dropped.len();
         } else {
-            let head = dropped[..self.kept.min(dropped.len())].to_vec();
+            let head = dropped[..self.end_bytes.min(dropped.len())].to_vec();
             self.long = Some((head, dropped.len()));
         }
     }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     async fn all(input: &[u8], max: usize) -> Vec<StdioLine> {
-        let mut lines = Lines::with_limits(input, max, KEPT);
+        let mut lines = Lines::with_limits(input, max, END_BYTES);
         let mut found = Vec::new();
         while let Some(line) = lines.next(|| ()).await {
             found.push(line);
@@ -146,14 +146,14 @@ mod tests {
         input.extend(b"\nnext\n");
         let found = all(&input, 50_000).await;
         let expected = StdioLine::TooLong {
-            head: vec![b'a'; KEPT],
-            tail: vec![b'c'; KEPT],
+            head: vec![b'a'; END_BYTES],
+            tail: vec![b'c'; END_BYTES],
             length: 210_000,
         };
         assert_eq!(found, [expected, StdioLine::Whole(b"next".to_vec())]);
     }
 
-    /// A pipe that gives its bytes in the pieces they were written in.
+    /// A pipe that returns its bytes in the pieces in which they were written.
     struct Pieces(VecDeque<Vec<u8>>);
 
     impl AsyncRead for Pieces {
@@ -184,7 +184,7 @@ mod tests {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let pieces = bytes.chunks(cut).map(<[u8]>::to_vec).collect();
             let found = runtime.block_on(async {
-                let mut lines = Lines::with_limits(Pieces(pieces), max, KEPT);
+                let mut lines = Lines::with_limits(Pieces(pieces), max, END_BYTES);
                 let mut found = Vec::new();
                 while let Some(line) = lines.next(|| ()).await {
                     found.push(match line {
@@ -195,7 +195,7 @@ mod tests {
                 found
             });
             let mut expected: Vec<usize> = bytes.split(|&b| b == b'\n').map(<[u8]>::len).collect();
-            // What follows the last newline is a line only if there is something.
+            // The bytes after the last newline are a line only if there are any.
             if expected.last() == Some(&0) {
                 expected.pop();
             }

@@ -1,4 +1,4 @@
-//! What children write to stderr: the last of it for the status, all of it within reason in a log.
+//! The stderr output of children: the most recent part for the status, and a size-limited log file.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -10,13 +10,13 @@ use std::time::Duration;
 use hermes_core::redact;
 use tokio::time::Instant;
 
-const RING: usize = 64 << 10;
+const RING_BYTES: usize = 64 << 10;
 
-/// The log file is put aside at this size, and one such is kept.
-const LOG_SIZE: u64 = 5 << 20;
+/// The log file is rotated at this size; one old file is kept.
+const MAX_LOG_BYTES: u64 = 5 << 20;
 
-/// A child that shouts more than this in a minute is not logged until the minute is over.
-const LOUD: usize = 1 << 20;
+/// A child that writes more than this in a minute is not logged until the minute is over.
+const MAX_BYTES_PER_MINUTE: usize = 1 << 20;
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// The last 64 KB, over all children of one server.
@@ -28,9 +28,9 @@ pub struct StderrRing {
 impl StderrRing {
     pub(super) fn push(&self, chunk: &[u8]) {
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let chunk = &chunk[chunk.len().saturating_sub(RING)..];
-        let over = (bytes.len() + chunk.len()).saturating_sub(RING);
-        bytes.drain(..over);
+        let chunk = &chunk[chunk.len().saturating_sub(RING_BYTES)..];
+        let excess = (bytes.len() + chunk.len()).saturating_sub(RING_BYTES);
+        bytes.drain(..excess);
         bytes.extend(chunk);
     }
 
@@ -40,7 +40,7 @@ impl StderrRing {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The last line that says something, for error messages.
+    /// The last non-empty line, for error messages.
     pub(crate) fn last_line(&self) -> Option<String> {
         let tail = self.tail();
         let line = tail.lines().rev().find(|line| !line.trim().is_empty())?;
@@ -63,10 +63,10 @@ impl StderrLog {
         }
     }
 
-    /// Appends. A log that cannot be written is no reason to disturb a server.
+    /// Appends. A failed write must not disturb the server.
     fn write(&self, text: &[u8]) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.as_ref().is_some_and(|(_, size)| *size > LOG_SIZE) {
+        if open.as_ref().is_some_and(|(_, size)| *size > MAX_LOG_BYTES) {
             *open = None;
             let aside = self.path.with_extension("log.1");
             let _ = std::fs::rename(&self.path, aside);
@@ -90,7 +90,7 @@ fn append_to(path: &Path) -> std::io::Result<(File, u64)> {
     Ok((file, size))
 }
 
-/// Names the server before each line and keeps the shouting down.
+/// Prefixes each line with the server name and limits the rate.
 pub(super) struct Logger<'a> {
     log: &'a StderrLog,
     server: &'a str,
@@ -115,13 +115,13 @@ impl<'a> Logger<'a> {
             self.since = Instant::now();
             self.written = 0;
         }
-        if self.written > LOUD {
+        if self.written > MAX_BYTES_PER_MINUTE {
             return;
         }
         self.written += chunk.len();
         let mut text = Vec::new();
         for &byte in chunk {
-            // A line without end is cut into pieces.
+            // A very long line is split into pieces.
             if byte != b'\n' && self.line.len() < 8192 {
                 self.line.push(byte);
                 continue;
@@ -131,7 +131,7 @@ impl<'a> Logger<'a> {
             text.extend_from_slice(line.as_bytes());
             self.line.clear();
         }
-        if self.written > LOUD {
+        if self.written > MAX_BYTES_PER_MINUTE {
             let note = format!("[{}] (too loud; not logged for a minute)\n", self.server);
             text.extend_from_slice(note.as_bytes());
         }
@@ -151,10 +151,10 @@ mod tests {
         for number in 0..20_000 {
             ring.push(format!("line {number}\n").as_bytes());
         }
-        assert_eq!(ring.tail().len(), RING);
+        assert_eq!(ring.tail().len(), RING_BYTES);
         assert_eq!(ring.last_line().as_deref(), Some("line 19999"));
-        ring.push(&vec![b'x'; 3 * RING]);
-        assert_eq!(ring.tail(), "x".repeat(RING));
+        ring.push(&vec![b'x'; 3 * RING_BYTES]);
+        assert_eq!(ring.tail(), "x".repeat(RING_BYTES));
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,29 +12,30 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{ChildStderr, ChildStdout, Command};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::child::{self, Child, PipeEnds, Watched};
+use super::StderrRing;
+use super::child::{self, Child, ChildExitHandler, PipeEnds};
+use super::env::{self, StdioProgram};
 use super::lines::{Lines, StdioLine};
-use super::pen::Pen;
+use super::pipe_writer::PipeWriter;
 use super::stderr::Logger;
-use super::{StderrRing, env};
 use crate::failure::McpFailure;
-use crate::failure::classify::Break;
+use crate::failure::classify::TransportBreak;
 use crate::transport::connect::StdioTarget;
 use crate::transport::http::RmcpFault;
 use crate::transport::peer::{ConnectionShared, PeerInbox};
 
-/// A child that closed its stdout and lives on for longer than this is of no use.
-const REASON_TIME: Duration = Duration::from_secs(2);
+/// A child that closed its stdout and keeps running for longer than this is useless.
+const EXIT_REASON_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct StdioTransport {
-    pen: Arc<Pen>,
+    writer: Arc<PipeWriter>,
     reader: Reader,
     inbox: Arc<PeerInbox>,
     child: Arc<Child>,
     shared: Arc<ConnectionShared>,
 }
 
-/// Starts the child. One that this server had before is ended first, with its whole group.
+/// Starts the child. The previous child of this server is ended first, with its whole group.
 pub(crate) async fn spawn(
     target: &StdioTarget,
     shared: &Arc<ConnectionShared>,
@@ -46,26 +47,8 @@ pub(crate) async fn spawn(
         previous.stop(false).await;
     }
     let program = env::program(target, &children.env, &children.home)
-        .map_err(|text| shared.broke(Break::Permanent, &text))?;
-    let mut command = Command::new(&program.path);
-    command
-        .args(&target.args)
-        .env_clear()
-        .envs(&program.env)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
-    if let Some(cwd) = &target.cwd {
-        command.current_dir(cwd);
-    }
-    let mut process = command.spawn().map_err(|error| {
-        let what = match error.kind() {
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => Break::Permanent,
-            _ => Break::BeforeSend,
-        };
-        shared.broke(what, &format!("{}: {error}", program.path.display()))
-    })?;
+        .map_err(|text| shared.transport_failure(TransportBreak::Permanent, &text))?;
+    let mut process = start_process(target, &program, shared)?;
     let pipes = (
         process.id(),
         process.stdin.take(),
@@ -73,23 +56,26 @@ pub(crate) async fn spawn(
         process.stderr.take(),
     );
     let (Some(pid), Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-        return Err(shared.broke(Break::BeforeSend, "the child has no pipes"));
+        return Err(shared.transport_failure(TransportBreak::BeforeSend, "the child has no pipes"));
     };
     let child = Arc::new(Child::new(pid, server, children));
     children.guard.add(pid);
     children.remember(server, &child.inner);
-    let books = Arc::clone(&child.inner);
-    let noted = tokio::task::spawn_blocking(move || books.children.ledger.add(&books.server, pid));
-    let _ = noted.await;
+    let registered = Arc::clone(&child.inner);
+    let registration = tokio::task::spawn_blocking(move || {
+        registered.children.registry.add(&registered.server, pid);
+    });
+    let _ = registration.await;
     let ends = PipeEnds {
         stdout: CancellationToken::new(),
         stderr: CancellationToken::new(),
     };
-    let pen = Pen::new(stdin, child.inner.close_stdin.clone())
-        .map_err(|error| shared.broke(Break::BeforeSend, &error.to_string()))?;
+    let writer = PipeWriter::new(stdin, child.inner.close_stdin.clone()).map_err(|error| {
+        shared.transport_failure(TransportBreak::BeforeSend, &error.to_string())
+    })?;
     let inbox = PeerInbox::new(shared);
     let transport = StdioTransport {
-        pen: Arc::clone(&pen),
+        writer: Arc::clone(&writer),
         reader: Reader {
             lines: Some((Lines::new(stdout), ends.stdout.clone().drop_guard())),
             read: VecDeque::new(),
@@ -102,16 +88,45 @@ pub(crate) async fn spawn(
         shared: Arc::clone(shared),
     };
     listen_to_stderr(&child, ring, stderr, &ends);
-    let watched = Watched {
+    let exit_handler = ChildExitHandler {
         inner: Arc::clone(&child.inner),
         shared: Arc::clone(shared),
         ring: Arc::clone(ring),
-        pen,
+        writer,
         inbox,
     };
-    let supervisor = child::supervise(watched, process, ends);
+    let supervisor = child::supervise(exit_handler, process, ends);
     drop(hermes_core::task::spawn("mcp-child", supervisor));
     Ok((transport, child))
+}
+
+/// Starts the program as the leader of its own process group.
+fn start_process(
+    target: &StdioTarget,
+    program: &StdioProgram,
+    shared: &ConnectionShared,
+) -> Result<tokio::process::Child, McpFailure> {
+    let mut command = Command::new(&program.path);
+    command
+        .args(&target.args)
+        .env_clear()
+        .envs(&program.env)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    if let Some(cwd) = &target.cwd {
+        command.current_dir(cwd);
+    }
+    command.spawn().map_err(|error| {
+        let what = match error.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => {
+                TransportBreak::Permanent
+            }
+            _ => TransportBreak::BeforeSend,
+        };
+        shared.transport_failure(what, &format!("{}: {error}", program.path.display()))
+    })
 }
 
 fn listen_to_stderr(child: &Child, ring: &Arc<StderrRing>, stderr: ChildStderr, ends: &PipeEnds) {
@@ -133,11 +148,11 @@ async fn read_stderr(mut stderr: ChildStderr, ring: &StderrRing, logger: &mut Lo
     }
 }
 
-/// Reads when rmcp asks: no task and no queue between the pipe and whoever waits for an answer.
+/// Reads when rmcp asks: there is neither a task nor a queue between the pipe and the caller.
 struct Reader {
-    /// Until its end; the guard tells that it was read to there.
+    /// Taken at its end; dropping the guard signals that it was read completely.
     lines: Option<(Lines<ChildStdout>, DropGuard)>,
-    /// Messages of a line that held several.
+    /// Messages of a line that contained several.
     read: VecDeque<ServerJsonRpcMessage>,
     shared: Arc<ConnectionShared>,
     ring: Arc<StderrRing>,
@@ -145,14 +160,14 @@ struct Reader {
 }
 
 impl Reader {
-    /// The next message. Losing the future loses nothing.
+    /// The next message. Cancel-safe.
     async fn next(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             if let Some(message) = self.read.pop_front() {
                 return Some(message);
             }
             let (lines, _) = self.lines.as_mut()?;
-            match lines.next(|| self.shared.hear()).await {
+            match lines.next(|| self.shared.record_activity()).await {
                 Some(line) => self.read.extend(self.messages(&line)),
                 None => self.lines = None,
             }
@@ -163,7 +178,7 @@ impl Reader {
         match line {
             StdioLine::Whole(line) if line.trim_ascii().is_empty() => Vec::new(),
             StdioLine::Whole(line) => self.inbox.read(line).unwrap_or_else(|| {
-                // Many a server prints its troubles to stdout.
+                // Many servers print errors to stdout.
                 self.ring.push(&line[..line.len().min(2000)]);
                 self.ring.push(b"\n");
                 Vec::new()
@@ -177,7 +192,7 @@ impl Reader {
 }
 
 fn unsent(shared: &ConnectionShared, cause: &str) -> RmcpFault {
-    RmcpFault(shared.broke(Break::BeforeSend, cause))
+    RmcpFault(shared.transport_failure(TransportBreak::BeforeSend, cause))
 }
 
 impl Transport<RoleClient> for StdioTransport {
@@ -196,11 +211,11 @@ impl Transport<RoleClient> for StdioTransport {
             ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
-        let line = line.map(|line| self.pen.write(line));
+        let line = line.map(|line| self.writer.write(line));
         let shared = Arc::clone(&self.shared);
         let inbox = Arc::clone(&self.inbox);
         async move {
-            // A line that was not written whole was not read as a message.
+            // A line that was not written completely was not read as a message.
             let line = line.map_err(|error| {
                 if let Some(id) = &id {
                     inbox.not_sent(id);
@@ -219,8 +234,8 @@ impl Transport<RoleClient> for StdioTransport {
             if let Some(id) = &id {
                 inbox.not_sent(id);
             }
-            // The end of the process says more than that of the pipe.
-            let died = tokio::time::timeout(REASON_TIME, shared.died()).await;
+            // The exit of the process is more informative than the end of the pipe.
+            let died = tokio::time::timeout(EXIT_REASON_TIMEOUT, shared.failed()).await;
             let cause = died.map_or(cause, |died| died.text);
             Err(unsent(&shared, &cause))
         }
@@ -230,12 +245,13 @@ impl Transport<RoleClient> for StdioTransport {
         if let Some(message) = self.reader.next().await {
             return Some(message);
         }
-        // The child is ending: why follows at once, and should be what everybody is told.
-        let _ = tokio::time::timeout(REASON_TIME, self.shared.died()).await;
+        // The child is exiting: the reason follows at once, and is the one to report to all
+        // callers.
+        let _ = tokio::time::timeout(EXIT_REASON_TIMEOUT, self.shared.failed()).await;
         None
     }
 
-    /// Does not wait: the link does, where it matters.
+    /// Does not wait: the link does, where necessary.
     async fn close(&mut self) -> Result<(), RmcpFault> {
         self.child.begin_stop();
         Ok(())

@@ -1,5 +1,5 @@
-//! What stands between us and a server: names that do not resolve, balancers that know no
-//! sessions, compressors.
+//! Components between us and a server: failing name resolution, load balancers without stickiness,
+//! compression.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::rig::{Rig, bump, http_target, spec};
 
-/// A name service that is sometimes away.
+/// A name service that is sometimes unavailable.
 #[derive(Clone, Default)]
 struct Names {
     away: Arc<AtomicBool>,
@@ -41,7 +41,7 @@ fn target(
     url: &str,
     build: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync + 'static,
 ) -> ServerTarget {
-    // For the TLS provider.
+    // Installs the TLS provider.
     drop(http_target(url, false));
     ServerTarget::Http(HttpTarget {
         url: url.parse().unwrap(),
@@ -66,18 +66,18 @@ async fn a_name_that_does_not_resolve_for_a_while_costs_nothing_but_time() {
     rig.ready().await;
     for round in 1..=2 {
         names.away.store(true, Ordering::SeqCst);
-        // The open connections go, so that the name is needed again.
+        // Closes the open connections, so that the name is resolved again.
         server.restart();
         rig.server.reconnect();
-        rig.until(|standing| {
-            let why = standing.state.why().unwrap_or_default();
+        rig.until(|status| {
+            let why = status.state.why().unwrap_or_default();
             why.contains("name service")
         })
         .await;
         let call = rig.op(bump());
         let back = async { names.away.store(false, Ordering::SeqCst) };
         let (result, ()) = tokio::join!(call, back);
-        // Certainly not sent, so even a write is sent when the name is back.
+        // Certainly not sent, so even a write is sent once the name resolves again.
         result.unwrap();
         assert_eq!(server.counts().effects, round);
         assert_eq!(server.counts().sessions, round + 1);
@@ -85,12 +85,12 @@ async fn a_name_that_does_not_resolve_for_a_while_costs_nothing_but_time() {
     rig.stop().await;
 }
 
-/// Carries every connection to one of several servers.
+/// Forwards every connection to one of several servers.
 struct Balancer {
     url: String,
     pods: Vec<SocketAddr>,
     next: AtomicUsize,
-    /// Whether every connection goes to another pod than the one before.
+    /// Whether each connection is forwarded to another instance than the one before.
     rotates: AtomicBool,
     lines: Mutex<CancellationToken>,
 }
@@ -124,12 +124,12 @@ impl Balancer {
                 let mut pod = TcpStream::connect(pod).await?;
                 tokio::io::copy_bidirectional(&mut client, &mut pod).await
             };
-            // A line that breaks is broken on both sides; there is nobody to tell.
+            // A broken connection is broken on both sides; no error is reported.
             let _ = line.run_until_cancelled(carried).await;
         }));
     }
 
-    /// From now on the other pod serves, and the old lines end.
+    /// From now on the other instance serves, and the old connections end.
     fn turn(&self) {
         self.next.fetch_add(1, Ordering::SeqCst);
         std::mem::take(&mut *self.lines.lock().unwrap()).cancel();
@@ -145,7 +145,7 @@ async fn a_balancer_that_turns_to_a_pod_without_the_session() {
     assert_eq!(rig.text("bump", json!({})).await, "1");
     for turn in 1..=6 {
         balancer.turn();
-        // A read, because the line may break under it.
+        // A read, because the connection may break under it.
         let read = rig.op(Op::ListResources).await;
         assert!(read.is_ok(), "turn {turn}: {read:?}");
         assert!(rig.op(bump()).await.is_ok(), "turn {turn}");
@@ -156,14 +156,14 @@ async fn a_balancer_that_turns_to_a_pod_without_the_session() {
     rig.stop().await;
 }
 
-/// Every request reaches another pod than the one before. The handshake asks for what it may ask
-/// for again; calls may be refused, but certainly, and nothing becomes a storm.
+/// Every request reaches another instance than the one before. The handshake repeats what is safe
+/// to repeat; calls may be refused, but only with certainty, and without a storm of requests.
 #[tokio::test]
 async fn a_balancer_without_sticky_sessions_is_no_storm() {
     let (one, two) = (FaultyServer::start(), FaultyServer::start());
     let balancer = Balancer::before(&[&one, &two]).await;
     balancer.rotates.store(true, Ordering::SeqCst);
-    // Every request has a connection of its own.
+    // Every request uses a new connection.
     let target = target(&balancer.url, |client| client.pool_max_idle_per_host(0));
     let mut rig = Rig::start(spec(&target, |settings| {
         settings.timeout = Duration::from_secs(3);
@@ -186,7 +186,7 @@ async fn a_balancer_without_sticky_sessions_is_no_storm() {
     rig.stop().await;
 }
 
-/// An answer in gzip whose contents would fill the memory.
+/// A gzip body that would exhaust the memory.
 fn bomb() -> Vec<u8> {
     let mut bits = Bits::default();
     // One last block with fixed codes: a byte, then "the same 258 bytes again" very often.
@@ -222,7 +222,7 @@ impl Bits {
         }
     }
 
-    /// Codes go highest bit first.
+    /// Codes are written highest bit first.
     fn put_code(&mut self, value: u32, count: usize) {
         self.put(value.reverse_bits() >> (32 - count), count);
     }

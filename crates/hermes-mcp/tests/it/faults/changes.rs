@@ -1,4 +1,4 @@
-//! The config changes while calls are under way.
+//! Config changes while calls are in progress.
 
 use hermes_core::task;
 use hermes_mcp::{CallOptions, FailureClass, LinkState};
@@ -19,7 +19,7 @@ async fn another_address_takes_over_while_the_running_call_finishes() {
         });
         old.wait_for(|counts| counts.running == 1).await;
         rig.manager.apply(vec![spec(&http(&new), |_| {})]);
-        rig.until(|standing| standing.epoch == 2).await;
+        rig.until(|status| status.epoch == 2).await;
         assert_eq!(rig.text("bump", json!({})).await, "1", "{wire:?}");
         assert_eq!((old.counts().effects, new.counts().effects), (0, 1));
         old.gate("slow").release();
@@ -38,7 +38,7 @@ async fn switched_off_the_running_call_finishes_and_others_are_refused() {
     let refused = async {
         server.wait_for(|counts| counts.running == 1).await;
         rig.manager.apply(vec![off()]);
-        rig.until(|standing| standing.state == LinkState::Disabled)
+        rig.until(|status| status.state == LinkState::Disabled)
             .await;
         let error = rig.op(bump()).await.unwrap_err();
         server.gate("slow").release();
@@ -64,7 +64,7 @@ async fn a_change_while_the_link_is_being_made_starts_over_with_the_new_address(
     let change = async {
         gate.reached().await;
         rig.manager.apply(vec![spec(&http(&new), |_| {})]);
-        rig.until(|standing| standing.epoch == 2).await;
+        rig.until(|status| status.epoch == 2).await;
     };
     let (waiting, ()) = tokio::join!(waiting, change);
     waiting.unwrap();

@@ -1,4 +1,4 @@
-//! Broken connections, silence, and answers of things in between.
+//! Broken connections, silence, and answers from intermediaries.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use serde_json::json;
 
 use crate::rig::{Rig, bump, echo, text};
 
-/// Faults after which nobody can know whether the tool ran, and whether it did.
+/// Faults after which it is unknown whether the tool was executed, and whether it was.
 fn broken() -> Vec<(Fault, usize)> {
     vec![
         (Fault::ResetBefore, 0),
         (Fault::ResetDuring, 1),
         (Fault::ResetAfter, 1),
         (Fault::CloseAfter, 1),
-        // In the middle of the JSON, and before anything.
+        // In the middle of the JSON, and before any byte.
         (Fault::CutEvents(40), 1),
         (Fault::CutEvents(0), 1),
     ]
@@ -139,7 +139,7 @@ async fn a_throttled_call_is_repeated_when_the_server_says_when() {
     server.fault("tools/call", Fault::throttled(429, Some("0")));
     assert_eq!(rig.text("bump", json!({})).await, "1");
     assert_eq!(server.counts().sessions, 1);
-    // Nobody knows how far a server came that answers 503.
+    // After 503 it is unknown how far the server got.
     server.fault("tools/call", Fault::throttled(503, Some("0")));
     assert!(rig.op(bump()).await.unwrap_err().outcome_unknown);
     server.fault("prompts/list", Fault::throttled(503, Some("0")));
@@ -159,11 +159,11 @@ async fn a_date_says_when_as_well() {
         server.fault("tools/call", Fault::throttled(status, Some(&date(-1))));
         assert_eq!(rig.text("bump", json!({})).await, "1", "{status}");
         assert_eq!(server.counts().calls, 2, "{status}");
-        // Later than the call may take: it is not repeated, and says when.
+        // Later than the deadline of the call: it is not repeated, and the error names the time.
         server.fault("tools/call", Fault::throttled(status, Some(&date(3600))));
         let error = rig.op(bump()).await.unwrap_err();
         let wait = error.failure.retry_after.unwrap();
-        // However long it asks for.
+        // Limited, whatever the server requests.
         assert_eq!(wait, Duration::from_mins(1), "{status}");
         assert_eq!(server.counts().effects, 1, "{status}");
         rig.stop().await;

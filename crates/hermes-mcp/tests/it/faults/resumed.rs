@@ -1,4 +1,4 @@
-//! Streams that are cut and resumed, with and without gaps.
+//! Interrupted streams that are resumed, with and without gaps.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn a_cut_answer_is_fetched_and_the_call_not_repeated() {
     rig.stop().await;
 }
 
-/// The server forgot some of what came before the answer: progress, which nobody misses.
+/// The server lost some events before the answer: only progress, which is not needed.
 #[tokio::test]
 async fn a_gap_before_the_answer_does_no_harm() {
     let server = FaultyServer::start();
@@ -37,7 +37,7 @@ async fn a_gap_before_the_answer_does_no_harm() {
     rig.stop().await;
 }
 
-/// The server forgot the answer too, or does not resume at all: nobody waits for it.
+/// The server lost the answer too, or does not support resumption: the call fails at once.
 #[tokio::test]
 async fn an_answer_in_the_gap_is_an_unknown_outcome() {
     for get in [
@@ -57,7 +57,7 @@ async fn an_answer_in_the_gap_is_an_unknown_outcome() {
     }
 }
 
-/// What was said while nobody listened is gone; what follows is heard.
+/// Messages sent while the stream was closed are lost; later ones arrive.
 #[tokio::test]
 async fn the_listening_stream_says_where_it_stopped_and_goes_on_after_the_gap() {
     let server = FaultyServer::start();

@@ -1,6 +1,6 @@
-//! Every known way to say that a session is gone, for every operation.
+//! Every known way to report a lost session, for every operation.
 
-use hermes_mcp::{FailureClass, Op};
+use hermes_mcp::{BreakerState, FailureClass, Op};
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Loss};
 use serde_json::{Map, json};
 
@@ -40,14 +40,18 @@ async fn reads_heal_whatever_the_shape_with_exactly_one_new_session() {
             let after = server.counts();
             assert_eq!(after.sessions, before.sessions + 1, "{name} after {loss:?}");
         }
-        assert_eq!(rig.server.status().breaker, "closed", "{loss:?}");
+        assert_eq!(
+            rig.server.status().breaker,
+            BreakerState::Closed,
+            "{loss:?}"
+        );
         rig.stop().await;
     }
 }
 
 #[tokio::test]
 async fn a_refused_tool_call_is_repeated_once_and_has_one_effect() {
-    // After 5xx nobody knows whether it ran: see the matrix.
+    // After 5xx it is unknown whether it was executed: see the matrix.
     let certain = Loss::ALL.into_iter();
     for loss in certain.filter(|loss| !matches!(loss, Loss::Unavailable)) {
         let server = FaultyServer::start();
@@ -82,7 +86,7 @@ async fn a_trusted_read_only_tool_is_repeated_whatever_the_shape() {
 async fn a_call_that_every_session_refuses_is_sent_once() {
     let server = FaultyServer::start();
     let rig = Rig::to(&server).await;
-    // Every tool call finds the session gone, however new it is.
+    // Every tool call reports a lost session, even in a new one.
     server.fault_always(
         "tools/call",
         Fault::status_error(404, -32001, "Session not found"),
@@ -92,7 +96,7 @@ async fn a_call_that_every_session_refuses_is_sent_once() {
     // The session answers ping, so the tool itself may have refused.
     assert!(!error.retried && !error.outcome_unknown, "{error:?}");
     assert_eq!((server.counts().calls, server.counts().sessions), (1, 2));
-    // A new session was made once; from now on it is known that none helps.
+    // One new session was made; from now on it is known not to help.
     for calls in [2, 3] {
         rig.op(bump()).await.unwrap_err();
         assert_eq!(
@@ -116,17 +120,17 @@ async fn an_unknown_method_is_no_lost_session_although_it_is_404() {
 }
 
 #[tokio::test]
-async fn what_a_tool_says_never_means_a_lost_session() {
+async fn the_output_of_a_tool_never_means_a_lost_session() {
     let server = FaultyServer::start();
     let rig = Rig::to(&server).await;
-    for said in [
+    for message in [
         "user session expired, please log in",
         "unexpected end of file in archive.zip",
         "Session not found",
     ] {
         for tool in ["fail", "echo"] {
-            let result = rig.call(tool, json!({"text": said})).await.unwrap();
-            assert_eq!(text(&result), said);
+            let result = rig.call(tool, json!({"text": message})).await.unwrap();
+            assert_eq!(text(&result), message);
         }
     }
     assert_eq!(server.counts().sessions, 1);
@@ -145,7 +149,7 @@ async fn errors_of_tools_never_open_the_breaker() {
         let error = rig.op(call("no_such_tool", json!({}))).await.unwrap_err();
         assert_eq!(error.class(), FailureClass::Rpc);
     }
-    assert_eq!(rig.server.status().breaker, "closed");
+    assert_eq!(rig.server.status().breaker, BreakerState::Closed);
     assert_eq!(rig.text("bump", json!({})).await, "1");
     rig.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Many callers, one recovery.
+//! Many concurrent callers share one recovery, against a real server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ async fn a_hundred_readers_survive_a_restart_with_one_new_session() {
     let server = FaultyServer::start();
     server.lose_sessions_as(Loss::BadRequestNoId);
     let rig = Rig::with(&server, |settings| settings.max_concurrency = 100).await;
-    // Warm: many connections are open when the server dies.
+    // Many connections are open when the server stops.
     join_all((0..20).map(|_| rig.op(Op::ListResources))).await;
     server.restart();
     let results = join_all((0..100).map(|_| rig.op(Op::ListResources))).await;
@@ -82,7 +82,7 @@ async fn a_late_failure_of_an_old_link_starts_no_second_recovery() {
         gate.reached().await;
         server.expire_sessions();
         assert_eq!(rig.text("bump", json!({})).await, "1");
-        // Only now the first call learns that its session is gone.
+        // Only now the first call learns that its session is lost.
         gate.release();
     };
     let (late, ()) = tokio::join!(late, heal);
@@ -118,7 +118,7 @@ async fn cancelled_callers_leave_at_once_and_the_others_are_served() {
     };
     let (left, stayed) = tokio::join!(leaving, staying);
     for error in left {
-        // Some learned that the session was gone in the moment they left; none tried again.
+        // Some learned of the lost session just as they were cancelled; none tried again.
         let error = error.unwrap_err();
         let classes = [FailureClass::Cancelled, FailureClass::SessionLost];
         assert!(classes.contains(&error.class()), "{error:?}");

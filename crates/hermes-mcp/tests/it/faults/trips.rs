@@ -1,4 +1,4 @@
-//! How many round trips a recovery takes. Counted at the server, not by the clock.
+//! The number of round trips of a recovery, counted at the server.
 
 use hermes_mcp::Op;
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Loss, ReplyGate, Seen, Wire};
@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::rig::{Rig, bump};
 
-/// What was posted since there were `before` requests. The questions to the old session go beside
-/// the handshake and cost no trip.
+/// The methods posted after the first `before` requests. Probes of the old session run concurrently
+/// with the handshake and cost no round trip.
 fn posted(server: &FaultyServer, before: usize) -> Vec<String> {
     let all = server.seen();
     let sessions = |request: &Seen| {
@@ -32,8 +32,8 @@ fn posted(server: &FaultyServer, before: usize) -> Vec<String> {
         .collect()
 }
 
-/// The refused call, the handshake, the list beside the end of the handshake, the call again: that
-/// is three trips more than a call takes.
+/// The refused call, the handshake, the list concurrent with `notifications/initialized`, the
+/// repeated call: three round trips more than a plain call.
 #[tokio::test]
 async fn a_recovery_adds_three_round_trips_whatever_the_shape() {
     for loss in Loss::ALL {
@@ -49,7 +49,7 @@ async fn a_recovery_adds_three_round_trips_whatever_the_shape() {
         });
         let script = async {
             gate.reached().await;
-            // It would never be asked for if the list had to wait for the greeting.
+            // It would never be requested if the list had to wait for `notifications/initialized`.
             server.wait_for(|counts| counts.tool_lists == 2).await;
             gate.release();
         };
@@ -98,16 +98,16 @@ async fn the_stateless_era_needs_two_trips_to_be_ready_again() {
     let server = FaultyServer::start_as(Wire::Modern);
     let mut rig = Rig::to(&server).await;
     let before = server.seen().len();
-    let epoch = rig.server.standing().epoch;
+    let epoch = rig.server.connection_status().epoch;
     rig.server.reconnect();
-    rig.until(|standing| standing.epoch > epoch).await;
+    rig.until(|status| status.epoch > epoch).await;
     let mut posted = posted(&server, before);
     posted.retain(|method| method != "subscriptions/listen");
     assert_eq!(posted, ["server/discover", "tools/list"]);
     rig.stop().await;
 }
 
-/// Two requests at once may arrive in any order; strict servers refuse what comes before the end
+/// Two concurrent requests may arrive in any order; strict servers refuse requests before the end
 /// of the handshake.
 #[tokio::test]
 async fn a_list_that_overtakes_the_greeting_is_asked_for_again() {
@@ -144,8 +144,8 @@ async fn a_list_that_overtakes_the_greeting_is_asked_for_again() {
     }
 }
 
-/// A greeting that is refused is a connect that failed where the tools are refused too, not a link
-/// that breaks under a call.
+/// If `notifications/initialized` and the tools are both refused, the connect has failed; it is not
+/// a link that breaks during a call.
 #[tokio::test]
 async fn a_refused_greeting_keeps_the_server_from_being_ready() {
     let server = FaultyServer::start();
@@ -158,6 +158,6 @@ async fn a_refused_greeting_keeps_the_server_from_being_ready() {
     assert!(error.failure.text.contains("not from here"), "{error:?}");
     assert!(!error.outcome_unknown);
     assert_eq!(server.counts().effects, 0);
-    assert_eq!(rig.server.standing().epoch, 1);
+    assert_eq!(rig.server.connection_status().epoch, 1);
     rig.stop().await;
 }

@@ -1,4 +1,4 @@
-//! The other two wires: HTTP+SSE and the stateless era.
+//! The other two transports: HTTP+SSE and the stateless era.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn the_stateless_era_survives_restarts_without_a_handshake() {
 }
 
 #[tokio::test]
-async fn changes_are_heard_on_every_wire() {
+async fn changes_are_received_on_every_wire() {
     for wire in [Wire::Legacy, Wire::Modern, Wire::Sse] {
         let server = FaultyServer::start_as(wire);
         let rig = Rig::to(&server).await;

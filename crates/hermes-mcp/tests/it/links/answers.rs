@@ -1,5 +1,5 @@
-//! Every shape of answer: what can be read is read, and the rest fails at once instead of waiting
-//! for the call's time to end.
+//! Every shape of answer: readable ones are read, and the rest fails at once instead of at the
+//! call's timeout.
 
 use std::io::Write as _;
 
@@ -9,58 +9,58 @@ use hermes_mcp::{Certainty, Era, FailureClass, McpFailure, Op, Protocol, ServerT
 use serde_json::{Value, json};
 
 use super::{Bench, ask, http_target, nothing, text, tool};
-use crate::mini::{Asked, Mini, Say};
+use crate::mini::{MiniRequest, MiniResponse, MiniServer};
 
-/// A server with a session whose answers to these methods are the test's; there is no listening
+/// A server with a session whose answers to these methods come from the test; there is no listening
 /// stream.
 pub(super) async fn server(
     method: &'static str,
-    say: impl Fn(&Asked) -> Say + Send + Sync + 'static,
-) -> Mini {
-    Mini::start(move |asked| {
-        let id = &asked.body["id"];
-        let named = asked.body["method"].as_str().unwrap_or(&asked.method);
+    respond: impl Fn(&MiniRequest) -> MiniResponse + Send + Sync + 'static,
+) -> MiniServer {
+    MiniServer::start(move |request| {
+        let id = &request.body["id"];
+        let named = request.body["method"].as_str().unwrap_or(&request.method);
         if named == method {
-            return say(asked);
+            return respond(request);
         }
         match named {
             "initialize" => initialized(id),
             "tools/list" => result(id, &json!({"tools": []})),
             "ping" => result(id, &json!({})),
-            "get" => Say::status("405 Method Not Allowed"),
-            _ => Say::status("202 Accepted"),
+            "get" => MiniResponse::status("405 Method Not Allowed"),
+            _ => MiniResponse::status("202 Accepted"),
         }
     })
     .await
 }
 
-fn initialized(id: &Value) -> Say {
-    let mut say = result(
+fn initialized(id: &Value) -> MiniResponse {
+    let mut respond = result(
         id,
         &json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                 "serverInfo": {"name": "mini", "version": "1"}}),
     );
-    say.head.push_str("\r\nmcp-session-id: s1");
-    say
+    respond.head.push_str("\r\nmcp-session-id: s1");
+    respond
 }
 
-fn result(id: &Value, result: &Value) -> Say {
-    Say::json(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
+fn result(id: &Value, result: &Value) -> MiniResponse {
+    MiniResponse::json(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
 }
 
-pub(super) fn bench(server: &Mini) -> Bench {
+pub(super) fn bench(server: &MiniServer) -> Bench {
     let mut bench = Bench::new(ServerTarget::Http(http_target(&server.url("/mcp"))));
     bench.connector.protocol = Protocol::Legacy;
     bench
 }
 
-fn ran(asked: &Asked) -> String {
+fn ran(request: &MiniRequest) -> String {
     let result = json!({"content": [{"type": "text", "text": "ran"}]});
-    json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result}).to_string()
+    json!({"jsonrpc": "2.0", "id": request.body["id"], "result": result}).to_string()
 }
 
-fn event(asked: &Asked) -> String {
-    format!("event: message\ndata: {}\n\n", ran(asked))
+fn event(request: &MiniRequest) -> String {
+    format!("event: message\ndata: {}\n\n", ran(request))
 }
 
 fn gzip(text: &str) -> Vec<u8> {
@@ -69,7 +69,7 @@ fn gzip(text: &str) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-async fn call(server: &Mini) -> Result<Value, McpFailure> {
+async fn call(server: &MiniServer) -> Result<Value, McpFailure> {
     let link = bench(server).connect().await.unwrap();
     ask(&*link, tool("t", nothing())).await
 }
@@ -94,7 +94,7 @@ async fn a_request_that_is_only_accepted_fails_at_once() {
             ("200 OK\r\ncontent-type: application/json", "\u{feff} \n"),
             ("201 Created", ""),
         ] {
-            let server = server(method, move |_| Say::bytes(head, body)).await;
+            let server = server(method, move |_| MiniResponse::bytes(head, body)).await;
             let link = bench(&server).connect().await.unwrap();
             let failure = ask(&*link, op.clone()).await.unwrap_err();
             assert_unknown(&failure, head);
@@ -105,15 +105,15 @@ async fn a_request_that_is_only_accepted_fails_at_once() {
 
 #[tokio::test]
 async fn a_handshake_that_is_only_accepted_fails_at_once() {
-    let server = server("initialize", |_| Say::status("202 Accepted")).await;
+    let server = server("initialize", |_| MiniResponse::status("202 Accepted")).await;
     let failure = bench(&server).connect().await.err().unwrap();
     assert_eq!(failure.class, FailureClass::NotSent, "{failure}");
     assert!(failure.text.contains("sent no answer"), "{failure}");
 }
 
 /// (head after the status, body)
-fn readable(asked: &Asked) -> Vec<(&'static str, Vec<u8>)> {
-    let (plain, event) = (ran(asked), event(asked));
+fn readable(request: &MiniRequest) -> Vec<(&'static str, Vec<u8>)> {
+    let (plain, event) = (ran(request), event(request));
     let mut zlib = ZlibEncoder::new(Vec::new(), Compression::default());
     zlib.write_all(plain.as_bytes()).unwrap();
     let mut deflate = DeflateEncoder::new(Vec::new(), Compression::default());
@@ -164,9 +164,9 @@ async fn what_can_be_read_is_read_whatever_its_status_and_coding() {
         "206 Part",
     ] {
         for shape in 0..15 {
-            let server = server("tools/call", move |asked| {
-                let (head, body) = readable(asked).swap_remove(shape);
-                Say::bytes(&format!("{status}\r\n{head}"), body)
+            let server = server("tools/call", move |request| {
+                let (head, body) = readable(request).swap_remove(shape);
+                MiniResponse::bytes(&format!("{status}\r\n{head}"), body)
             })
             .await;
             let result = call(&server).await;
@@ -176,9 +176,9 @@ async fn what_can_be_read_is_read_whatever_its_status_and_coding() {
     }
 }
 
-/// (what, head, body, missing bytes, whether the connection stays open)
-fn broken(asked: &Asked) -> Vec<(&'static str, &'static str, Vec<u8>, usize, bool)> {
-    let (plain, event) = (ran(asked), event(asked));
+/// (description, head, body, missing bytes, whether the connection stays open)
+fn broken(request: &MiniRequest) -> Vec<(&'static str, &'static str, Vec<u8>, usize, bool)> {
+    let (plain, event) = (ran(request), event(request));
     let half = &plain[..plain.len() / 2];
     let json = "content-type: application/json";
     let stream = "content-type: text/event-stream";
@@ -255,12 +255,12 @@ fn broken(asked: &Asked) -> Vec<(&'static str, &'static str, Vec<u8>, usize, boo
 #[tokio::test]
 async fn what_cannot_be_read_fails_at_once_and_may_have_run() {
     for shape in 0..16 {
-        let server = server("tools/call", move |asked| {
-            let (_, head, body, missing, silent) = broken(asked).swap_remove(shape);
-            Say {
+        let server = server("tools/call", move |request| {
+            let (_, head, body, missing, silent) = broken(request).swap_remove(shape);
+            MiniResponse {
                 silent,
                 missing,
-                ..Say::bytes(&format!("200 OK\r\n{head}"), body)
+                ..MiniResponse::bytes(&format!("200 OK\r\n{head}"), body)
             }
         })
         .await;
@@ -270,12 +270,12 @@ async fn what_cannot_be_read_fails_at_once_and_may_have_run() {
     }
 }
 
-/// The status has decided: nobody waits for the rest of a body that stalls.
+/// The status decides: the rest of a stalled body is not awaited.
 #[tokio::test]
 async fn a_refusal_whose_body_stalls_is_a_refusal() {
-    let server = server("tools/call", |_| Say {
+    let server = server("tools/call", |_| MiniResponse {
         silent: true,
-        ..Say::bytes("409 Conflict\r\ncontent-length: 99", "not now")
+        ..MiniResponse::bytes("409 Conflict\r\ncontent-length: 99", "not now")
     })
     .await;
     let failure = call(&server).await.unwrap_err();
@@ -285,50 +285,50 @@ async fn a_refusal_whose_body_stalls_is_a_refusal() {
 
 #[tokio::test]
 async fn a_greeting_whose_answer_stalls_is_taken() {
-    let server = server("notifications/initialized", |_| Say {
+    let server = server("notifications/initialized", |_| MiniResponse {
         silent: true,
-        ..Say::bytes("202 Accepted\r\ncontent-length: 99", "")
+        ..MiniResponse::bytes("202 Accepted\r\ncontent-length: 99", "")
     })
     .await;
     let link = bench(&server).connect().await.unwrap();
     ask(&*link, Op::ListTools).await.unwrap();
 }
 
-/// An old server that takes the question of the new era for a notification.
+/// An old server that treats the request of the new era as a notification.
 #[tokio::test]
 async fn a_discovery_that_is_only_accepted_means_the_older_era() {
-    let server = server("server/discover", |_| Say::status("202 Accepted")).await;
+    let server = server("server/discover", |_| MiniResponse::status("202 Accepted")).await;
     let mut bench = bench(&server);
     bench.connector.protocol = Protocol::Auto;
     let link = bench.connect().await.unwrap();
     assert_eq!(link.facts().era, Era::Legacy);
-    let asked = server.asked();
-    let discoveries = asked
+    let requests = server.requests();
+    let discoveries = requests
         .iter()
         .filter(|one| one.body["method"] == "server/discover");
     assert_eq!(discoveries.count(), 1);
 }
 
-/// A stream that may be resumed: the answer was cut behind an event with an id.
-fn resumable(_: &Asked) -> Say {
+/// A resumable stream: the answer was cut off after an event with an id.
+fn resumable(_: &MiniRequest) -> MiniResponse {
     let stream = "200 OK\r\ncontent-type: text/event-stream";
-    Say::bytes(stream, "id: e1\nretry: 1\ndata: \n\n")
+    MiniResponse::bytes(stream, "id: e1\nretry: 1\ndata: \n\n")
 }
 
 #[tokio::test]
 async fn a_resumption_that_is_refused_ends_the_call_at_once() {
     for status in ["405 No", "404 Gone", "500 Oops", "302 Found", "204 Nothing"] {
-        let resumed = Mini::start(move |asked| match asked.body["method"].as_str() {
-            Some("initialize") => initialized(&asked.body["id"]),
-            Some("tools/call") => resumable(asked),
-            _ if asked.method == "get" => Say::status(status),
-            _ => Say::status("202 Accepted"),
+        let resumed = MiniServer::start(move |request| match request.body["method"].as_str() {
+            Some("initialize") => initialized(&request.body["id"]),
+            Some("tools/call") => resumable(request),
+            _ if request.method == "get" => MiniResponse::status(status),
+            _ => MiniResponse::status("202 Accepted"),
         })
         .await;
         let failure = call(&resumed).await.unwrap_err();
         assert_unknown(&failure, status);
-        let asked = resumed.asked();
-        let resumptions = asked
+        let requests = resumed.requests();
+        let resumptions = requests
             .iter()
             .filter(|one| one.head.contains("last-event-id: e1"));
         assert_eq!(resumptions.count(), 1, "{status}");
@@ -337,12 +337,12 @@ async fn a_resumption_that_is_refused_ends_the_call_at_once() {
 
 #[tokio::test]
 async fn resumptions_that_bring_nothing_end() {
-    let server = Mini::start(|asked| match asked.body["method"].as_str() {
-        Some("initialize") => initialized(&asked.body["id"]),
-        Some("tools/call") => resumable(asked),
-        _ if asked.head.contains("last-event-id") => resumable(asked),
-        _ if asked.method == "get" => Say::status("405 No"),
-        _ => Say::status("202 Accepted"),
+    let server = MiniServer::start(|request| match request.body["method"].as_str() {
+        Some("initialize") => initialized(&request.body["id"]),
+        Some("tools/call") => resumable(request),
+        _ if request.head.contains("last-event-id") => resumable(request),
+        _ if request.method == "get" => MiniResponse::status("405 No"),
+        _ => MiniResponse::status("202 Accepted"),
     })
     .await;
     let failure = call(&server).await.unwrap_err();
@@ -351,13 +351,16 @@ async fn resumptions_that_bring_nothing_end() {
 }
 
 #[tokio::test]
-async fn the_words_of_a_refusal_are_read_through_its_coding() {
+async fn a_compressed_refusal_is_read() {
     let refusal = json!({"jsonrpc": "2.0", "error": {"code": -32000, "message": "not today"}});
     let text = format!("\u{feff}{refusal}");
     let packed = gzip(&text);
     for (coding, body) in [("identity", text.into_bytes()), ("gzip", packed)] {
         let head = format!("409 Conflict\r\ncontent-encoding: {coding}");
-        let server = server("tools/call", move |_| Say::bytes(&head, body.clone())).await;
+        let server = server("tools/call", move |_| {
+            MiniResponse::bytes(&head, body.clone())
+        })
+        .await;
         let failure = call(&server).await.unwrap_err();
         assert_eq!(failure.text, "HTTP 409: not today");
         assert_eq!(failure.rpc_code, Some(-32000));

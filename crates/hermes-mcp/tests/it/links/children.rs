@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Bench, ask, nothing, stdio, text, tool, within};
 
-/// Answers in plain shell. The tools misbehave by their names.
+/// Answers in plain shell. The name of a tool selects its misbehaviour.
 const SERVER: &str = r#"
 echo "starting" >&2
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
@@ -46,11 +46,11 @@ pub(super) fn script(home: &Path, lines: &str) -> ServerTarget {
 }
 
 fn alive(pid: &str) -> bool {
-    // A zombie is as good as gone.
+    // A zombie counts as ended.
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// The processes of a group. Where nobody reaps orphans, zombies of it may be left.
+/// The processes of a group. Without an init process, zombies of it may remain.
 fn running_in_group(group: u32) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let stats = processes.filter_map(|one| std::fs::read_to_string(one.path().join("stat")).ok());
@@ -69,7 +69,7 @@ async fn until(what: &str, wanted: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let waited = tokio::time::timeout(super::PATIENCE, waiting).await;
+    let waited = tokio::time::timeout(super::TEST_TIMEOUT, waiting).await;
     assert!(waited.is_ok(), "never: {what}");
 }
 
@@ -87,17 +87,17 @@ async fn a_child_is_started_asked_and_stopped() {
     let result = ask(&*link, tool("pid", nothing())).await.unwrap();
     let pid = text(&result).to_owned();
     assert_eq!(link.facts().child_pid, pid.parse().ok());
-    let ledger = home.path().join("mcp-children.json");
-    assert!(std::fs::read_to_string(&ledger).unwrap().contains(&pid));
+    let registry = home.path().join("mcp-children.json");
+    assert!(std::fs::read_to_string(&registry).unwrap().contains(&pid));
     link.close().await;
     assert!(!alive(&pid));
-    assert!(!std::fs::read_to_string(&ledger).unwrap().contains(&pid));
+    assert!(!std::fs::read_to_string(&registry).unwrap().contains(&pid));
     let failure = ask(&*link, Op::ListTools).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::NotSent);
 }
 
 #[tokio::test]
-async fn the_death_of_a_child_is_seen_at_once_and_told_with_its_last_words() {
+async fn the_exit_of_a_child_is_reported_at_once_with_its_last_output() {
     let home = tempfile::tempdir().unwrap();
     let bench = Bench::new(script(home.path(), SERVER));
     let link = bench.connect().await.unwrap();
@@ -115,7 +115,7 @@ async fn the_death_of_a_child_is_seen_at_once_and_told_with_its_last_words() {
     assert_eq!(log, "[bench] starting\n[bench] last words\n");
 }
 
-/// Written, but never read: that is certain, so it may be sent again.
+/// Written, but certainly never read, so it may be sent again.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_request_that_a_dead_child_never_read_was_not_sent() {
@@ -125,7 +125,7 @@ async fn a_request_that_a_dead_child_never_read_was_not_sent() {
     ask(&*link, tool("deaf", nothing())).await.unwrap();
     let pid = link.facts().child_pid.unwrap();
     let kill = async {
-        // The request is in the pipe by then; were it not, it would be even less sent.
+        // The request is in the pipe by then; if not, it is certainly unread as well.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -190,7 +190,7 @@ async fn an_answer_that_cannot_be_read_fails_the_one_request_that_waits() {
     let marked = ask(&*link, tool("bom", nothing())).await.unwrap();
     assert_eq!(text(&marked), "marked");
     link.close().await;
-    // In the handshake, too.
+    // The same in the handshake.
     let bench = Bench::new(script(
         home.path(),
         "read -r line; echo '{\"half'; sleep 1000",
@@ -206,7 +206,7 @@ async fn of_several_requests_none_is_blamed_for_a_broken_line() {
     let link = bench.connect().await.unwrap();
     let (mute, half) = (tool("mute", nothing()), tool("half", nothing()));
     let mut one = std::pin::pin!(ask(&*link, mute));
-    // It is on its way before the other one.
+    // It is sent before the other one.
     assert!(futures_util::poll!(&mut one).is_pending());
     let mut two = std::pin::pin!(ask(&*link, half));
     let event = tokio::select! {
@@ -240,23 +240,23 @@ async fn too_long_a_line_fails_its_call_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_returns_at_once_and_the_server_is_told() {
+async fn a_cancelled_call_returns_at_once_and_the_server_is_notified() {
     let home = tempfile::tempdir().unwrap();
     let bench = Bench::new(script(home.path(), SERVER));
     let link = bench.connect().await.unwrap();
     let cancel = CancellationToken::new();
-    let mut call = within(super::PATIENCE);
+    let mut call = within(super::TEST_TIMEOUT);
     call.cancel = cancel.clone();
     let mute = tool("mute", nothing());
     let stop = async {
-        // The call is on its way once another one is answered after it.
+        // The call was sent if a later request is answered.
         ask(&*link, Op::Probe).await.unwrap();
         cancel.cancel();
     };
     let (outcome, ()) = tokio::join!(link.request(&mute, call), stop);
     assert_eq!(outcome.unwrap_err().class, FailureClass::Cancelled);
-    let told = || bench.connector.stderr.tail().contains("cancelled");
-    until("the server is told", told).await;
+    let is_cancelled = || bench.connector.stderr.tail().contains("cancelled");
+    until("the server is told", is_cancelled).await;
     let late = link.request(&mute, within(Duration::from_millis(50))).await;
     assert_eq!(late.unwrap_err().class, FailureClass::TimedOut);
     ask(&*link, Op::Probe).await.unwrap();
@@ -276,7 +276,8 @@ async fn stubborn_children_and_their_children_end_too() {
     assert_eq!(running_in_group(pid), Vec::<String>::new());
 }
 
-/// A call may be waiting for the next child: one that gave no answer gets no time to end by itself.
+/// A call may be waiting for the next child: a child that failed to answer gets no time to exit by
+/// itself.
 #[tokio::test]
 async fn a_child_that_gave_no_answer_is_ended_at_once() {
     let home = tempfile::tempdir().unwrap();
@@ -379,27 +380,30 @@ async fn children_see_the_allowed_environment_only() {
 }
 
 #[tokio::test]
-async fn leftovers_of_a_dead_process_are_swept() {
+async fn orphans_of_a_dead_process_are_reaped() {
     let home = tempfile::tempdir().unwrap();
     let bench = Bench::new(script(home.path(), SERVER));
     let link = bench.connect().await.unwrap();
     let pid = link.facts().child_pid.unwrap();
     let children = Children::new(home.path(), []);
-    // Its owner lives: not ours to end.
-    assert_eq!(children.sweep().await.ended, []);
-    // As if the owner had been another process, long gone.
-    let ledger = home.path().join("mcp-children.json");
-    let text = std::fs::read_to_string(&ledger).unwrap();
+    // Its owner still runs, so it must not be ended.
+    assert_eq!(children.reap_orphans().await.ended, []);
+    // As if the owner had been another process that no longer runs.
+    let registry = home.path().join("mcp-children.json");
+    let text = std::fs::read_to_string(&registry).unwrap();
     let mut entries: serde_json::Value = serde_json::from_str(&text).unwrap();
     entries[0]["owner_started"] = json!("long ago");
-    std::fs::write(&ledger, entries.to_string()).unwrap();
-    assert_eq!(children.sweep().await.ended, [("bench".to_owned(), pid)]);
+    std::fs::write(&registry, entries.to_string()).unwrap();
+    assert_eq!(
+        children.reap_orphans().await.ended,
+        [("bench".to_owned(), pid)]
+    );
     assert!(link.closed().await.text.contains("signal"));
     let again = Arc::clone(&children);
-    assert_eq!(again.sweep().await.ended, []);
+    assert_eq!(again.reap_orphans().await.ended, []);
 }
 
-/// Ours, told to die without a word.
+/// A process of ours that is killed without a chance to clean up.
 #[tokio::test]
 async fn children_and_grandchildren_end_when_we_are_killed() {
     let home = tempfile::tempdir().unwrap();
@@ -431,7 +435,7 @@ async fn one_that_is_killed() {
         return;
     };
     let home = Path::new(&home);
-    // Deaf to the end of its stdin.
+    // Ignores the end of its stdin.
     let deaf = format!("{SERVER}\nwhile :; do sleep 1; done");
     let bench = Bench::new(script(home, &deaf));
     let link = bench.connect().await.unwrap();
@@ -443,7 +447,7 @@ async fn one_that_is_killed() {
     std::future::pending::<()>().await;
 }
 
-/// What this process has open, by the targets of its descriptors.
+/// The open files of this process, by the targets of its descriptors.
 fn open_files() -> Vec<String> {
     let descriptors = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let targets = descriptors.flatten().filter_map(|one| {
@@ -456,22 +460,22 @@ fn open_files() -> Vec<String> {
 }
 
 /// Between children only these stay open: the pipe to the guard, and the log.
-const KEPT_OPEN: usize = 2;
+const MAX_KEPT_OPEN: usize = 2;
 
 async fn until_closed(before: &[String]) {
-    let closed = || open_files().len() <= before.len() + KEPT_OPEN;
+    let closed = || open_files().len() <= before.len() + MAX_KEPT_OPEN;
     let waiting = async {
         while !closed() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let waited = tokio::time::timeout(super::PATIENCE, waiting).await;
+    let waited = tokio::time::timeout(super::TEST_TIMEOUT, waiting).await;
     let now = open_files();
     assert!(waited.is_ok(), "open at first: {before:#?}\nnow: {now:#?}");
 }
 
 #[tokio::test]
-async fn many_lives_leave_nothing_open() {
+async fn many_children_leave_nothing_open() {
     let before = open_files();
     let home = tempfile::tempdir().unwrap();
     let bench = Bench::new(script(home.path(), SERVER));
@@ -489,7 +493,7 @@ async fn many_lives_leave_nothing_open() {
     assert!(!pids.iter().any(|pid| Path::new("/proc").join(pid).exists()));
 }
 
-/// Whoever holds the link may be slow to drop it, and does not have to close it.
+/// The owner of the link may drop it late, and need not close it.
 #[tokio::test]
 async fn a_child_that_ended_by_itself_leaves_nothing_open_while_its_link_is_held() {
     let before = open_files();

@@ -1,4 +1,4 @@
-//! What a server may refuse around the handshake and still be connected to.
+//! Refusals around the handshake despite which a connection is made.
 
 use hermes_mcp::{Certainty, FailureClass, Op, ServerTarget};
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Wire};
@@ -13,8 +13,8 @@ fn unknown_session() -> Fault {
     Fault::status_error(404, -32001, "Session not found")
 }
 
-/// Behind a balancer without stickiness half of what follows `initialize` reaches a process that
-/// does not know the session.
+/// Behind a load balancer without stickiness, half of the requests after `initialize` reach a
+/// process that does not know the session.
 #[tokio::test]
 async fn a_refused_greeting_does_no_harm_where_the_tools_are_listed() {
     for status in [400, 403, 404, 500, 503] {
@@ -29,7 +29,7 @@ async fn a_refused_greeting_does_no_harm_where_the_tools_are_listed() {
     }
 }
 
-/// A proxy that loses what has no answer: everything else works.
+/// A proxy that loses requests without an answer: everything else works.
 #[tokio::test]
 async fn a_lost_greeting_does_no_harm_where_the_tools_are_listed() {
     for fault in [Fault::ResetBefore, Fault::Silence, Fault::status(302, "")] {
@@ -59,7 +59,7 @@ async fn the_first_list_is_asked_for_again_up_to_three_times() {
     let link = bench(&server).connect().await.unwrap();
     ask(&*link, Op::ListTools).await.unwrap();
     assert_eq!(server.seen_of("tools/list").len(), 4);
-    // Later a refusal is told as it comes.
+    // Later refusals are reported unchanged.
     server.fault("tools/list", unknown_session());
     ask(&*link, Op::ListTools).await.unwrap_err();
     assert_eq!(server.seen_of("tools/list").len(), 5);
@@ -87,7 +87,7 @@ async fn a_refused_greeting_and_a_refused_list_are_a_failed_connect() {
     assert_eq!(link.closed().await, failure);
 }
 
-/// There is nothing to log in to: on a live link it is a refusal like any other.
+/// Login is not possible: on a live link this is a refusal like any other.
 #[tokio::test]
 async fn a_401_without_a_token_source_is_a_plain_refusal() {
     for header in [None, Some("Bearer fixed")] {
@@ -107,7 +107,7 @@ async fn a_401_without_a_token_source_is_a_plain_refusal() {
         assert_eq!(failure.certainty, Certainty::Rejected);
         assert_eq!(failure.http_status, Some(401));
         ask(&*link, tool("bump", nothing())).await.unwrap();
-        // In the handshake somebody must do something about it.
+        // During the handshake the user must act.
         server.fault_always("*", Fault::challenge("Bearer"));
         let failure = Bench::new(ServerTarget::Http(http_target(&server.url())))
             .connect()
@@ -128,7 +128,7 @@ async fn a_closed_link_sends_nothing() {
             Wire::Legacy | Wire::Modern => ServerTarget::Http(target),
         };
         let link = Bench::new(target).connect().await.unwrap();
-        // Closing has begun and is not over.
+        // Closing has begun and is not complete.
         let mut closing = std::pin::pin!(link.close());
         assert!(futures_util::poll!(&mut closing).is_pending(), "{wire:?}");
         let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();

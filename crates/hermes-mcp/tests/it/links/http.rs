@@ -120,7 +120,7 @@ async fn progress_is_reported_while_the_call_runs() {
     server.answer_as_events(true);
     let link = bench(&server).connect().await.unwrap();
     let (sender, mut progress) = mpsc::channel(16);
-    let mut call = within(super::PATIENCE);
+    let mut call = within(super::TEST_TIMEOUT);
     call.progress = Some(sender);
     let steps = tool("steps", json!({"count": 3, "pause_ms": 1}));
     link.request(&steps, call).await.unwrap();
@@ -132,7 +132,7 @@ async fn progress_is_reported_while_the_call_runs() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_returns_at_once_and_the_server_is_told() {
+async fn a_cancelled_call_returns_at_once_and_the_server_is_notified() {
     for wire in [Wire::Legacy, Wire::Modern, Wire::Sse] {
         let server = FaultyServer::start_as(wire);
         let target = match wire {
@@ -141,7 +141,7 @@ async fn a_cancelled_call_returns_at_once_and_the_server_is_told() {
         };
         let link = Bench::new(target).connect().await.unwrap();
         let cancel = CancellationToken::new();
-        let mut call = within(super::PATIENCE);
+        let mut call = within(super::TEST_TIMEOUT);
         call.cancel = cancel.clone();
         let slow = tool("slow", json!({"gate": "shut"}));
         let stop = async {
@@ -157,12 +157,12 @@ async fn a_cancelled_call_returns_at_once_and_the_server_is_told() {
     }
 }
 
-/// Gives `token-1`, `token-2`... each time one was refused.
+/// Returns `token-1`, `token-2`... each time one was refused.
 #[derive(Default)]
 struct Tokens {
     current: AtomicUsize,
     challenges: Mutex<Vec<(Option<String>, Option<String>)>>,
-    dead: bool,
+    exhausted: bool,
     accepted: AtomicUsize,
 }
 
@@ -184,7 +184,7 @@ impl TokenSource for Tokens {
         let token = token.map(|token| token.expose_secret().to_owned());
         self.challenges.lock().unwrap().push((token, challenge));
         Box::pin(async move {
-            if self.dead {
+            if self.exhausted {
                 let text = "log in again";
                 return Err(McpFailure::new(
                     FailureClass::NeedsAuth,
@@ -217,7 +217,7 @@ async fn a_refused_token_is_renewed_and_the_call_reported() {
     let sent: Vec<_> = server.seen_of("initialize");
     assert_eq!(sent[0].header("authorization"), Some("Bearer token-0"));
     assert_eq!(sent[1].header("authorization"), Some("Bearer token-1"));
-    // A call is the actor's to repeat.
+    // Repeating a call is up to the actor.
     server.fault("tools/call", Fault::challenge(challenge));
     let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::AuthExpired);
@@ -238,17 +238,21 @@ async fn a_refused_token_is_renewed_and_the_call_reported() {
 }
 
 #[tokio::test]
-async fn without_another_token_a_person_is_needed() {
+async fn without_another_token_a_login_is_needed() {
     let server = FaultyServer::start();
     server.fault_always("initialize", Fault::challenge("Bearer"));
-    let dead = Arc::new(Tokens {
-        dead: true,
+    let exhausted = Arc::new(Tokens {
+        exhausted: true,
         ..Tokens::default()
     });
-    let failure = with_tokens(&server, &dead).connect().await.err().unwrap();
+    let failure = with_tokens(&server, &exhausted)
+        .connect()
+        .await
+        .err()
+        .unwrap();
     assert_eq!(failure.class, FailureClass::NeedsAuth);
     assert_eq!(failure.text, "log in again");
-    // A token source that never finds a good one ends, too.
+    // A token source that never finds a valid token ends as well.
     let useless = Arc::new(Tokens::default());
     let failure = with_tokens(&server, &useless)
         .connect()
@@ -257,7 +261,7 @@ async fn without_another_token_a_person_is_needed() {
         .unwrap();
     assert_eq!(failure.class, FailureClass::AuthExpired);
     assert_eq!(useless.challenges.lock().unwrap().len(), 2);
-    // One that finds it at the second renewal is given the time.
+    // A token found at the second renewal is used.
     server.heal();
     let challenge = r#"Bearer error="invalid_token""#;
     server.fault_times("initialize", 2, Fault::challenge(challenge));
@@ -265,7 +269,7 @@ async fn without_another_token_a_person_is_needed() {
     with_tokens(&server, &late).connect().await.unwrap();
     assert_eq!(late.current.load(Ordering::SeqCst), 2);
     server.fault_always("initialize", Fault::challenge("Bearer"));
-    // Nor does a fixed header renew itself.
+    // A fixed header cannot be renewed either.
     let mut fixed = target(&server);
     let key = "Bearer fixed".parse().unwrap();
     fixed.headers.insert("authorization", key);
@@ -291,7 +295,7 @@ async fn redirects_are_followed_within_the_origin_only() {
         .unwrap();
     server.fault("tools/call", Fault::redirect(307, "/mcp"));
     ask(&*link, tool("bump", nothing())).await.unwrap();
-    // Something behind the server may redirect after the tool ran.
+    // A component behind the server may redirect after the tool was executed.
     for status in [301, 302, 303, 307, 308] {
         server.fault("tools/call", Fault::redirect(status, &other.url()));
         let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();
@@ -307,7 +311,7 @@ async fn redirects_are_followed_within_the_origin_only() {
     let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();
     assert!(failure.text.contains("without end"), "{failure}");
     assert_eq!(failure.certainty, Certainty::MaybeExecuted, "{failure}");
-    // A handshake that is sent elsewhere is a matter of configuration.
+    // A redirected handshake is a configuration error.
     server.heal();
     server.fault_always("*", Fault::redirect(302, &other.url()));
     let failure = bench(&server).connect().await.err().unwrap();
@@ -316,7 +320,7 @@ async fn redirects_are_followed_within_the_origin_only() {
 }
 
 #[tokio::test]
-async fn the_listening_stream_tells_of_a_lost_session() {
+async fn the_listening_stream_reports_a_lost_session() {
     let server = FaultyServer::start();
     let mut bench = bench(&server);
     let link = bench.connect().await.unwrap();
@@ -347,11 +351,11 @@ async fn the_last_byte_is_remembered_and_a_dead_address_is_not_sent() {
     let server = FaultyServer::start();
     let bench = bench(&server);
     let link = bench.connect().await.unwrap();
-    let before = link.last_heard();
+    let before = link.last_activity();
     ask(&*link, Op::Probe).await.unwrap();
-    assert!(link.last_heard() > before);
+    assert!(link.last_activity() > before);
     server.go_down();
-    // The first request may still find the open socket of before.
+    // The first request may still use the socket from before.
     ask(&*link, tool("bump", nothing())).await.unwrap_err();
     let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::NotSent, "{failure}");
@@ -394,14 +398,14 @@ async fn after_a_sleep_the_listening_stream_is_opened_anew() {
         server.wait_for(|counts| counts.connections > before).await;
         server.wait_for(|counts| counts.listening >= 1).await;
         ask(&*link, Op::ListTools).await.unwrap();
-        // What goes out on the old stream is lost, so it is said until it is heard.
-        let heard = loop {
+        // Messages on the old stream are lost, so it is sent until it arrives.
+        let received = loop {
             server.notify("notifications/tools/list_changed", &json!({}));
             tokio::select! {
                 event = bench.event() => break event,
                 () = tokio::time::sleep(Duration::from_millis(5)) => {}
             }
         };
-        assert_eq!(heard, LinkEvent::ToolsChanged, "{wire:?}");
+        assert_eq!(received, LinkEvent::ToolsChanged, "{wire:?}");
     }
 }

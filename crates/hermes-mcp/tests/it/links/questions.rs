@@ -1,15 +1,15 @@
-//! Servers that ask back.
+//! Servers that send requests to the client.
 
 use std::sync::Arc;
 
 use hermes_core::BoxFuture;
-use hermes_mcp::{Declined, Era, Op, Person, ServerRequests};
+use hermes_mcp::{AskerResult, Declined, Era, Op, ServerRequests};
 use serde_json::{Value, json};
 
 use super::children::script;
 use super::{Bench, ask, nothing, tool};
 
-/// Asks the person in the middle of a call, as servers up to 2025-11-25 do.
+/// Asks the user during a call, as servers up to 2025-11-25 do.
 const ASKING: &str = r#"
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 while read -r line; do
@@ -37,7 +37,7 @@ impl ServerRequests for Agreeing {
         &'a self,
         method: &'a str,
         params: Value,
-        _person: Person,
+        _asker: AskerResult,
     ) -> BoxFuture<'a, Result<Value, Declined>> {
         let answer = match method {
             "elicitation/create" => {
@@ -77,7 +77,7 @@ async fn questions_of_a_server_are_answered_and_results_kept_as_they_came() {
     link.close().await;
 }
 
-/// Stateless over stdio; asks for input before it answers.
+/// Stateless over stdio; requests input before it answers.
 const MODERN: &str = r#"
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 while read -r line; do
@@ -117,15 +117,15 @@ async fn a_modern_server_over_stdio_is_found_out_and_gets_the_input_it_asks_for(
     }
 }
 
-/// Thinks until it is told to go on.
-struct Thinking(tokio::sync::Notify);
+/// Waits until the test continues it.
+struct BlockedHandler(tokio::sync::Notify);
 
-impl ServerRequests for Thinking {
+impl ServerRequests for BlockedHandler {
     fn answer<'a>(
         &'a self,
         _method: &'a str,
         _params: Value,
-        _person: Person,
+        _asker: AskerResult,
     ) -> BoxFuture<'a, Result<Value, Declined>> {
         Box::pin(async {
             self.0.notified().await;
@@ -135,25 +135,25 @@ impl ServerRequests for Thinking {
 }
 
 #[tokio::test]
-async fn the_link_says_when_a_person_is_being_asked() {
+async fn the_link_reports_when_the_user_is_being_asked() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = Bench::new(script(home.path(), ASKING));
-    let thinking = Arc::new(Thinking(tokio::sync::Notify::new()));
-    bench.connector.requests = Some(Arc::clone(&thinking) as _);
+    let blocked = Arc::new(BlockedHandler(tokio::sync::Notify::new()));
+    bench.connector.requests = Some(Arc::clone(&blocked) as _);
     let link = bench.connect().await.unwrap();
-    assert!(!link.waits_for_person());
+    assert!(!link.waits_for_user());
     let wait = async {
-        while !link.waits_for_person() {
+        while !link.waits_for_user() {
             tokio::task::yield_now().await;
         }
-        thinking.0.notify_one();
-        while link.waits_for_person() {
+        blocked.0.notify_one();
+        while link.waits_for_user() {
             tokio::task::yield_now().await;
         }
-        thinking.0.notify_one();
+        blocked.0.notify_one();
     };
     let (result, ()) = tokio::join!(ask(&*link, tool("any", nothing())), wait);
     result.unwrap();
-    assert!(!link.waits_for_person());
+    assert!(!link.waits_for_user());
     link.close().await;
 }

@@ -29,7 +29,7 @@ async fn exercise_everything(link: &Arc<dyn Link>) {
     assert!(!names(&prompts, "prompts").is_empty());
     ask(&**link, Op::Probe).await.unwrap();
     let (sender, mut progress) = mpsc::channel(16);
-    let mut call = within(super::PATIENCE);
+    let mut call = within(super::TEST_TIMEOUT);
     call.progress = Some(sender);
     let long = tool(
         "trigger-long-running-operation",
@@ -80,8 +80,8 @@ async fn everything_over_streamable_http() {
     assert!(link.facts().session);
     exercise_everything(&link).await;
     server.restart();
-    // 400 without an id: rmcp alone would wait for ever. A request before that may still find the
-    // open socket of before.
+    // 400 without an id: rmcp alone would wait forever. A request before that may still use the
+    // socket from before.
     let mut failure = ask(&*link, Op::ListTools).await.unwrap_err();
     if failure.class == FailureClass::Ambiguous {
         failure = ask(&*link, Op::ListTools).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Streams: alive by their own bytes only.
+//! Streams: only their own bytes prove that they are alive.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Bench, ask, http_target, nothing, text, tool, within};
 
-const SHORT: Duration = Duration::from_millis(200);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(200);
 
 fn http(server: &FaultyServer) -> Bench {
     Bench::new(ServerTarget::Http(http_target(&server.url())))
@@ -22,7 +22,7 @@ fn accepted() -> Fault {
     Fault::status(202, "")
 }
 
-/// Against the specification, but some do: "accepted", and the answer on the other stream.
+/// Contrary to the specification, but it occurs: "accepted", and the answer on the other stream.
 #[tokio::test]
 async fn an_answer_on_the_listening_stream_is_taken() {
     let server = FaultyServer::start();
@@ -47,7 +47,7 @@ async fn an_answer_on_the_listening_stream_is_taken() {
 async fn an_answer_that_never_comes_on_the_listening_stream_is_not_waited_for() {
     let server = FaultyServer::start();
     let mut bench = http(&server);
-    bench.connector.late_answer = SHORT;
+    bench.connector.late_answer = SHORT_TIMEOUT;
     let link = bench.connect().await.unwrap();
     server.wait_for(|counts| counts.listening == 1).await;
     for op in [tool("bump", nothing()), Op::Probe, Op::ListResources] {
@@ -78,36 +78,39 @@ async fn only_a_successful_answer_is_a_sign_of_life() {
             message: "no".to_owned(),
         },
     ] {
-        let before = link.last_heard();
+        let before = link.last_activity();
         server.fault("ping", fault.clone());
         ask(&*link, Op::Probe).await.unwrap_err();
-        assert_eq!(link.last_heard(), before, "{fault:?}");
+        assert_eq!(link.last_activity(), before, "{fault:?}");
     }
-    let before = link.last_heard();
+    let before = link.last_activity();
     ask(&*link, Op::Probe).await.unwrap();
-    assert!(link.last_heard() > before);
+    assert!(link.last_activity() > before);
 }
 
-/// The stream of HTTP+SSE is dead while POSTs are accepted: nothing is heard.
+/// The stream of HTTP+SSE is dead while POSTs are accepted: nothing arrives.
 #[tokio::test]
 async fn a_post_that_is_accepted_is_no_sign_of_life_of_the_stream() {
     let server = FaultyServer::start_as(Wire::Sse);
     let link = sse(&server).connect().await.unwrap();
     ask(&*link, Op::ListTools).await.unwrap();
-    let before = link.last_heard();
+    let before = link.last_activity();
     server.fault("ping", accepted());
-    let failure = link.request(&Op::Probe, within(SHORT)).await.unwrap_err();
+    let failure = link
+        .request(&Op::Probe, within(SHORT_TIMEOUT))
+        .await
+        .unwrap_err();
     assert_eq!(failure.class, FailureClass::TimedOut, "{failure}");
-    assert_eq!(link.last_heard(), before);
+    assert_eq!(link.last_activity(), before);
     ask(&*link, Op::Probe).await.unwrap();
-    assert!(link.last_heard() > before);
+    assert!(link.last_activity() > before);
 }
 
 #[tokio::test]
 async fn a_silent_listening_stream_is_opened_again_as_often_as_the_keepalive_asks() {
     let server = FaultyServer::start();
     let mut bench = http(&server);
-    bench.connector.keepalive_interval = SHORT;
+    bench.connector.keepalive_interval = SHORT_TIMEOUT;
     let link = bench.connect().await.unwrap();
     server.wait_for(|counts| counts.listening == 1).await;
     server.push_raw("id: here\ndata: \n\n");
@@ -120,16 +123,16 @@ async fn a_silent_listening_stream_is_opened_again_as_often_as_the_keepalive_ask
     assert_eq!(server.counts().sessions, 1);
 }
 
-/// The one stream of HTTP+SSE may be silent: the answer to a ping proves it.
+/// The stream of HTTP+SSE may be silent: the answer to a ping proves that it works.
 #[tokio::test]
 async fn silence_does_not_end_a_link_over_sse_unless_somebody_says_so() {
     let server = FaultyServer::start_as(Wire::Sse);
     let mut bench = sse(&server);
     bench.connector.keepalive_interval = Duration::from_millis(1);
     let link = bench.connect().await.unwrap();
-    let waited = tokio::time::timeout(SHORT, link.closed()).await;
+    let waited = tokio::time::timeout(SHORT_TIMEOUT, link.closed()).await;
     assert!(waited.is_err(), "{waited:?}");
-    bench.connector.sse_idle_timeout = Some(SHORT);
+    bench.connector.sse_idle_timeout = Some(SHORT_TIMEOUT);
     let link = bench.connect().await.unwrap();
     assert!(link.closed().await.text.contains("not a byte"));
 }
@@ -162,7 +165,7 @@ async fn a_broken_event_fails_the_one_request_that_waits() {
     }
 }
 
-/// The error is the tool's own; only its id is not.
+/// The error is the tool's own; only its id is wrong.
 #[tokio::test]
 async fn an_error_under_another_id_answers_the_one_request_that_waits() {
     for id in ["null", "\"server-error\"", "4711"] {
@@ -203,13 +206,15 @@ async fn of_several_requests_none_is_blamed_but_the_link_is_suspected() {
     two.unwrap();
 }
 
-/// The late answer to a request that nobody waits for any more says nothing about others.
+/// A late answer to an abandoned request says nothing about others.
 #[tokio::test]
 async fn a_late_answer_does_not_fail_the_request_that_waits() {
     let server = FaultyServer::start_as(Wire::Sse);
     let link = sse(&server).connect().await.unwrap();
     server.fault("tools/call", accepted());
-    let late = link.request(&tool("bump", nothing()), within(SHORT)).await;
+    let late = link
+        .request(&tool("bump", nothing()), within(SHORT_TIMEOUT))
+        .await;
     assert_eq!(late.unwrap_err().class, FailureClass::TimedOut);
     let id = server.seen_of("tools/call")[0].body["id"].clone();
     let slow = tool("slow", json!({"gate": "shut"}));
@@ -223,7 +228,7 @@ async fn a_late_answer_does_not_fail_the_request_that_waits() {
     result.unwrap();
 }
 
-/// Some servers answer in reply to the POST instead of on the stream, and a proxy may put a page
+/// Some servers answer in reply to the POST instead of on the stream, and a proxy may return a page
 /// there.
 #[tokio::test]
 async fn what_comes_in_reply_to_a_post_counts() {
@@ -233,9 +238,12 @@ async fn what_comes_in_reply_to_a_post_counts() {
     let failure = ask(&*link, tool("bump", nothing())).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Ambiguous, "{failure}");
     server.fault("ping", accepted());
-    let failure = link.request(&Op::Probe, within(SHORT)).await.unwrap_err();
+    let failure = link
+        .request(&Op::Probe, within(SHORT_TIMEOUT))
+        .await
+        .unwrap_err();
     assert_eq!(failure.class, FailureClass::TimedOut, "{failure}");
-    // The id that comes next.
+    // The next id.
     let id = server.seen_of("ping")[0].body["id"].as_i64().unwrap() + 1;
     let error = json!({"code": -32000, "message": "not today"});
     let reply = json!({"jsonrpc": "2.0", "id": id, "error": error});

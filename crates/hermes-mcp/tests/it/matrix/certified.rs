@@ -1,5 +1,5 @@
-//! The fault server and the proxy, looked at by a client that nobody here wrote: what a shape is
-//! meant to say is what the Python SDK reads.
+//! The fault server and the proxy, checked with an independent client: the Python SDK reads each
+//! shape as intended.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use hermes_testkit::mcp_server::proxy::ShapeProxy;
 use hermes_testkit::mcp_server::{FaultyServer, Wire};
 use tokio::task::block_in_place;
 
-/// What the client read before the loss, of the lost session, and in a new one.
+/// Output of the client before the loss, in the lost session, and in a new one.
 fn read(mut client: Command, lose: impl FnOnce()) -> [String; 3] {
     let mut child = client
         .stdin(Stdio::piped())
@@ -19,7 +19,7 @@ fn read(mut client: Command, lose: impl FnOnce()) -> [String; 3] {
         .spawn()
         .unwrap();
     let mut errors = child.stderr.take().unwrap();
-    // Read beside, so that a full pipe stops nobody.
+    // Read concurrently, so that a full pipe does not block the client.
     let errors = std::thread::spawn(move || {
         let mut text = String::new();
         let _ = errors.read_to_string(&mut text);
@@ -28,14 +28,14 @@ fn read(mut client: Command, lose: impl FnOnce()) -> [String; 3] {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = lines.next();
     lose();
-    let told = writeln!(child.stdin.take().unwrap(), "lost");
+    let written = writeln!(child.stdin.take().unwrap(), "lost");
     let rest: Vec<String> = lines.map_while(Result::ok).collect();
     assert!(
         child.wait().unwrap().success(),
         "{}",
         errors.join().unwrap()
     );
-    told.unwrap();
+    written.unwrap();
     let [second, third] = <[String; 2]>::try_from(rest).unwrap();
     [first.unwrap().unwrap(), second, third]
 }
@@ -76,10 +76,10 @@ fn the_python_sdk_reads_the_shapes_of_the_fault_server() {
         let server = FaultyServer::start();
         let how = combination(&format!("http/proxy-keeps/all/{how}/1/0"));
         let client = peers.python_client(false, &server.url());
-        let said = read(client, || {
+        let details = read(client, || {
             server.lose_sessions_in(&how);
         });
-        assert_eq!(said, ["1", wanted, "2"], "{how}");
+        assert_eq!(details, ["1", wanted, "2"], "{how}");
         assert_eq!(server.marks(), ["before", "after"], "{how}");
     }
 }
@@ -91,13 +91,13 @@ fn the_python_sdk_uses_the_older_transport_of_the_fault_server() {
         return;
     };
     let server = FaultyServer::start_as(Wire::Sse);
-    // Only pings are refused, so that the call of the lost session is served.
+    // Only pings are refused, so that the call in the lost session is served.
     let how = combination("sse/forgotten/pings/404/empty/plain/none/1/0");
     let client = peers.python_client(true, &server.url());
-    let said = read(client, || {
+    let details = read(client, || {
         server.lose_sessions_in(&how);
     });
-    assert_eq!(said, ["1", "2", "3"]);
+    assert_eq!(details, ["1", "2", "3"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -110,9 +110,9 @@ async fn the_python_sdk_works_through_the_proxy() {
     let proxy = ShapeProxy::start_here(&server.url());
     let how = combination("http/proxy-closes/all/404/html:o4/plain/none/1/0");
     let client = peers.python_client(false, &proxy.url());
-    let said = block_in_place(|| read(client, || proxy.lose_sessions_in(&how)));
-    assert_eq!(said, ["1", "error: Session terminated", "2"]);
+    let details = block_in_place(|| read(client, || proxy.lose_sessions_in(&how)));
+    assert_eq!(details, ["1", "error: Session terminated", "2"]);
     assert!(proxy.refused() >= 1);
-    // The server itself forgot nothing.
+    // The server itself lost nothing.
     assert_eq!(server.counts().refused, 0);
 }

@@ -1,6 +1,6 @@
-//! Several troubles one after the other on one server: what was learnt from one must not make the
-//! next one worse. Losses, balancers that come and go, rate limits, slow questions, and tools that
-//! run and report an error of their own by status.
+//! Several faults in succession on one server: what was learnt from one must not make the next one
+//! worse. Losses, load balancers that come and go, rate limits, slow probes, and tools that are
+//! executed and report their own error by status.
 //!
 //! A failing chain is printed with its seed; `HERMES_CHAIN='7 12'` runs those again.
 
@@ -19,38 +19,38 @@ use super::stage::{Outcome, Stage};
 use super::time::with_virtual_time;
 use crate::rig::call;
 
-/// Chains of a usual run.
-const CHAINS: u64 = 240;
-/// Calls in quick succession after which a lost session is replaced at the latest.
-const AT_LATEST: usize = 12;
+/// Number of chains in a normal run.
+const CHAIN_COUNT: u64 = 240;
+/// Number of calls in quick succession after which a lost session must have been replaced.
+const MAX_CALLS_UNTIL_REPLACED: usize = 12;
 /// Longer than any pause between two new sessions for one tool.
-const LONG: Duration = Duration::from_secs(70);
+const LONGER_THAN_ANY_PAUSE: Duration = Duration::from_secs(70);
 
-/// One trouble.
+/// One fault.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
-    /// All sessions are forgotten, and so many calls are made before the next trouble.
+    /// All sessions are lost, and this many calls are made before the next fault.
     Lost {
         scope: Scope,
         shape: Shape,
         calls: usize,
     },
-    /// Two instances from now on, of which each knows its own sessions.
+    /// Two instances from now on, each with its own sessions.
     Balanced {
         shape: Shape,
         seed: u64,
     },
-    /// One again.
+    /// A single instance again.
     Alone,
-    /// So many messages in 50 ms, others get this status.
+    /// This many messages in 50 ms; others get this status.
     Limited {
-        most: usize,
+        max_calls: usize,
         status: u16,
     },
     Unlimited,
-    /// Questions to a session take this long.
+    /// Probes of a session take this long.
     Slow(Duration),
-    /// A tool runs and answers so.
+    /// A tool is executed and answers this.
     Own(Shape),
     Pause(Duration),
 }
@@ -64,7 +64,7 @@ fn plain(status: u16, body: Body) -> Shape {
     }
 }
 
-/// How a server refuses a session that it does not know.
+/// How a server refuses an unknown session.
 pub(super) fn refusal_of_session(dice: &ShapeRng) -> Shape {
     let session = Words::Session(dice.below(10));
     match dice.below(6) {
@@ -84,7 +84,7 @@ pub(super) fn refusal_of_session(dice: &ShapeRng) -> Shape {
     }
 }
 
-/// What a tool that ran says itself, which no refusal of a session above says.
+/// The error of an executed tool, distinct from all refusals of a session above.
 fn own_answer(dice: &ShapeRng) -> Shape {
     let words = Words::Other(dice.below(4));
     let status = dice.pick(&[400, 402, 403, 404, 409, 410, 413, 422, 451]);
@@ -113,7 +113,7 @@ impl Trouble {
             },
             6 => Self::Alone,
             7 => Self::Limited {
-                most: dice.pick(&[1, 2, 4, 7]),
+                max_calls: dice.pick(&[1, 2, 4, 7]),
                 status: dice.pick(&[429, 429, 403, 400, 503]),
             },
             8 => Self::Unlimited,
@@ -156,8 +156,8 @@ impl Trouble {
             Self::Alone => {
                 stage.server.end_balancer();
             }
-            Self::Limited { most, status } => {
-                stage.server.limit(Some((most, status)));
+            Self::Limited { max_calls, status } => {
+                stage.server.limit(Some((max_calls, status)));
             }
             Self::Unlimited => {
                 stage.server.limit(None);
@@ -177,7 +177,7 @@ impl Trouble {
     }
 }
 
-/// What was called so far.
+/// The calls so far.
 #[derive(Default)]
 struct Chain {
     calls: Vec<Outcome>,
@@ -205,10 +205,10 @@ fn broken(seed: u64) -> (Vec<Trouble>, Vec<Broken>) {
             trouble.happen(&stage, &mut chain).await;
         }
         let mut broken = at_rest(&stage, &mut chain, &dice).await;
-        broken.extend(truth(&stage, &chain.calls));
+        broken.extend(false_claims(&stage, &chain.calls));
         let mut always = effects(&stage, &chain.calls);
         if repeats {
-            // A person said that running twice is harmless, and that it is not asked about.
+            // The user declared repeated execution harmless, so this rule does not apply.
             always.retain(|(rule, _)| !rule.starts_with('2') && !rule.starts_with('3'));
         }
         broken.extend(always);
@@ -217,14 +217,15 @@ fn broken(seed: u64) -> (Vec<Trouble>, Vec<Broken>) {
     (troubles, broken)
 }
 
-/// All troubles are over but for one last loss: nothing that was learnt keeps the server away.
+/// All faults have ended except for one last loss: nothing that was learnt keeps the server
+/// disconnected.
 async fn at_rest(stage: &Stage, chain: &mut Chain, dice: &ShapeRng) -> Vec<Broken> {
     let server = &stage.server;
     server.end_balancer().limit(None);
     server.slow_questions(Duration::ZERO);
     let soon = dice.percent(50);
     if !soon {
-        stage.pass(LONG).await;
+        stage.pass(LONGER_THAN_ANY_PAUSE).await;
     }
     server.lose_sessions_in(&Combination {
         transport: Transport::Http,
@@ -234,30 +235,34 @@ async fn at_rest(stage: &Stage, chain: &mut Chain, dice: &ShapeRng) -> Vec<Broke
         callers: 1,
         seed: 0,
     });
-    let most = if soon { AT_LATEST } else { 2 };
-    for _ in 0..most {
+    let max_calls = if soon { MAX_CALLS_UNTIL_REPLACED } else { 2 };
+    for _ in 0..max_calls {
         chain.calls.push(stage.call().await);
         if chain.calls.last().is_some_and(Outcome::is_ok) {
             return Vec::new();
         }
     }
-    let said = chain.calls.last().map(Outcome::says).unwrap_or_default();
+    let details = chain
+        .calls
+        .last()
+        .map(Outcome::describe)
+        .unwrap_or_default();
     vec![(
         "1 a lost session is replaced",
-        format!("{most} calls; {said}"),
+        format!("{max_calls} calls; {details}"),
     )]
 }
 
-/// No text says of a call that ran that it did not.
-fn truth(stage: &Stage, calls: &[Outcome]) -> Vec<Broken> {
+/// No error text claims that an executed call was not executed.
+fn false_claims(stage: &Stage, calls: &[Outcome]) -> Vec<Broken> {
     let marks = stage.server.marks();
     let mut broken = Vec::new();
     for outcome in calls {
         let Some(Err(error)) = &outcome.result else {
             continue;
         };
-        let told = refusal_outcome(&error.server, &error.failure, error.outcome_unknown);
-        let ToolOutcome::Error { text, .. } = told else {
+        let refusal = refusal_outcome(&error.server, &error.failure, error.outcome_unknown);
+        let ToolOutcome::Error { text, .. } = refusal else {
             continue;
         };
         if text.matches("did not run").count() > usize::from(!marks.contains(&outcome.token)) {
@@ -275,7 +280,7 @@ fn chains_of_troubles() {
         .map(|seed| seed.parse().unwrap())
         .collect();
     if seeds.is_empty() {
-        seeds = (0..number("HERMES_CHAINS", CHAINS)).collect();
+        seeds = (0..number("HERMES_CHAINS", CHAIN_COUNT)).collect();
     }
     let (mut report, mut failed) = (String::new(), 0);
     for seed in seeds {
@@ -286,16 +291,16 @@ fn chains_of_troubles() {
         failed += 1;
         if failed <= 8 {
             let _ = writeln!(report, "seed {seed}: {troubles:?}");
-            for (rule, said) in broken {
-                let _ = writeln!(report, "    {rule}: {said}");
+            for (rule, details) in broken {
+                let _ = writeln!(report, "    {rule}: {details}");
             }
         }
     }
     assert!(failed == 0, "{failed} chains fail\n{report}");
 }
 
-/// A session that only `tools/call` looks at is lost again before the tool has worked: the tool
-/// does not stay marked as failing.
+/// A session that only `tools/call` checks is lost again before the tool has worked: the tool must
+/// not stay marked as failing.
 #[test]
 fn a_session_lost_again_before_the_tool_worked_is_replaced_again() {
     with_virtual_time(|| async {
@@ -316,11 +321,11 @@ fn a_session_lost_again_before_the_tool_worked_is_replaced_again() {
         lose();
         assert!(!stage.call().await.is_ok());
         let second = stage.call().await;
-        assert!(second.is_ok(), "{}", second.says());
+        assert!(second.is_ok(), "{}", second.describe());
     });
 }
 
-/// A tool whose new sessions are lost again before it worked, one after the other, while another tool
+/// The new sessions of one tool are lost again and again before it worked, while another tool
 /// works: each loss costs one call.
 #[test]
 fn losses_in_a_row_cost_one_call_each() {
@@ -347,7 +352,7 @@ fn losses_in_a_row_cost_one_call_each() {
                 }
             }
             let second = stage.call().await;
-            assert!(second.is_ok(), "{}", second.says());
+            assert!(second.is_ok(), "{}", second.describe());
         });
     }
 }
@@ -374,7 +379,7 @@ fn a_session_lost_again_before_the_tool_ever_worked_is_replaced_again() {
     });
 }
 
-/// A tool that always fails so gets a new session now and then, not with each call.
+/// A tool that always fails this way gets a new session occasionally, not with each call.
 #[test]
 fn a_tool_that_always_refuses_costs_few_sessions() {
     with_virtual_time(|| async {

@@ -1,10 +1,11 @@
-//! Servers whose tools change while they are used: announced once or in storms, or in silence while
-//! the session is lost.
+//! Servers whose tools change during use: announced once or in bursts, or unannounced while the
+//! session is lost.
 //!
-//! A failing life is printed with its seed; `HERMES_CHANGES='7 12'` runs those again.
+//! A failing run is printed with its seed; `HERMES_CHANGES='7 12'` runs those again.
 
 use std::time::Duration;
 
+use hermes_mcp::ReportedState;
 use hermes_testkit::mcp_server::combination::{Combination, Scenario, Scope, Transport};
 use hermes_testkit::mcp_server::shape::ShapeRng;
 use serde_json::{Value, json};
@@ -16,19 +17,19 @@ use super::stage::{Outcome, Stage};
 use super::time::with_virtual_time;
 use crate::rig::call;
 
-const LIVES: u64 = 80;
-/// Longer than changes are collected.
-const SETTLED: Duration = Duration::from_secs(2);
-/// Lists that may be read in that time, whatever is announced: one for each time of collecting, and one
-/// that was due.
-const LISTS: usize = 6;
+const RUNS: u64 = 80;
+/// Longer than the delay in which changes are coalesced.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
+/// Number of list requests allowed in that time, whatever is announced: one per coalescing delay,
+/// and one that was due.
+const MAX_LISTS: usize = 6;
 
 fn tool(name: &str) -> Value {
     json!({"name": name, "description": name, "inputSchema": {"type": "object"}})
 }
 
-/// What is called so far, and what the server offers besides `bump`.
-struct Life<'a> {
+/// The calls so far, and the tools that the server offers besides `bump`.
+struct ChangingServer<'a> {
     stage: &'a Stage,
     dice: ShapeRng,
     name: usize,
@@ -36,7 +37,7 @@ struct Life<'a> {
     broken: Vec<Broken>,
 }
 
-impl Life<'_> {
+impl ChangingServer<'_> {
     fn rename(&mut self) {
         self.name += 1;
         let tools = vec![tool("bump"), tool(&self.own())];
@@ -66,24 +67,25 @@ impl Life<'_> {
         let last = self.calls.last().unwrap();
         if !last.is_ok() {
             self.broken
-                .push(("1 the second call succeeds", last.says()));
+                .push(("1 the second call succeeds", last.describe()));
         }
     }
 
-    /// What is offered now is what the server has, and works; what it had before is refused.
-    async fn look(&mut self) {
-        self.stage.pass(SETTLED).await;
+    /// The offered tools are those of the server, and work; removed ones are refused.
+    async fn check_tools(&mut self) {
+        self.stage.pass(SETTLE_TIME).await;
         let own = self.own();
         let known = self.stage.peer.catalogue().borrow().clone().unwrap();
         if !known.has_tool(&own) || known.tools.len() != 2 {
-            let said = format!("{own}: {:?}", known.tools);
-            self.broken.push(("2 the list is the server's", said));
+            let details = format!("{own}: {:?}", known.tools);
+            self.broken.push(("2 the list is the server's", details));
             return;
         }
         let works = self.stage.op(call(&own, json!({"text": "x"}))).await;
         if !matches!(works, Some(Ok(_))) {
-            let said = format!("{works:?}");
-            self.broken.push(("3 a tool that is offered works", said));
+            let details = format!("{works:?}");
+            self.broken
+                .push(("3 a tool that is offered works", details));
         }
         let gone = self.stage.op(call("own_0", json!({}))).await;
         if !matches!(gone, Some(Err(_))) {
@@ -92,11 +94,11 @@ impl Life<'_> {
         }
     }
 
-    /// So many announcements at once, again and again for a while.
+    /// This many announcements at once, repeated for a while.
     async fn storm(&mut self) {
         let before = self.stage.server.counts();
         let mut passed = Duration::ZERO;
-        while passed < SETTLED {
+        while passed < SETTLE_TIME {
             self.stage.server.flood(self.dice.pick(&[1, 10, 50]));
             let pause = Duration::from_millis(self.dice.pick(&[10, 100, 400]));
             self.stage.pass(pause).await;
@@ -107,7 +109,7 @@ impl Life<'_> {
         }
         let after = self.stage.server.counts();
         let lists = after.tool_lists - before.tool_lists;
-        if lists > LISTS {
+        if lists > MAX_LISTS {
             self.broken.push((
                 "5 a storm is read once in a while",
                 format!("{lists} lists"),
@@ -124,18 +126,18 @@ impl Life<'_> {
             0 => {
                 self.rename();
                 self.stage.server.flood(1);
-                self.look().await;
+                self.check_tools().await;
             }
             1 => {
                 self.storm().await;
                 self.stage.server.flood(1);
-                self.look().await;
+                self.check_tools().await;
             }
             2 => {
                 self.lose();
                 self.twice().await;
             }
-            // Nobody says that the tools changed: the new session does.
+            // The change is not announced: the new session reveals it.
             3 => {
                 self.rename();
                 self.lose();
@@ -143,7 +145,7 @@ impl Life<'_> {
                 if self.stage.server.counts().listening > 0 {
                     self.stage.server.flood(1);
                 }
-                self.look().await;
+                self.check_tools().await;
             }
             4 => self.twice().await,
             _ => {
@@ -160,23 +162,23 @@ fn broken(seed: u64) -> Vec<Broken> {
             Ok(stage) => stage,
             Err(why) => return vec![("0 it connects", why)],
         };
-        let mut life = Life {
+        let mut run = ChangingServer {
             stage: &stage,
             dice: ShapeRng::new(seed),
             name: 0,
             calls: Vec::new(),
             broken: Vec::new(),
         };
-        life.rename();
+        run.rename();
         stage.server.flood(1);
-        for _ in 0..3 + life.dice.below(6) {
-            life.step().await;
+        for _ in 0..3 + run.dice.below(6) {
+            run.step().await;
         }
-        let (calls, mut broken) = (life.calls, life.broken);
+        let (calls, mut broken) = (run.calls, run.broken);
         broken.extend(effects(&stage, &calls));
         let status = stage.status();
-        if status.state != "ready" {
-            broken.push(("7 the status says ready", status.state.to_owned()));
+        if status.state != ReportedState::Ready {
+            broken.push(("7 the status says ready", status.state.name().to_owned()));
         }
         broken
     })
@@ -190,12 +192,12 @@ fn tools_change_while_they_are_used() {
         .map(|seed| seed.parse().unwrap())
         .collect();
     if seeds.is_empty() {
-        seeds = (0..number("HERMES_LIVES", LIVES)).collect();
+        seeds = (0..number("HERMES_LIVES", RUNS)).collect();
     }
     let mut report = Vec::new();
     for seed in seeds {
-        for (rule, said) in broken(seed) {
-            report.push(format!("seed {seed}: {rule}: {said}"));
+        for (rule, details) in broken(seed) {
+            report.push(format!("seed {seed}: {rule}: {details}"));
         }
     }
     report.truncate(20);

@@ -1,5 +1,5 @@
-//! The stream of HTTP+SSE ends while a call is being sent: whether the call ran is decided by what
-//! the POST is answered.
+//! The stream of HTTP+SSE ends while a call is being sent: the answer to the POST decides whether
+//! the call was executed.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use super::stage::{Stage, TIMEOUT};
 use super::time::{drive, with_virtual_time};
 use crate::rig::call;
 
-/// A call is on its way, the stream ends, and after `pause` the server takes the call or knows its
-/// session no more. Says how the call ended, and how often it ran.
+/// During a call the stream ends, and after `pause` the server accepts the call or no longer knows
+/// its session. Returns how the call ended, and how often it was executed.
 fn cut(known: bool, pause: Duration) -> (Result<OpOutput, (bool, String)>, usize) {
     with_virtual_time(|| async {
         let stage = Stage::set(Transport::Sse, 1).await.unwrap();
@@ -52,7 +52,7 @@ fn a_call_that_is_refused_right_after_the_cut_is_sent_again() {
     }
 }
 
-/// A server may forget the session together with its stream, and refuse the call.
+/// A server may lose the session together with its stream, and refuse the call.
 #[test]
 fn a_call_that_is_not_refused_may_have_run() {
     for (known, pause) in [(true, 0), (true, 20), (false, 5_000)] {

@@ -1,4 +1,4 @@
-//! Handshakes that are slow, and sessions that are lost again before the handshake is over.
+//! Slow handshakes, and sessions that are lost again before the handshake is complete.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::invariants::effects;
 use super::stage::{Stage, spec};
 use super::time::with_virtual_time;
 
-const LOSSES: u64 = 120;
-/// Messages that the server gets from the loss to the second call, of which most are refused. A handshake
-/// that leads to nothing costs up to nine.
-const MESSAGES: usize = 36;
+const LOSS_COUNT: u64 = 120;
+/// Messages that the server gets from the loss to the second call, most of them refused. A failing
+/// handshake costs up to nine.
+const MAX_MESSAGES: usize = 36;
 
 fn lose(stage: &Stage, dice: &ShapeRng) {
     stage.server.lose_sessions_in(&Combination {
@@ -29,7 +29,7 @@ fn lose(stage: &Stage, dice: &ShapeRng) {
 
 #[test]
 fn sessions_lost_in_the_handshake_are_replaced_with_few_messages() {
-    for seed in 0..LOSSES {
+    for seed in 0..LOSS_COUNT {
         with_virtual_time(|| async {
             let dice = ShapeRng::new(seed);
             let stage = Stage::set(Transport::Http, seed).await.unwrap();
@@ -38,9 +38,9 @@ fn sessions_lost_in_the_handshake_are_replaced_with_few_messages() {
             stage.server.forget_new_sessions(lost);
             lose(&stage, &dice);
             let calls = [stage.call().await, stage.call().await];
-            assert!(calls[1].is_ok(), "seed {seed}: {}", calls[1].says());
+            assert!(calls[1].is_ok(), "seed {seed}: {}", calls[1].describe());
             let messages = stage.server.counts().posts - before;
-            assert!(messages <= MESSAGES, "seed {seed}: {messages} messages");
+            assert!(messages <= MAX_MESSAGES, "seed {seed}: {messages} messages");
             let broken = effects(&stage, &calls);
             assert!(broken.is_empty(), "seed {seed}: {broken:?}");
             assert!(stage.status().tools > 0, "seed {seed}");
@@ -48,7 +48,7 @@ fn sessions_lost_in_the_handshake_are_replaced_with_few_messages() {
     }
 }
 
-/// A server that needs its time for every handshake is waited for, as it was the first time.
+/// A server with slow handshakes is given as much time as for the first one.
 #[test]
 fn a_slow_handshake_costs_no_call() {
     for seconds in [8, 13, 18, 25] {
@@ -64,7 +64,7 @@ fn a_slow_handshake_costs_no_call() {
             for seed in 0..3 {
                 lose(&stage, &ShapeRng::new(seed));
                 let outcome = stage.call().await;
-                assert!(outcome.is_ok(), "{seconds} s: {}", outcome.says());
+                assert!(outcome.is_ok(), "{seconds} s: {}", outcome.describe());
             }
         });
     }

@@ -1,7 +1,7 @@
-//! The opposite direction: nothing is forgotten, and tools fail in every way. What a tool says is
-//! its own affair; the session and the other tools do not suffer.
+//! The opposite direction: no session is lost, and tools fail in every way. Errors of one tool must
+//! not affect the session or the other tools.
 
-use hermes_mcp::FailureClass;
+use hermes_mcp::{BreakerState, FailureClass, ReportedState};
 use hermes_testkit::mcp_server::combination::Transport;
 use hermes_testkit::mcp_server::shape::{Body, ErrorId, Extra, Framing, Shape, ShapeRng};
 use serde_json::json;
@@ -13,7 +13,7 @@ use crate::rig::call;
 
 const ROUNDS: usize = 4;
 
-/// Calls of a tool that answers so, each followed by a call of another one.
+/// Calls of a tool with this answer, each followed by a call of another tool.
 fn beside_a_tool_that_answers(shape: &Shape) -> Vec<Broken> {
     with_virtual_time(|| async {
         let stage = Stage::set(Transport::Http, 1).await.unwrap();
@@ -42,7 +42,7 @@ fn beside_a_tool_that_answers(shape: &Shape) -> Vec<Broken> {
         }
         stage.settle().await;
         if let Some(failed) = good.iter().find(|call| !call.is_ok()) {
-            broken.push(("other tools work", failed.says()));
+            broken.push(("other tools work", failed.describe()));
         }
         broken.extend(effects(&stage, &good));
         let after = stage.server.counts();
@@ -51,17 +51,17 @@ fn beside_a_tool_that_answers(shape: &Shape) -> Vec<Broken> {
             broken.push(("each call is sent once", format!("{count} calls arrived")));
         }
         let status = stage.status();
-        // Words about the session are believed once for each tool.
+        // An error text about the session is believed once for each tool.
         let made = after.sessions - before.sessions;
         let most = usize::from(shape.refuses());
         let own = shape.is_like_a_tools_own_error();
         if own && (status.epoch > 1 + most as u64 || made > most) {
-            let said = format!("epoch {}, {made} new sessions", status.epoch);
-            broken.push(("a healthy session is kept", said));
+            let details = format!("epoch {}, {made} new sessions", status.epoch);
+            broken.push(("a healthy session is kept", details));
         }
-        if status.state != "ready" || status.breaker != "closed" {
-            let said = format!("{}, {}", status.state, status.breaker);
-            broken.push(("the status stays healthy", said));
+        if status.state != ReportedState::Ready || status.breaker != BreakerState::Closed {
+            let details = format!("{}, {}", status.state.name(), status.breaker.name());
+            broken.push(("the status stays healthy", details));
         }
         broken
     })
@@ -73,8 +73,8 @@ fn check(shapes: impl Iterator<Item = Shape>) {
     let mut count = 0;
     for shape in shapes {
         count += 1;
-        for (rule, said) in beside_a_tool_that_answers(&shape) {
-            report.push(format!("{rule}: {shape}\n    {said}"));
+        for (rule, details) in beside_a_tool_that_answers(&shape) {
+            report.push(format!("{rule}: {shape}\n    {details}"));
         }
     }
     report.sort();
@@ -106,7 +106,7 @@ fn a_tool_that_breaks_its_answer_blocks_no_other() {
     check(drawn.filter(Shape::can_come_late).take(100));
 }
 
-/// Over the older transport the error comes on the stream.
+/// Over the older transport the error arrives on the stream.
 #[test]
 fn errors_of_tools_on_a_stream_are_their_own_affair() {
     for code in [-32000, -32001, -32600, -32601, -32602, -32603] {
@@ -121,16 +121,16 @@ fn errors_of_tools_on_a_stream_are_their_own_affair() {
             }
             stage.settle().await;
             let after = stage.server.counts();
-            // Words about the session are believed once.
+            // An error text about the session is believed once.
             assert!(after.sessions <= before.sessions + 1, "{code}");
             assert!(stage.status().epoch <= 2, "{code}");
             assert_eq!(after.calls, before.calls + 6, "{code}");
-            assert_eq!(stage.status().state, "ready");
+            assert_eq!(stage.status().state, ReportedState::Ready);
         });
     }
 }
 
-/// However often a tool says so, one new session is the answer.
+/// However often a tool reports this, one new session is made.
 #[test]
 fn a_tool_that_always_names_the_session_costs_one() {
     for transport in [Transport::Http, Transport::Sse] {
@@ -151,7 +151,7 @@ fn a_tool_that_always_names_the_session_costs_one() {
     }
 }
 
-/// What the generator cannot tell from a tool's own error is what these tests draw.
+/// These tests draw the shapes that the generator cannot distinguish from a tool's own error.
 #[test]
 fn a_tools_own_error_is_one_of_the_shapes() {
     let shape = Shape {

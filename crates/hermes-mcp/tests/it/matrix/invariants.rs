@@ -1,24 +1,24 @@
-//! One combination, and what must hold in it.
+//! One combination, and its invariants.
 
 use std::collections::{BTreeSet, HashMap};
 
-use hermes_mcp::FailureClass;
+use hermes_mcp::{BreakerState, FailureClass, ReportedState};
 use hermes_testkit::mcp_server::combination::{Combination, Expected, Scope};
 
 use super::stage::{KEEPALIVE, Outcome, Stage};
 use super::time::with_virtual_time;
 
-/// Calls of a rapid series through a balancer, and how many of them must succeed.
-const SERIES: usize = 20;
-const SUCCEED: usize = 19;
+/// Calls of a rapid series through a load balancer, and how many of them must succeed.
+const SERIES_CALLS: usize = 20;
+const MIN_SUCCESSES: usize = 19;
 
-/// Sessions that the server may hold in the end: the one in use, and one that is being left.
-const SESSIONS: usize = 2;
+/// Sessions that the server may hold in the end: the one in use, and one being retired.
+const MAX_SESSIONS: usize = 2;
 
-/// What did not hold: the rule, and what was seen.
+/// A violated rule, and what was observed.
 pub(super) type Broken = (&'static str, String);
 
-/// Runs it; nothing is broken in the end.
+/// Runs it and returns the violations; there should be none.
 pub(super) fn broken(how: &Combination) -> Vec<Broken> {
     with_virtual_time(|| async {
         match Stage::set(how.transport, how.seed).await {
@@ -35,7 +35,7 @@ async fn lost(how: &Combination, stage: &Stage) -> Vec<Broken> {
     stage.server.lose_sessions_in(how);
     stage.settle().await;
     if how.scope == Scope::Pings {
-        // Until somebody pings.
+        // Until the next keepalive.
         stage.pass(KEEPALIVE * 2).await;
     }
     let first = stage.calls(how.callers).await;
@@ -46,25 +46,25 @@ async fn lost(how: &Combination, stage: &Stage) -> Vec<Broken> {
     let expected = how.expected();
     let failed = |calls: &[Outcome]| {
         let failed = calls.iter().find(|call| !call.is_ok());
-        failed.map(Outcome::says)
+        failed.map(Outcome::describe)
     };
     if expected == Expected::FirstCall
-        && let Some(said) = failed(&first)
+        && let Some(details) = failed(&first)
     {
-        broken.push(("1a a certain refusal costs no call", said));
+        broken.push(("1a a certain refusal costs no call", details));
     }
     if expected != Expected::Free {
-        if let Some(said) = failed(&second).or_else(|| failed(std::slice::from_ref(&third))) {
-            broken.push(("1b the second call succeeds", said));
+        if let Some(details) = failed(&second).or_else(|| failed(std::slice::from_ref(&third))) {
+            broken.push(("1b the second call succeeds", details));
         }
         let made = stage.server.counts().sessions - sessions;
         if made > 1 {
             broken.push(("4 one new session per loss", format!("{made} sessions")));
         }
         let status = stage.status();
-        if status.state != "ready" || status.breaker != "closed" {
-            let said = format!("{}, {}", status.state, status.breaker);
-            broken.push(("5a the status says ready", said));
+        if status.state != ReportedState::Ready || status.breaker != BreakerState::Closed {
+            let details = format!("{}, {}", status.state.name(), status.breaker.name());
+            broken.push(("5a the status says ready", details));
         }
         if status.last_ok.is_none_or(|ok| ok < at) {
             broken.push((
@@ -74,7 +74,7 @@ async fn lost(how: &Combination, stage: &Stage) -> Vec<Broken> {
         }
     }
     let sessions = stage.server.live_sessions();
-    if sessions > SESSIONS {
+    if sessions > MAX_SESSIONS {
         broken.push((
             "5c no session is left behind",
             format!("{sessions} sessions"),
@@ -90,20 +90,23 @@ async fn balanced(how: &Combination, stage: &Stage) -> Vec<Broken> {
     stage.server.lose_sessions_in(how);
     stage.settle().await;
     let mut calls = Vec::new();
-    for _ in 0..SERIES {
+    for _ in 0..SERIES_CALLS {
         calls.push(stage.call().await);
     }
     let succeeded = calls.iter().filter(|call| call.is_ok()).count();
     let mut broken = effects(stage, &calls);
-    if how.is_plain_refusal() && succeeded < SUCCEED {
+    if how.is_plain_refusal() && succeeded < MIN_SUCCESSES {
         let failed = calls.iter().find(|call| !call.is_ok()).unwrap();
-        let said = format!("{succeeded} of {SERIES}; {}", failed.says());
-        broken.push(("1c nearly all of a series through a balancer succeed", said));
+        let details = format!("{succeeded} of {SERIES_CALLS}; {}", failed.describe());
+        broken.push((
+            "1c nearly all of a series through a balancer succeed",
+            details,
+        ));
     }
     broken
 }
 
-/// What holds always: nothing is done twice, and nobody is told what is not so.
+/// Holds always: nothing is executed twice, and no error text is wrong.
 pub(super) fn effects(stage: &Stage, calls: &[Outcome]) -> Vec<Broken> {
     let mut broken = Vec::new();
     let mut runs: HashMap<String, usize> = HashMap::new();
@@ -121,15 +124,15 @@ pub(super) fn effects(stage: &Stage, calls: &[Outcome]) -> Vec<Broken> {
     for call in calls {
         let ran = runs.contains_key(&call.token);
         match &call.result {
-            None => broken.push(("6 no call hangs", call.says())),
+            None => broken.push(("6 no call hangs", call.describe())),
             Some(Ok(result)) if !ran && result["isError"] != true => {
-                broken.push(("7 what is said to be done was done", call.says()));
+                broken.push(("7 what is said to be done was done", call.describe()));
             }
             Some(Err(error)) => {
-                // The tool's own answer says nothing about how far it came.
+                // The tool's own error does not say how far it got.
                 let own = error.class() == FailureClass::Rpc;
                 if ran && !error.outcome_unknown && !own {
-                    broken.push(("3 what ran is not said not to have run", call.says()));
+                    broken.push(("3 what ran is not said not to have run", call.describe()));
                 }
             }
             Some(Ok(_)) => {}

@@ -1,11 +1,11 @@
-//! The generator that finds stale sessions: thousands of ways to lose a session, against the
-//! production manager over real sockets, under virtual time.
+//! The generator for stale sessions: thousands of ways to lose a session, against the production
+//! manager over real sockets, under virtual time.
 //!
 //! A failing combination is printed as one line. To run only these again:
 //! `HERMES_MATRIX='http/forgotten/all/404/empty/plain/none/1/7 …' cargo nextest run -p hermes-mcp
 //! matrix::given`. `HERMES_MATRIX_COUNT=50000` draws that many instead of [`COUNT`] (the nightly
-//! form, with the profile `nightly` of nextest, which waits longer), `HERMES_MATRIX_SEED` draws others, `HERMES_MATRIX_SHOWN` sets how many failing ones are shown
-//! of each kind.
+//! form, with the profile `nightly` of nextest, which has a longer timeout), `HERMES_MATRIX_SEED`
+//! draws others, `HERMES_MATRIX_SHOWN` sets how many failing ones of each kind are shown.
 
 mod certified;
 mod chains;
@@ -28,11 +28,11 @@ use hermes_testkit::mcp_server::combination::{Combination, Scenario, Transport};
 
 use invariants::broken;
 
-/// Combinations of a usual run, over all tests of this module.
+/// Combinations of a normal run, over all tests of this module.
 const COUNT: usize = 3000;
 const SEED: u64 = 20_261_116;
-/// Failing combinations shown of each kind.
-const SHOWN: usize = 4;
+/// Number of failing combinations shown of each kind.
+const MAX_SHOWN: usize = 4;
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().unwrap())
@@ -46,7 +46,7 @@ fn run(percent: usize, transport: Transport, scenario: Scenario) {
     check(drawn);
 }
 
-/// Runs them all and reports those that fail, by what did not hold.
+/// Runs them all and reports the failing ones by violated rule.
 #[track_caller]
 fn check(combinations: impl Iterator<Item = Combination>) {
     let mut kinds: BTreeMap<&str, Vec<(Combination, String)>> = BTreeMap::new();
@@ -55,16 +55,16 @@ fn check(combinations: impl Iterator<Item = Combination>) {
         count += 1;
         let broken = broken(&combination);
         failed += usize::from(!broken.is_empty());
-        for (rule, said) in broken {
-            kinds.entry(rule).or_default().push((combination, said));
+        for (rule, details) in broken {
+            kinds.entry(rule).or_default().push((combination, details));
         }
     }
     let mut report = String::new();
-    let shown = number("HERMES_MATRIX_SHOWN", SHOWN as u64) as usize;
+    let shown = number("HERMES_MATRIX_SHOWN", MAX_SHOWN as u64) as usize;
     for (rule, cases) in &kinds {
         let _ = writeln!(report, "\n{rule}: broken in {}", cases.len());
-        for (combination, said) in cases.iter().take(shown) {
-            let _ = writeln!(report, "  {combination}\n      {said}");
+        for (combination, details) in cases.iter().take(shown) {
+            let _ = writeln!(report, "  {combination}\n      {details}");
         }
         let statuses: BTreeMap<u16, usize> =
             cases.iter().fold(BTreeMap::new(), |mut sum, (case, _)| {
@@ -80,7 +80,7 @@ fn check(combinations: impl Iterator<Item = Combination>) {
     );
 }
 
-/// Those that the environment names.
+/// The combinations named in the environment.
 #[test]
 fn given() {
     let Ok(text) = std::env::var("HERMES_MATRIX") else {

@@ -1,9 +1,9 @@
-//! Streams that went silent for good, and servers that hang beside a healthy one.
+//! Streams that became silent permanently, and servers that hang beside a healthy one.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_mcp::CallOptions;
+use hermes_mcp::{CallOptions, ReportedState};
 use hermes_testkit::mcp_server::combination::{Combination, Transport};
 use hermes_testkit::mcp_server::{FaultyServer, Wire};
 use tokio::time::Instant;
@@ -13,15 +13,15 @@ use super::time::{drive, with_virtual_time};
 use crate::rig::call;
 
 const BLACK_HOLES: usize = 12;
-/// What they may add to anything.
-const ADDED: Duration = Duration::from_millis(300);
+/// The delay that they may add.
+const MAX_ADDED_DELAY: Duration = Duration::from_millis(300);
 
 fn combination(text: &str) -> Combination {
     text.parse().unwrap()
 }
 
-/// POSTs get 202 and nothing ever comes on the stream: noticed without a call, within one interval
-/// of keepalive and its jitter.
+/// POSTs get 202 and nothing arrives on the stream: noticed without a call, within one keepalive
+/// interval and its jitter.
 #[test]
 fn a_stream_that_went_silent_is_replaced_within_one_keepalive_interval() {
     for seed in 0..10 {
@@ -35,14 +35,14 @@ fn a_stream_that_went_silent_is_replaced_within_one_keepalive_interval() {
             assert_eq!(made, 1, "seed {seed}: {:?}", stage.status());
             for _ in 0..3 {
                 let done = stage.call().await;
-                assert!(done.is_ok(), "seed {seed}: {}", done.says());
+                assert!(done.is_ok(), "seed {seed}: {}", done.describe());
             }
-            assert_eq!(stage.status().state, "ready");
+            assert_eq!(stage.status().state, ReportedState::Ready);
         });
     }
 }
 
-/// How long, in virtual time, a server takes to come up and an expiry to heal.
+/// How long, in virtual time, a server takes to connect and to recover from an expiry.
 async fn times(black_holes: usize) -> (Duration, Duration) {
     let server = FaultyServer::start_here(Wire::Legacy).await;
     let mut specs = vec![spec("peer", &server, |_| {})];
@@ -50,7 +50,7 @@ async fn times(black_holes: usize) -> (Duration, Duration) {
     for number in 0..black_holes {
         let hole = FaultyServer::start_here(Wire::Legacy).await;
         hole.freeze();
-        // By name before the healthy one.
+        // Sorted before the healthy one.
         specs.push(spec(&format!("hole{number:02}"), &hole, |_| {}));
         holes.push(hole);
     }
@@ -59,7 +59,7 @@ async fn times(black_holes: usize) -> (Duration, Duration) {
     assert!(stage.is_ready_within(Duration::from_mins(1)).await);
     let up = began.elapsed();
     assert!(stage.call().await.is_ok());
-    // They hang, give up and are tried again meanwhile.
+    // Meanwhile they hang, time out and are retried.
     let mut worst = Duration::ZERO;
     for _ in 0..5 {
         stage.pass(Duration::from_secs(7)).await;
@@ -68,7 +68,7 @@ async fn times(black_holes: usize) -> (Duration, Duration) {
         ));
         let began = Instant::now();
         let done = stage.call().await;
-        assert!(done.is_ok(), "{}", done.says());
+        assert!(done.is_ok(), "{}", done.describe());
         worst = worst.max(began.elapsed());
     }
     (up, worst)
@@ -79,16 +79,16 @@ fn twelve_black_holes_do_not_delay_a_healthy_server() {
     let (up_alone, healed_alone) = with_virtual_time(|| times(0));
     let (up, healed) = with_virtual_time(|| times(BLACK_HOLES));
     assert!(
-        up <= up_alone + ADDED,
+        up <= up_alone + MAX_ADDED_DELAY,
         "up after {up:?}, alone after {up_alone:?}"
     );
     assert!(
-        healed <= healed_alone + ADDED,
+        healed <= healed_alone + MAX_ADDED_DELAY,
         "healed after {healed:?}, alone after {healed_alone:?}"
     );
 }
 
-/// The same while callers wait at every black hole.
+/// The same while callers wait for every hanging server.
 #[test]
 fn calls_to_black_holes_do_not_delay_those_to_a_healthy_server() {
     with_virtual_time(|| async {
@@ -116,7 +116,7 @@ fn calls_to_black_holes_do_not_delay_those_to_a_healthy_server() {
         let calling = stage.peer.call(op, CallOptions::default());
         let done = drive(&activity, Duration::from_mins(1), calling).await;
         done.unwrap().unwrap();
-        let took = began.elapsed();
-        assert!(took <= ADDED, "{took:?}");
+        let elapsed = began.elapsed();
+        assert!(elapsed <= MAX_ADDED_DELAY, "{elapsed:?}");
     });
 }

@@ -1,5 +1,5 @@
-//! Events that are no messages, on the stream of HTTP+SSE while calls wait there: they came instead
-//! of an answer, so nobody waits until the timeout.
+//! Events that are not messages, on the stream of HTTP+SSE while calls wait: they were sent in
+//! place of an answer, so the calls fail before their timeout.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::stage::{Stage, TIMEOUT};
 use super::time::{drive, with_virtual_time};
 use crate::rig::call;
 
-/// So many calls wait while these events come; says how each ended, and when.
+/// This many calls wait while these events arrive; returns how each ended, and when.
 fn calls_under(events: &[String], count: usize) -> Vec<(bool, Duration)> {
     with_virtual_time(|| async {
         let stage = Stage::set(Transport::Sse, 1).await.unwrap();

@@ -1,8 +1,9 @@
-//! Questions to a session that are slow, or that chance leads to the wrong instance of the server:
-//! they must not keep calls away from a session that works.
+//! Probes that are slow, or that are randomly routed to the wrong instance of the server: they must
+//! not keep calls away from a working session.
 
 use std::time::Duration;
 
+use hermes_mcp::ReportedState;
 use hermes_testkit::mcp_server::combination::{Combination, Scenario, Scope, Transport};
 use hermes_testkit::mcp_server::shape::{Body, Extra, Framing, Shape, ShapeRng};
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Wire};
@@ -11,30 +12,30 @@ use tokio::time::Instant;
 use super::stage::{KEEPALIVE, Stage, spec};
 use super::time::with_virtual_time;
 
-/// Slower than the examination likes, faster than it gives up.
-const SLOW: Duration = Duration::from_millis(800);
+/// Slower than the health check expects, faster than its timeout.
+const SLOW_ANSWER: Duration = Duration::from_millis(800);
 
-/// The examination that finds a slow session suspect must not be the reason for the next one.
+/// The health check that finds a slow session suspect must not trigger the next one.
 #[test]
 fn slow_answers_to_pings_keep_no_call_away() {
     with_virtual_time(|| async {
         for transport in [Transport::Http, Transport::Sse] {
             let stage = Stage::set(transport, 1).await.unwrap();
-            stage.server.slow_questions(SLOW);
+            stage.server.slow_questions(SLOW_ANSWER);
             let asked = stage.server.counts().posts;
             stage.pass(KEEPALIVE * 4).await;
             let asked = stage.server.counts().posts - asked;
             assert!((2..=20).contains(&asked), "{asked} in four intervals");
             let began = Instant::now();
             let outcome = stage.call().await;
-            assert!(outcome.is_ok(), "{}", outcome.says());
-            assert!(began.elapsed() < SLOW * 3, "{:?}", began.elapsed());
-            assert_eq!(stage.status().state, "ready");
+            assert!(outcome.is_ok(), "{}", outcome.describe());
+            assert!(began.elapsed() < SLOW_ANSWER * 3, "{:?}", began.elapsed());
+            assert_eq!(stage.status().state, ReportedState::Ready);
         }
     });
 }
 
-/// The call and all pings met the instance that does not know the session, the list did not.
+/// The call and all pings reached the instance that does not know the session, the list did not.
 #[test]
 fn a_call_is_sent_again_though_all_pings_were_misrouted() {
     with_virtual_time(|| async {
@@ -43,12 +44,12 @@ fn a_call_is_sent_again_though_all_pings_were_misrouted() {
         stage.server.fault("tools/call", refusal());
         stage.server.fault_times("ping", 6, refusal());
         let outcome = stage.call().await;
-        assert!(outcome.is_ok(), "{}", outcome.says());
+        assert!(outcome.is_ok(), "{}", outcome.describe());
         assert_eq!(stage.server.counts().effects, 2);
     });
 }
 
-/// The handshake over HTTP+SSE meets instances that do not hold its stream, at random.
+/// The handshake over HTTP+SSE randomly reaches instances that do not hold its stream.
 #[test]
 fn a_server_behind_a_balancer_connects_over_sse() {
     with_virtual_time(|| async {
@@ -76,8 +77,9 @@ fn a_server_behind_a_balancer_connects_over_sse() {
     });
 }
 
-/// The session is lost between the handshake and the list, by a server whose error says that it knows no
-/// such method. That the server has no tools would never be doubted again: there is nothing to call.
+/// The session is lost between the handshake and the list, by a server whose error claims an
+/// unknown method. A wrong "has no tools" would never be corrected, because there is nothing to
+/// call.
 #[test]
 fn a_list_that_is_unknown_once_does_not_mean_that_there_are_no_tools() {
     with_virtual_time(|| async {
@@ -98,12 +100,12 @@ fn a_list_that_is_unknown_once_does_not_mean_that_there_are_no_tools() {
         stage.server.fault_times("tools/list", 2, unknown());
         drop(stage.call().await);
         let outcome = stage.call().await;
-        assert!(outcome.is_ok(), "{}", outcome.says());
+        assert!(outcome.is_ok(), "{}", outcome.describe());
         assert!(stage.status().tools > 0);
     });
 }
 
-/// The same with whatever else a list may be answered in a session that is lost at that moment.
+/// The same with any other answer to a list in a session that is lost at that moment.
 #[test]
 fn a_session_that_is_lost_in_the_handshake_leaves_no_server_without_tools() {
     with_virtual_time(|| async {
@@ -137,7 +139,7 @@ fn a_session_that_is_lost_in_the_handshake_leaves_no_server_without_tools() {
             assert!(
                 outcome.is_ok(),
                 "seed {seed}, {refusal:?}: {}",
-                outcome.says()
+                outcome.describe()
             );
             assert!(stage.status().tools > 0, "seed {seed}, {refusal:?}");
         }

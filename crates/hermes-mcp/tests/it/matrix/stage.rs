@@ -20,11 +20,11 @@ use super::time::{drive, pass, settle};
 use crate::fake::TestClock;
 use crate::rig::{call, http_target, named};
 
-/// Of a call.
+/// Timeout of a call.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
-/// More than any call may take, waits for a link included.
-pub(super) const PATIENCE: Duration = Duration::from_mins(2);
+/// Longer than any call may take, including the wait for a link.
+pub(super) const TEST_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// How one call ended.
 #[derive(Debug)]
@@ -34,13 +34,13 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Whether it is reported as done.
+    /// Whether it is reported as executed.
     pub(super) fn is_ok(&self) -> bool {
         matches!(&self.result, Some(Ok(result)) if result["isError"] != true)
     }
 
-    /// In a few words.
-    pub(super) fn says(&self) -> String {
+    /// A short description.
+    pub(super) fn describe(&self) -> String {
         match &self.result {
             None => "hangs".to_owned(),
             Some(Ok(result)) => format!("ok {result}"),
@@ -66,7 +66,7 @@ pub(super) struct Stage {
     calls: std::cell::Cell<usize>,
 }
 
-/// One spec of a server under test.
+/// The spec of a server under test.
 pub(super) fn spec(
     name: &str,
     server: &FaultyServer,
@@ -82,7 +82,7 @@ pub(super) fn spec(
 }
 
 impl Stage {
-    /// Connected, and with one call made. An error says why that did not work.
+    /// Connected, and with one call made. Returns an error if that failed.
     pub(super) async fn set(transport: Transport, seed: u64) -> Result<Self, String> {
         Self::set_with(transport, seed, |_| {}).await
     }
@@ -101,17 +101,17 @@ impl Stage {
         server.forget_requests();
         let specs = vec![spec("peer", &server, change)];
         let stage = Self::with(server, specs, seed);
-        if !stage.is_ready_within(PATIENCE).await {
+        if !stage.is_ready_within(TEST_TIMEOUT).await {
             return Err(format!("never up: {:?}", stage.status()));
         }
         let first = stage.call().await;
         if !first.is_ok() {
-            return Err(format!("the call before the loss: {}", first.says()));
+            return Err(format!("the call before the loss: {}", first.describe()));
         }
         Ok(stage)
     }
 
-    /// With these specs; the one called `peer` is the one that is called.
+    /// With these specs; calls are made to the one named `peer`.
     pub(super) fn with(server: FaultyServer, specs: Vec<ServerSpec>, seed: u64) -> Self {
         let clock = TestClock::new();
         let clock_of_manager: Arc<dyn Clock> = Arc::clone(&clock) as Arc<dyn Clock>;
@@ -147,17 +147,17 @@ impl Stage {
         pass(&self.activity(), length).await;
     }
 
-    /// Waits until it is ready, and its listening stream open.
-    pub(super) async fn is_ready_within(&self, longest: Duration) -> bool {
+    /// Waits until it is ready and its listening stream is open.
+    pub(super) async fn is_ready_within(&self, limit: Duration) -> bool {
         let peer = self.peer.clone();
         let mut events = self.manager.events();
         let ready = async {
-            while peer.standing().state != LinkState::Ready {
-                // Lagging only means that there is something new to see.
+            while peer.connection_status().state != LinkState::Ready {
+                // Lagging only means that there are new events.
                 let _ = events.recv().await;
             }
         };
-        let done = drive(&self.activity(), longest, ready).await.is_some();
+        let done = drive(&self.activity(), limit, ready).await.is_some();
         self.settle().await;
         done
     }
@@ -165,7 +165,7 @@ impl Stage {
     pub(super) async fn op(&self, op: Op) -> Option<Result<Value, CallError>> {
         let (peer, options) = (self.peer.clone(), CallOptions::default());
         let calling = task::spawn("matrix-call", async move { peer.call(op, options).await });
-        let result = drive(&self.activity(), PATIENCE, calling).await?;
+        let result = drive(&self.activity(), TEST_TIMEOUT, calling).await?;
         Some(result.unwrap().unwrap().map(|output| output.result))
     }
 
@@ -174,7 +174,7 @@ impl Stage {
         self.calls(1).await.pop().unwrap()
     }
 
-    /// So many at once, each with its own token.
+    /// This many at once, each with its own token.
     pub(super) async fn calls(&self, count: usize) -> Vec<Outcome> {
         let first = self.calls.get();
         self.calls.set(first + count);
@@ -189,7 +189,7 @@ impl Stage {
                 })
             })
             .collect();
-        let done = drive(&self.activity(), PATIENCE, join_all(calls)).await;
+        let done = drive(&self.activity(), TEST_TIMEOUT, join_all(calls)).await;
         let Some(done) = done else {
             return tokens
                 .into_iter()

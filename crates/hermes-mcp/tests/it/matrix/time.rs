@@ -1,13 +1,13 @@
 //! Real sockets under virtual time.
 //!
 //! Client and server run on one thread and one runtime whose clock is paused. Tokio advances a
-//! paused clock by itself as soon as no task is ready, although bytes may be on their way through
-//! the kernel: a timeout would fire while the answer arrives. So that is prevented here (a blocking
-//! task that waits keeps tokio from it), and the clock is advanced by hand, when nothing moves any
-//! more: every ready task has run and the sockets were polled, many times over, and the server
-//! received and sent nothing meanwhile. On loopback what is written can be read at once, so this
-//! is not a guess about how long something takes; the short wait in real time only allows for a
-//! kernel that hands packets over late on a busy machine.
+//! paused clock automatically as soon as no task is ready, although bytes may be in transit through
+//! the kernel: a timeout would fire while the answer arrives. A waiting blocking task prevents
+//! this, and the clock is advanced explicitly when there is no activity: every ready task has run
+//! and the sockets were polled, many times over, and the server received and sent nothing
+//! meanwhile. On loopback, written bytes can be read at once, so this is not a guess about
+//! durations; the short wait in real time only allows for a kernel that delivers packets late on a
+//! busy machine.
 
 use std::future::Future;
 use std::sync::mpsc;
@@ -16,18 +16,18 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::time::Instant;
 
-/// Turns of the runtime without activity: more than a message takes from task to task, from the
+/// Turns of the runtime without activity: more than a message needs from task to task, from the
 /// socket to the caller and back.
-const TURNS: usize = 24;
+const QUIET_TURNS: usize = 24;
 /// Real time without activity.
-const QUIET: Duration = Duration::from_micros(150);
-/// Steps of the clock grow from the first to the last of these while nothing happens. The last
-/// is short beside every timeout, so that two timers that lie apart fire apart.
+const QUIET_TIME: Duration = Duration::from_micros(150);
+/// While nothing happens, steps of the clock grow from the first to the last of these. The last is
+/// short compared with every timeout, so that different timers fire separately.
 const FIRST_STEP: Duration = Duration::from_millis(1);
 const LAST_STEP: Duration = Duration::from_millis(250);
 
-/// Runs `test` on a runtime of its own with a clock that stands still but for [`drive`]. All that
-/// `test` leaves behind ends with the runtime.
+/// Runs `test` on its own runtime with a clock that only [`drive`] advances. Everything that `test`
+/// leaves behind ends with the runtime.
 pub(crate) fn with_virtual_time<T, F: Future<Output = T>>(test: impl FnOnce() -> F) -> T {
     let runtime = Builder::new_current_thread()
         .enable_all()
@@ -49,13 +49,13 @@ pub(crate) fn with_virtual_time<T, F: Future<Output = T>>(test: impl FnOnce() ->
     result
 }
 
-/// Lets everything happen that happens without time going by.
+/// Waits until everything has happened that needs no time.
 pub(crate) async fn settle(activity: &dyn Fn() -> u64) {
     let mut seen = activity();
     let mut turns = 0;
     let mut since = std::time::Instant::now();
-    while turns < TURNS || since.elapsed() < QUIET {
-        // Comes back after all ready tasks have run and the sockets were polled.
+    while turns < QUIET_TURNS || since.elapsed() < QUIET_TIME {
+        // Returns after all ready tasks have run and the sockets were polled.
         tokio::task::yield_now().await;
         let now = activity();
         if now == seen {
@@ -66,15 +66,15 @@ pub(crate) async fn settle(activity: &dyn Fn() -> u64) {
     }
 }
 
-/// Waits for `work` while time goes by whenever nothing else happens, for so long at most.
-/// `None`: it was not done by then.
+/// Waits for `work`, for at most this long, and advances the clock whenever nothing else happens.
+/// `None`: timeout.
 pub(crate) async fn drive<T>(
     activity: &dyn Fn() -> u64,
-    longest: Duration,
+    limit: Duration,
     work: impl Future<Output = T>,
 ) -> Option<T> {
     let time = async {
-        let end = Instant::now() + longest;
+        let end = Instant::now() + limit;
         let mut step = FIRST_STEP;
         while Instant::now() < end {
             let before = activity();
@@ -95,14 +95,14 @@ pub(crate) async fn drive<T>(
     }
 }
 
-/// Lets so much time go by.
+/// Advances the clock by this much.
 pub(crate) async fn pass(activity: &dyn Fn() -> u64, length: Duration) {
     let never = std::future::pending::<()>();
     let _ = drive(activity, length, never).await;
 }
 
-/// The helper itself: a timeout does not fire while an answer is on its way, and does fire where
-/// none comes.
+/// The helper itself: a timeout does not fire while an answer is in transit, and does fire if there
+/// is none.
 #[test]
 fn time_passes_only_when_nothing_else_happens() {
     use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Two processes that use one server: what happens to the sessions of one does the other no harm, and
-//! what both lose at once both replace.
+//! Two processes that use one server: a lost session of one does not affect the other, and both
+//! replace what both lose.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 use super::invariants::{Broken, effects};
 use super::number;
-use super::stage::{Outcome, PATIENCE, Stage, spec};
+use super::stage::{Outcome, Stage, TEST_TIMEOUT, spec};
 use super::time::{drive, with_virtual_time};
 use crate::fake::TestClock;
 use crate::rig::call;
 
-const LIVES: u64 = 80;
-const LOSSES: usize = 5;
+const RUNS: u64 = 80;
+const LOSSES_PER_RUN: usize = 5;
 
 type Answer = Result<Value, CallError>;
 
@@ -36,7 +36,7 @@ async fn both(stage: &Stage, other: &ServerHandle, name: &str) -> [Outcome; 2] {
     let tokens = [format!("a{name}"), format!("b{name}")];
     let calls =
         futures_util::future::join(calling(&stage.peer, &tokens[0]), calling(other, &tokens[1]));
-    let done = drive(&stage.activity(), PATIENCE, calls).await;
+    let done = drive(&stage.activity(), TEST_TIMEOUT, calls).await;
     let (first, second) = done.map_or((None, None), |(one, two)| (Some(one), Some(two)));
     let [one, two] = tokens;
     [
@@ -66,7 +66,7 @@ fn broken(seed: u64) -> Vec<Broken> {
         let other = manager.server("peer").unwrap();
         let mut broken = Vec::new();
         let mut calls = Vec::from(both(&stage, &other, "first").await);
-        for loss in 0..LOSSES {
+        for loss in 0..LOSSES_PER_RUN {
             let scenario = dice.pick(&[
                 Scenario::Forgotten,
                 Scenario::Forgotten,
@@ -82,12 +82,12 @@ fn broken(seed: u64) -> Vec<Broken> {
             let second = both(&stage, &other, &format!("{loss}-2")).await;
             let failed = second.iter().find(|call| !call.is_ok());
             if let Some(failed) = failed.filter(|_| how.expected() != Expected::Free) {
-                let said = format!("{how}: {}", failed.says());
-                broken.push(("1 the second call succeeds", said));
+                let details = format!("{how}: {}", failed.describe());
+                broken.push(("1 the second call succeeds", details));
             }
             calls.extend(second);
             if how.expected() == Expected::Free {
-                // Both begin the next loss with a session that works.
+                // Both begin the next loss with a working session.
                 stage.server.end_balancer();
                 let plain = "http/forgotten/all/404/empty/plain/none/1/0";
                 stage.server.lose_sessions_in(&plain.parse().unwrap());
@@ -102,9 +102,9 @@ fn broken(seed: u64) -> Vec<Broken> {
 #[test]
 fn two_processes_use_one_server() {
     let mut report = Vec::new();
-    for seed in 0..number("HERMES_LIVES", LIVES) {
-        for (rule, said) in broken(seed) {
-            report.push(format!("seed {seed}: {rule}: {said}"));
+    for seed in 0..number("HERMES_LIVES", RUNS) {
+        for (rule, details) in broken(seed) {
+            report.push(format!("seed {seed}: {rule}: {details}"));
         }
     }
     report.truncate(20);

@@ -1,4 +1,4 @@
-//! A home, a server and clients for it.
+//! A home directory, a server and clients for it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Once};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::server::AuthServer;
 
-/// When the test begins, in seconds since the epoch.
+/// Start time of the test, in seconds since the epoch.
 pub(crate) const NOW: i64 = 1_800_000_000;
 
 pub(crate) struct Bench {
@@ -47,7 +47,7 @@ pub(crate) fn settings() -> Settings {
 pub(crate) fn http() -> reqwest::Client {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
-        // Another part of this binary may have been first.
+        // Another test of this binary may have installed it.
         rustls::crypto::ring::default_provider()
             .install_default()
             .ok();
@@ -71,13 +71,13 @@ impl Bench {
         }
     }
 
-    /// A process without anybody at the keyboard.
-    pub(crate) fn alone(&self) -> OAuthClient {
+    /// A process without a user at the keyboard.
+    pub(crate) fn without_user(&self) -> OAuthClient {
         self.client(None)
     }
 
-    pub(crate) fn with(&self, person: &Arc<Person>) -> OAuthClient {
-        self.client(Some(person.clone()))
+    pub(crate) fn with(&self, user: &Arc<TestUser>) -> OAuthClient {
+        self.client(Some(user.clone()))
     }
 
     fn client(&self, prompt: Option<Arc<dyn AuthPrompt>>) -> OAuthClient {
@@ -107,7 +107,7 @@ impl Bench {
         serde_json::from_slice(&std::fs::read(self.file(name)).unwrap()).unwrap()
     }
 
-    /// Files as after a login some time ago: (access, refresh). Ends in `left` seconds.
+    /// Files as after a login some time ago: (access, refresh). Expires in `left` seconds.
     pub(crate) fn logged_in(&self, left: i64) -> (String, String) {
         let (access, refresh) = self.server.issue();
         self.write(
@@ -133,7 +133,7 @@ impl Bench {
     }
 }
 
-/// The token a client would send.
+/// The token that a client would send.
 pub(crate) async fn token(client: &OAuthClient) -> Option<String> {
     client
         .token()
@@ -141,46 +141,46 @@ pub(crate) async fn token(client: &OAuthClient) -> Option<String> {
         .map(|token| token.expose_secret().to_owned())
 }
 
-/// How the browser brings the answer back.
+/// How the browser returns the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum RedirectVia {
     Callback,
     Paste,
     /// It does not.
     Never,
 }
 
-/// A person who clicks "allow" at once.
-pub(crate) struct Person {
-    way: Way,
+/// A user who clicks "allow" at once.
+pub(crate) struct TestUser {
+    redirect_via: RedirectVia,
     http: reqwest::Client,
     pub(crate) pages: Mutex<Vec<LoginPage>>,
     pub(crate) notes: Mutex<Vec<String>>,
-    /// Changes the address the browser is sent to.
-    pub(crate) meddle: Box<dyn Fn(String) -> Vec<String> + Send + Sync>,
+    /// Changes the address that the browser is sent to.
+    pub(crate) alter: Box<dyn Fn(String) -> Vec<String> + Send + Sync>,
     lines: (
         mpsc::UnboundedSender<String>,
         tokio::sync::Mutex<mpsc::UnboundedReceiver<String>>,
     ),
 }
 
-impl Person {
-    pub(crate) fn new(way: Way) -> Arc<Self> {
-        Self::meddling(way, |url| vec![url])
+impl TestUser {
+    pub(crate) fn new(redirect_via: RedirectVia) -> Arc<Self> {
+        Self::altering(redirect_via, |url| vec![url])
     }
 
-    /// The browser visits (or the person pastes) what `meddle` makes of the address, in order.
-    pub(crate) fn meddling(
-        way: Way,
-        meddle: impl Fn(String) -> Vec<String> + Send + Sync + 'static,
+    /// The browser visits (or the user pastes) the addresses returned by `alter`, in order.
+    pub(crate) fn altering(
+        redirect_via: RedirectVia,
+        alter: impl Fn(String) -> Vec<String> + Send + Sync + 'static,
     ) -> Arc<Self> {
         let (sender, receiver) = mpsc::unbounded_channel();
         Arc::new(Self {
-            way,
+            redirect_via,
             http: http(),
             pages: Mutex::default(),
             notes: Mutex::default(),
-            meddle: Box::new(meddle),
+            alter: Box::new(alter),
             lines: (sender, tokio::sync::Mutex::new(receiver)),
         })
     }
@@ -199,18 +199,18 @@ impl Person {
     }
 }
 
-impl AuthPrompt for Person {
+impl AuthPrompt for TestUser {
     fn show(&self, page: &LoginPage) -> BoxFuture<'_, Result<(), String>> {
         let page = page.clone();
         self.pages.lock().unwrap().push(page.clone());
         Box::pin(async move {
-            if self.way == Way::Never {
+            if self.redirect_via == RedirectVia::Never {
                 return Ok(());
             }
             let answer = self.http.get(&page.url).send().await.unwrap();
             let target = answer.headers()[LOCATION].to_str().unwrap().to_owned();
-            for address in (self.meddle)(target) {
-                if self.way == Way::Callback {
+            for address in (self.alter)(target) {
+                if self.redirect_via == RedirectVia::Callback {
                     self.http.get(address).send().await.unwrap();
                 } else {
                     self.types(&address);

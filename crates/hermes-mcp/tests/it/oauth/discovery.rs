@@ -1,17 +1,17 @@
-//! Which authorization server, and what to ask it for: the scenarios of the conformance suite.
+//! Discovery of the authorization server and its scopes: the scenarios of the conformance suite.
 
 use hermes_mcp::{FailureClass, OAuthErrorKind, TokenSource as _};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::bench::{Bench, Person, Way, token};
+use super::bench::{Bench, RedirectVia, TestUser, token};
 use super::server::Reply;
 
 const PRM: &str = "/.well-known/oauth-protected-resource/mcp";
 const ASM: &str = "/.well-known/oauth-authorization-server";
 
 async fn login(bench: &Bench) -> Result<(), hermes_mcp::OAuthError> {
-    let client = bench.with(&Person::new(Way::Callback));
+    let client = bench.with(&TestUser::new(RedirectVia::Callback));
     client.login(&CancellationToken::new()).await?;
     assert!(token(&client).await.is_some());
     Ok(())
@@ -89,7 +89,7 @@ async fn servers_of_2025_03_26_have_metadata_on_their_origin_or_none() {
             script.documents.clear();
             if with_metadata {
                 script.prefix = "/oauth".to_owned();
-                // The issuer is not the place where it was found.
+                // The issuer differs from the address where it was found.
                 let metadata = script.metadata(&format!("{}/oauth", bench.server.base));
                 script.put(ASM, metadata);
             }
@@ -195,13 +195,13 @@ async fn redirects_of_documents_are_followed_within_reason() {
         format!("GET {PRM}"),
         Reply::empty(302).header("Location", PRM),
     );
-    // A loop is no document; the server is then one of 2025-03-26.
+    // A redirect loop is no document; the server then counts as one of 2025-03-26.
     login(&bench).await.unwrap();
 }
 
 #[tokio::test]
 async fn scopes_come_from_the_most_specific_place() {
-    // (configured, challenge, resource, authorization server, asked for)
+    // (configured, challenge, resource, authorization server, requested)
     for (configured, challenge, resource, server, asked) in [
         (None, "", None, None, None),
         (
@@ -259,7 +259,7 @@ async fn scopes_come_from_the_most_specific_place() {
         assert_eq!(query.get("scope").map(String::as_str), asked);
         let consent = asked.is_some_and(|scope| scope.contains("offline_access"));
         assert_eq!(query.contains_key("prompt"), consent);
-        // What the server does not repeat was granted as asked.
+        // A scope that the server does not repeat was granted as requested.
         assert_eq!(
             bench.read("srv.json").get("scope").and_then(|s| s.as_str()),
             asked
@@ -289,8 +289,8 @@ async fn the_first_refusal_leads_through_the_whole_flow() {
         "scope=\"read\", resource_metadata=\"{}{PRM}\"",
         bench.server.base
     );
-    let person = Person::new(Way::Callback);
-    let client = bench.with(&person);
+    let user = TestUser::new(RedirectVia::Callback);
+    let client = bench.with(&user);
     assert!(client.bearer().await.is_none());
     client
         .rejected(None, bench.server.challenge(None))
@@ -298,7 +298,7 @@ async fn the_first_refusal_leads_through_the_whole_flow() {
         .unwrap();
     let access = token(&client).await.unwrap();
     assert_eq!(bench.server.challenge(Some(&access)), None);
-    assert_eq!(person.asked(), 1);
+    assert_eq!(user.asked(), 1);
     assert!(
         bench.server.seen("POST /mcp").is_empty(),
         "the challenge was at hand"

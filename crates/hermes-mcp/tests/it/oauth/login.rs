@@ -1,4 +1,4 @@
-//! The flow with a person in it.
+//! The login flow with a user.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::bench::{Bench, NOW, Person, Way, token};
+use super::bench::{Bench, NOW, RedirectVia, TestUser, token};
 use super::server::{Reply, client_of};
 
 #[tokio::test]
@@ -19,14 +19,14 @@ async fn a_login_registers_asks_and_stores_what_the_original_reads() {
         .script()
         .grant
         .insert("extra".to_owned(), json!({"k": 1}));
-    let person = Person::new(Way::Callback);
-    let client = bench.with(&person);
+    let user = TestUser::new(RedirectVia::Callback);
+    let client = bench.with(&user);
     let status = client.login(&CancellationToken::new()).await.unwrap();
     assert!(status.logged_in && status.renewable);
     assert_eq!(status.expires_at.unwrap().timestamp(), NOW + 3600);
     assert_eq!(status.issuer.as_deref(), Some(bench.server.base.as_str()));
 
-    let redirect = person.page().redirect_uri;
+    let redirect = user.page().redirect_uri;
     let registered = &bench.server.seen("POST /register")[0].json;
     assert_eq!(
         *registered,
@@ -75,7 +75,7 @@ async fn a_login_registers_asks_and_stores_what_the_original_reads() {
 #[tokio::test]
 async fn callback_favicon_prefetch_and_wrong_state_come_first() {
     let bench = Bench::new().await;
-    let person = Person::meddling(Way::Callback, |right| {
+    let user = TestUser::altering(RedirectVia::Callback, |right| {
         let url = url::Url::parse(&right).unwrap();
         let origin = url.origin().ascii_serialization();
         vec![
@@ -86,7 +86,7 @@ async fn callback_favicon_prefetch_and_wrong_state_come_first() {
             right,
         ]
     });
-    let client = bench.with(&person);
+    let client = bench.with(&user);
     client.login(&CancellationToken::new()).await.unwrap();
     assert!(token(&client).await.is_some());
 }
@@ -94,7 +94,7 @@ async fn callback_favicon_prefetch_and_wrong_state_come_first() {
 #[tokio::test]
 async fn the_address_can_be_pasted_and_mistakes_are_explained() {
     let bench = Bench::new().await;
-    let person = Person::meddling(Way::Paste, |right| {
+    let user = TestUser::altering(RedirectVia::Paste, |right| {
         let query = right.split_once('?').unwrap().1.to_owned();
         vec![
             "what?".to_owned(),
@@ -102,10 +102,10 @@ async fn the_address_can_be_pasted_and_mistakes_are_explained() {
             query,
         ]
     });
-    let client = bench.with(&person);
+    let client = bench.with(&user);
     client.login(&CancellationToken::new()).await.unwrap();
     assert!(token(&client).await.is_some());
-    let notes = person.notes.lock().unwrap().clone();
+    let notes = user.notes.lock().unwrap().clone();
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(notes[1].contains("another login"), "{notes:?}");
 }
@@ -114,13 +114,13 @@ async fn the_address_can_be_pasted_and_mistakes_are_explained() {
 async fn a_redirect_elsewhere_needs_the_pasted_address() {
     let mut bench = Bench::new().await;
     bench.settings.redirect_uri = Some("https://proxy.example/cb".to_owned());
-    let person = Person::new(Way::Paste);
+    let user = TestUser::new(RedirectVia::Paste);
     bench
-        .with(&person)
+        .with(&user)
         .login(&CancellationToken::new())
         .await
         .unwrap();
-    assert!(!person.page().listening);
+    assert!(!user.page().listening);
     let registered = &bench.server.seen("POST /register")[0].json;
     assert_eq!(registered["application_type"], "web");
     assert_eq!(registered["redirect_uris"][0], "https://proxy.example/cb");
@@ -133,20 +133,20 @@ async fn skipping_timing_out_and_cancelling_leave_everything_as_it_was() {
     let before = bench.read("srv.json");
     let never = CancellationToken::new();
 
-    let person = Person::new(Way::Never);
-    person.types("skip");
-    let error = bench.with(&person).login(&never).await.unwrap_err();
+    let user = TestUser::new(RedirectVia::Never);
+    user.types("skip");
+    let error = bench.with(&user).login(&never).await.unwrap_err();
     assert_eq!(error.kind, OAuthErrorKind::Cancelled);
     assert!(error.text.contains("hermes mcp login srv"), "{error}");
 
-    let person = Person::new(Way::Never);
+    let user = TestUser::new(RedirectVia::Never);
     let cancelled = CancellationToken::new();
     cancelled.cancel();
-    let error = bench.with(&person).login(&cancelled).await.unwrap_err();
+    let error = bench.with(&user).login(&cancelled).await.unwrap_err();
     assert_eq!(error.kind, OAuthErrorKind::Cancelled);
 
     bench.settings.timeout = Duration::from_millis(20);
-    let error = bench.with(&person).login(&never).await.unwrap_err();
+    let error = bench.with(&user).login(&never).await.unwrap_err();
     assert!(error.text.contains("the login was not finished"), "{error}");
 
     assert_eq!(bench.read("srv.json"), before);
@@ -154,9 +154,9 @@ async fn skipping_timing_out_and_cancelling_leave_everything_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_refusal_by_the_person_is_told_with_its_reason() {
+async fn a_refusal_by_the_user_is_reported_with_its_reason() {
     let bench = Bench::new().await;
-    let person = Person::meddling(Way::Callback, |right| {
+    let user = TestUser::altering(RedirectVia::Callback, |right| {
         let state = right.split_once("state=").unwrap().1;
         let base = right.split_once('?').unwrap().0;
         vec![format!(
@@ -164,7 +164,7 @@ async fn a_refusal_by_the_person_is_told_with_its_reason() {
         )]
     });
     let error = bench
-        .with(&person)
+        .with(&user)
         .login(&CancellationToken::new())
         .await
         .unwrap_err();
@@ -172,12 +172,12 @@ async fn a_refusal_by_the_person_is_told_with_its_reason() {
     assert!(!bench.file("srv.json").exists());
 }
 
-/// What a server says in `iss`, from its own address.
+/// The `iss` of a server, from its own address.
 type Iss = fn(&str) -> Option<String>;
 
 #[tokio::test]
 async fn the_answer_must_come_from_the_server_that_was_asked() {
-    // (promised, iss in the answer, accepted)
+    // (announced, iss in the answer, accepted)
     let cases: [(bool, Iss, bool); 6] = [
         (true, |base| Some(base.to_owned()), true),
         (false, |_| None, true),
@@ -196,7 +196,7 @@ async fn the_answer_must_come_from_the_server_that_was_asked() {
                 json!(promised),
             );
         });
-        let client = bench.with(&Person::new(Way::Callback));
+        let client = bench.with(&TestUser::new(RedirectVia::Callback));
         let done = client.login(&CancellationToken::new()).await;
         assert_eq!(done.is_ok(), accepted, "{promised} {iss:?}: {done:?}");
         let exchanged = bench.server.seen("POST /token").len();
@@ -205,9 +205,9 @@ async fn the_answer_must_come_from_the_server_that_was_asked() {
 }
 
 #[tokio::test]
-async fn without_anybody_the_failure_names_the_command_at_once() {
+async fn without_a_user_the_failure_names_the_command_at_once() {
     let bench = Bench::new().await;
-    let client = bench.alone();
+    let client = bench.without_user();
     assert!(client.bearer().await.is_none());
     let failure = client
         .rejected(None, bench.server.challenge(None))
@@ -225,11 +225,11 @@ async fn a_busy_port_from_the_configuration_is_an_error_and_a_remembered_one_is_
     let mut bench = Bench::new().await;
     let busy = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = busy.local_addr().unwrap().port();
-    let person = Person::new(Way::Callback);
+    let user = TestUser::new(RedirectVia::Callback);
 
     bench.settings.redirect_port = port;
     let error = bench
-        .with(&person)
+        .with(&user)
         .login(&CancellationToken::new())
         .await
         .unwrap_err();
@@ -242,7 +242,7 @@ async fn a_busy_port_from_the_configuration_is_an_error_and_a_remembered_one_is_
         &json!({"client_id": "old", "issuer": bench.server.base,
                 "redirect_uris": [format!("http://127.0.0.1:{port}/callback")]}),
     );
-    let client = bench.with(&person);
+    let client = bench.with(&user);
     client
         .rejected(None, bench.server.challenge(None))
         .await
@@ -255,20 +255,20 @@ async fn a_busy_port_from_the_configuration_is_an_error_and_a_remembered_one_is_
 #[tokio::test]
 async fn a_registration_is_used_again_with_its_port() {
     let bench = Bench::new().await;
-    let person = Person::new(Way::Callback);
+    let user = TestUser::new(RedirectVia::Callback);
     bench
-        .with(&person)
+        .with(&user)
         .login(&CancellationToken::new())
         .await
         .unwrap();
-    let first = person.page().redirect_uri;
+    let first = user.page().redirect_uri;
     std::fs::remove_file(bench.file("srv.json")).unwrap();
     bench
-        .with(&person)
+        .with(&user)
         .rejected(None, bench.server.challenge(None))
         .await
         .unwrap();
-    assert_eq!(person.page().redirect_uri, first);
+    assert_eq!(user.page().redirect_uri, first);
     assert_eq!(bench.server.seen("POST /register").len(), 1);
 }
 
@@ -288,7 +288,7 @@ async fn clients_registered_by_hand_authenticate_as_the_server_wants() {
                 json!([method]),
             );
         });
-        let client = bench.with(&Person::new(Way::Callback));
+        let client = bench.with(&TestUser::new(RedirectVia::Callback));
         client.login(&CancellationToken::new()).await.unwrap();
         let exchanged = &bench.server.seen("POST /token")[0];
         assert_eq!(client_of(exchanged), "by-hand");
@@ -311,7 +311,7 @@ async fn a_secret_registered_with_the_server_is_used() {
         .script()
         .registration
         .insert("client_secret".to_owned(), json!("given"));
-    let client = bench.with(&Person::new(Way::Callback));
+    let client = bench.with(&TestUser::new(RedirectVia::Callback));
     client.login(&CancellationToken::new()).await.unwrap();
     assert_eq!(
         bench.server.seen("POST /token")[0].form["client_secret"],
@@ -331,7 +331,7 @@ async fn a_client_document_replaces_registration_where_it_is_supported() {
                 json!(supported),
             );
         });
-        let client = bench.with(&Person::new(Way::Callback));
+        let client = bench.with(&TestUser::new(RedirectVia::Callback));
         client.login(&CancellationToken::new()).await.unwrap();
         let asked = &bench.server.seen("GET /authorize")[0].query;
         assert_eq!(asked["client_id"] == document, supported);
@@ -340,12 +340,12 @@ async fn a_client_document_replaces_registration_where_it_is_supported() {
 }
 
 #[tokio::test]
-async fn a_server_that_registers_nobody_says_what_to_do() {
+async fn a_server_without_registration_gets_advice() {
     let bench = Bench::new().await;
     bench.server.metadata(|meta| {
         meta.remove("registration_endpoint");
     });
-    let client = bench.with(&Person::new(Way::Callback));
+    let client = bench.with(&TestUser::new(RedirectVia::Callback));
     let error = client.login(&CancellationToken::new()).await.unwrap_err();
     assert!(error.text.contains("oauth.client_id"), "{error}");
 
@@ -354,7 +354,7 @@ async fn a_server_that_registers_nobody_says_what_to_do() {
     bench
         .server
         .next("POST /register", Reply::json(400, &refusal));
-    let client = bench.with(&Person::new(Way::Callback));
+    let client = bench.with(&TestUser::new(RedirectVia::Callback));
     let error = client.login(&CancellationToken::new()).await.unwrap_err();
     assert!(error.text.contains("invalid_redirect_uri: no"), "{error}");
 }
@@ -367,8 +367,8 @@ async fn a_new_issuer_gets_a_new_registration_and_never_sees_the_old_one() {
         .script()
         .registration
         .insert("client_id".to_owned(), json!("elsewhere"));
-    let person = Person::new(Way::Callback);
-    let client = bench.with(&person);
+    let user = TestUser::new(RedirectVia::Callback);
+    let client = bench.with(&user);
     client
         .rejected(None, bench.server.challenge(None))
         .await
@@ -383,7 +383,7 @@ async fn a_new_issuer_gets_a_new_registration_and_never_sees_the_old_one() {
         "/.well-known/oauth-protected-resource/mcp",
         json!({"resource": bench.server.mcp_url(), "authorization_servers": [other.base]}),
     );
-    // The refresh token belongs to the first server, which no longer wants it.
+    // The refresh token belongs to the first server, which now refuses it.
     bench.server.next(
         "POST /token",
         Reply::json(400, &json!({"error": "invalid_grant"})),
@@ -410,7 +410,7 @@ async fn a_configured_secret_is_not_shown_to_a_new_issuer() {
         "srv.client.json",
         &json!({"client_id": "by-hand", "issuer": "https://before.example"}),
     );
-    let client = bench.with(&Person::new(Way::Callback));
+    let client = bench.with(&TestUser::new(RedirectVia::Callback));
     let error = client.login(&CancellationToken::new()).await.unwrap_err();
     assert_eq!(error.kind, OAuthErrorKind::Refused);
     assert!(error.text.contains("https://before.example"), "{error}");
@@ -424,7 +424,7 @@ async fn damaged_files_are_reported_kept_and_put_aside_by_a_login() {
     for name in ["srv.json", "srv.client.json"] {
         std::fs::write(bench.file(name), "{\"access_tok").unwrap();
     }
-    let client = bench.alone();
+    let client = bench.without_user();
     assert!(client.bearer().await.is_none());
     let failure = client
         .rejected(None, bench.server.challenge(None))
@@ -438,9 +438,9 @@ async fn damaged_files_are_reported_kept_and_put_aside_by_a_login() {
     );
     assert!(client.status().await.problem.is_some());
 
-    let person = Person::new(Way::Callback);
+    let user = TestUser::new(RedirectVia::Callback);
     bench
-        .with(&person)
+        .with(&user)
         .login(&CancellationToken::new())
         .await
         .unwrap();
@@ -449,12 +449,12 @@ async fn damaged_files_are_reported_kept_and_put_aside_by_a_login() {
         "{\"access_tok"
     );
     assert!(bench.file("srv.client.json.damaged").exists());
-    assert_eq!(person.notes.lock().unwrap().len(), 2);
+    assert_eq!(user.notes.lock().unwrap().len(), 2);
     assert!(token(&client).await.is_some(), "the other process goes on");
 }
 
 #[tokio::test]
-async fn a_rejected_code_is_told_and_nothing_is_stored() {
+async fn a_rejected_code_is_reported_and_nothing_is_stored() {
     let bench = Bench::new().await;
     bench.server.next(
         "POST /token",
@@ -463,18 +463,18 @@ async fn a_rejected_code_is_told_and_nothing_is_stored() {
             &json!({"error": "invalid_grant", "error_description": "late"}),
         ),
     );
-    let client = bench.with(&Person::new(Way::Callback));
+    let client = bench.with(&TestUser::new(RedirectVia::Callback));
     let error = client.login(&CancellationToken::new()).await.unwrap_err();
     assert!(error.text.contains("invalid_grant: late"), "{error}");
     assert!(!bench.file("srv.json").exists());
 
-    for (answer, says) in [
+    for (answer, expected_text) in [
         (json!({"token_type": "Bearer"}), "without an access token"),
         (json!({"access_token": "a", "token_type": "DPoP"}), "DPoP"),
     ] {
         bench.server.next("POST /token", Reply::json(200, &answer));
         let error = client.login(&CancellationToken::new()).await.unwrap_err();
-        assert!(error.text.contains(says), "{error}");
+        assert!(error.text.contains(expected_text), "{error}");
     }
 }
 
@@ -482,7 +482,7 @@ async fn a_rejected_code_is_told_and_nothing_is_stored() {
 async fn forgetting_removes_the_files() {
     let bench = Bench::new().await;
     bench.logged_in(3600);
-    let client = bench.alone();
+    let client = bench.without_user();
     assert!(client.forget().await.unwrap());
     assert!(!client.forget().await.unwrap());
     assert_eq!(token(&client).await, None);

@@ -1,5 +1,4 @@
-//! OAuth against a server that does what the test says, against other processes, and against a
-//! real authorization server.
+//! OAuth against a scripted server, concurrent processes, and a real authorization server.
 
 mod bench;
 mod discovery;

@@ -1,4 +1,4 @@
-//! The whole story with a real authorization server: npm's `oidc-provider`.
+//! The complete flow with a real authorization server: npm's `oidc-provider`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -42,7 +42,7 @@ impl Oidc {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // Ends with an error where the server did not even start.
+        // An error if the server did not start.
         let line = lines.next().unwrap().unwrap();
         let port = line.strip_prefix("ready ").unwrap();
         Self {
@@ -146,28 +146,28 @@ async fn a_real_authorization_server_discovers_registers_grants_and_refreshes() 
         })
     };
 
-    // The first refusal leads through discovery, registration and the browser.
+    // The first refusal leads to discovery, registration and the browser.
     let browser = Arc::new(Browser::default());
-    let person = client(Some(browser.clone()));
+    let user = client(Some(browser.clone()));
     let challenge = server.visit(None).await.unwrap_err();
-    person.rejected(None, Some(challenge)).await.unwrap();
-    let first = person.bearer().await.unwrap();
+    user.rejected(None, Some(challenge)).await.unwrap();
+    let first = user.bearer().await.unwrap();
     let first = first.expose_secret();
     assert_eq!(server.visit(Some(first)).await.unwrap(), "read");
-    let status = person.status().await;
+    let status = user.status().await;
     assert!(status.renewable, "{status:?}");
     assert_eq!(status.issuer.as_deref(), Some(server.base.as_str()));
     assert!(status.expires_at.is_some());
     let last = browser.visited.lock().unwrap().last().cloned().unwrap();
     assert!(last.contains("/callback?code="), "{last}");
 
-    // Another process, with nobody there, renews twice with rotating refresh tokens.
+    // Another process, without a user, renews twice with rotating refresh tokens.
     let gateway = client(None);
     let mut token = first.to_owned();
     for _ in 0..2 {
         server.revoke(&token).await;
         let challenge = server.visit(Some(&token)).await.unwrap_err();
-        // A minute has not passed; a new process knows nothing of that.
+        // Less than a minute has passed; a new process does not know that.
         let gateway = if token == first {
             gateway.clone()
         } else {
@@ -177,17 +177,17 @@ async fn a_real_authorization_server_discovers_registers_grants_and_refreshes() 
             .rejected(Some(token.clone().into()), Some(challenge))
             .await
             .unwrap();
-        let fresh = gateway.bearer().await.unwrap().expose_secret().to_owned();
-        assert_ne!(fresh, token);
-        assert_eq!(server.visit(Some(&fresh)).await.unwrap(), "read");
-        token = fresh;
+        let renewed = gateway.bearer().await.unwrap().expose_secret().to_owned();
+        assert_ne!(renewed, token);
+        assert_eq!(server.visit(Some(&renewed)).await.unwrap(), "read");
+        token = renewed;
     }
-    // The process of the person goes on with what the other one fetched.
-    assert_eq!(person.bearer().await.unwrap().expose_secret(), token);
+    // The user's process continues with the token that the other one fetched.
+    assert_eq!(user.bearer().await.unwrap().expose_secret(), token);
 
     // An explicit login registers anew and replaces everything.
-    person.login(&CancellationToken::new()).await.unwrap();
-    let again = person.bearer().await.unwrap();
+    user.login(&CancellationToken::new()).await.unwrap();
+    let again = user.bearer().await.unwrap();
     assert_eq!(
         server.visit(Some(again.expose_secret())).await.unwrap(),
         "read"

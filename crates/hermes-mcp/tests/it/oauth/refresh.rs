@@ -14,10 +14,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::bench::{Bench, NOW, Person, Way, http, token};
+use super::bench::{Bench, NOW, RedirectVia, TestUser, http, token};
 use super::server::Reply;
 
-/// One call: the token goes out, a refusal brings another one.
+/// One call: sends the token; a refusal leads to another one.
 async fn call(bench: &Bench, client: &OAuthClient) -> Result<String, McpFailure> {
     let sent = token(client).await;
     let Some(challenge) = bench.server.challenge(sent.as_deref()) else {
@@ -39,7 +39,7 @@ async fn ten_parallel_401_make_one_refresh() {
     let bench = Bench::new().await;
     let (access, refresh) = bench.logged_in(3600);
     bench.server.revoke(&access);
-    let client = bench.alone();
+    let client = bench.without_user();
     let calls = join_all((0..10).map(|_| call(&bench, &client))).await;
     let fresh: Vec<String> = calls.into_iter().map(Result::unwrap).collect();
     assert!(
@@ -63,13 +63,13 @@ async fn a_caller_that_gives_up_does_not_stop_the_refresh() {
     let bench = Bench::new().await;
     let (access, _) = bench.logged_in(3600);
     bench.server.revoke(&access);
-    let client = bench.alone();
+    let client = bench.without_user();
     let mut impatient = Box::pin(client.rejected(Some(access.clone().into()), None));
     // One poll starts it.
     assert!(futures_util::poll!(&mut impatient).is_pending());
     while bench.server.refreshes().is_empty() {
         tokio::task::yield_now().await;
-        // Polled only to get it going; dropped before the answer is there.
+        // Polled once to start it; dropped before the answer arrives.
         if futures_util::poll!(&mut impatient).is_ready() {
             break;
         }
@@ -86,7 +86,7 @@ async fn an_omitted_refresh_token_and_unknown_fields_are_kept() {
     let (access, refresh) = bench.logged_in(3600);
     bench.server.script().rotate = false;
     bench.server.revoke(&access);
-    let client = bench.alone();
+    let client = bench.without_user();
     let fresh = call(&bench, &client).await.unwrap();
     assert_eq!(
         bench.read("srv.json"),
@@ -94,7 +94,7 @@ async fn an_omitted_refresh_token_and_unknown_fields_are_kept() {
                "scope": "read", "vendor": "kept", "expires_in": 3600,
                "expires_at": (NOW + 3600) as f64})
     );
-    // And it works again.
+    // It works again.
     bench.clock.advance(Duration::from_hours(1));
     bench.server.revoke(&fresh);
     assert_ne!(token(&client).await.unwrap(), fresh);
@@ -105,7 +105,7 @@ async fn an_omitted_refresh_token_and_unknown_fields_are_kept() {
 async fn tokens_are_renewed_a_minute_before_they_end() {
     let bench = Bench::new().await;
     let (access, _) = bench.logged_in(600);
-    let client = bench.alone();
+    let client = bench.without_user();
     bench.clock.advance(Duration::from_secs(539));
     assert_eq!(token(&client).await.unwrap(), access);
     assert!(bench.server.refreshes().is_empty());
@@ -124,7 +124,7 @@ async fn a_token_without_expiry_is_used_until_it_is_refused() {
         file.as_object_mut().unwrap().remove(name);
     }
     bench.write("srv.json", &file);
-    let client = bench.alone();
+    let client = bench.without_user();
     bench.clock.advance(Duration::from_hours(240));
     assert_eq!(token(&client).await.unwrap(), access);
 }
@@ -137,12 +137,12 @@ async fn a_refusal_with_a_newer_file_adopts_the_file() {
     let (newer, _) = bench.server.issue();
     let path = bench.file("srv.json");
     let content = json!({"access_token": newer, "refresh_token": "r", "expires_at": NOW + 99});
-    // The original refreshes without our lock, while we do.
+    // The original program refreshes at the same time, without our lock.
     bench.server.next_with("POST /token", move || {
         std::fs::write(path, content.to_string()).unwrap();
         Some(denied("invalid_grant"))
     });
-    let client = bench.alone();
+    let client = bench.without_user();
     assert_eq!(call(&bench, &client).await.unwrap(), newer);
     assert_eq!(bench.server.refreshes().len(), 1);
 }
@@ -152,7 +152,7 @@ async fn another_process_that_was_faster_saves_the_refresh() {
     let bench = Bench::new().await;
     let (access, _) = bench.logged_in(3600);
     bench.server.revoke(&access);
-    let client = bench.alone();
+    let client = bench.without_user();
     assert_eq!(token(&client).await.unwrap(), access);
     let (newer, _) = bench.server.issue();
     bench.write(
@@ -174,7 +174,7 @@ async fn a_dead_grant_is_asked_about_once() {
         .script()
         .always
         .insert("POST /token".to_owned(), denied("invalid_grant"));
-    let client = bench.alone();
+    let client = bench.without_user();
     let calls = join_all((0..10).map(|_| call(&bench, &client))).await;
     for outcome in calls {
         let failure = outcome.unwrap_err();
@@ -208,7 +208,7 @@ async fn a_busy_or_broken_authorization_server_keeps_the_tokens() {
         let (access, refresh) = bench.logged_in(3600);
         bench.server.revoke(&access);
         bench.server.next("POST /token", reply);
-        let client = bench.alone();
+        let client = bench.without_user();
         let failure = call(&bench, &client).await.unwrap_err();
         assert_eq!(failure.class, FailureClass::Throttled, "{failure}");
         let left = failure.retry_after.unwrap();
@@ -235,8 +235,8 @@ async fn an_unreachable_authorization_server_keeps_a_token_in_use() {
     meta["token_endpoint"] = json!("http://127.0.0.1:1/token");
     meta["hermes"] = json!({"resource": null});
     bench.write("srv.meta.json", &meta);
-    let client = bench.alone();
-    // It is about to end but has not ended.
+    let client = bench.without_user();
+    // It is about to expire but still valid.
     assert_eq!(token(&client).await.unwrap(), access);
     assert_eq!(bench.read("srv.json")["refresh_token"], json!(refresh));
 }
@@ -250,7 +250,7 @@ async fn a_token_endpoint_that_moved_is_found_again() {
     meta["token_endpoint"] = json!(format!("{}/old/token", bench.server.base));
     meta["hermes"] = json!({"resource": bench.server.mcp_url()});
     bench.write("srv.meta.json", &meta);
-    let client = bench.alone();
+    let client = bench.without_user();
     let failure = call(&bench, &client).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Throttled, "{failure}");
     tokio::time::pause();
@@ -261,7 +261,7 @@ async fn a_token_endpoint_that_moved_is_found_again() {
 }
 
 #[tokio::test]
-async fn short_lives_are_lived_and_unknown_ones_too() {
+async fn short_and_unknown_lifetimes_are_respected() {
     let bench = Bench::new().await;
     let (access, _) = bench.logged_in(3600);
     bench.server.revoke(&access);
@@ -270,7 +270,7 @@ async fn short_lives_are_lived_and_unknown_ones_too() {
         .script()
         .grant
         .insert("expires_in".to_owned(), json!(40));
-    let client = bench.alone();
+    let client = bench.without_user();
     let fresh = call(&bench, &client).await.unwrap();
     bench.clock.advance(Duration::from_secs(29));
     assert_eq!(token(&client).await.unwrap(), fresh);
@@ -287,15 +287,15 @@ async fn short_lives_are_lived_and_unknown_ones_too() {
 }
 
 #[tokio::test]
-async fn a_person_who_takes_long_does_not_hold_up_renewals() {
+async fn a_slow_user_does_not_delay_renewals() {
     let bench = Bench::new().await;
     let (access, _) = bench.logged_in(600);
-    let person = Person::new(Way::Never);
-    let client = bench.with(&person);
+    let user = TestUser::new(RedirectVia::Never);
+    let client = bench.with(&user);
     let challenge = "Bearer error=\"insufficient_scope\", scope=\"write\"";
     let mut waiting =
         Box::pin(client.rejected(Some(access.clone().into()), Some(challenge.to_owned())));
-    while person.asked() == 0 {
+    while user.asked() == 0 {
         assert!(futures_util::poll!(&mut waiting).is_pending());
         tokio::task::yield_now().await;
     }
@@ -308,7 +308,7 @@ async fn a_person_who_takes_long_does_not_hold_up_renewals() {
 async fn refreshed_but_still_401_needs_a_login_and_does_not_loop() {
     let bench = Bench::new().await;
     let (mut access, _) = bench.logged_in(3600);
-    let client = bench.alone();
+    let client = bench.without_user();
     for _ in 0..5 {
         bench.server.revoke(&access);
         access = call(&bench, &client).await.unwrap();
@@ -321,7 +321,7 @@ async fn refreshed_but_still_401_needs_a_login_and_does_not_loop() {
         assert!(failure.text.contains("every token"), "{failure}");
     }
     assert_eq!(bench.server.refreshes().len(), 5);
-    // That is no verdict for ever.
+    // The verdict is not permanent.
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;
     tokio::time::resume();
@@ -333,19 +333,19 @@ async fn a_token_revoked_right_after_its_renewal_is_renewed_again() {
     let bench = Bench::new().await;
     let (access, _) = bench.logged_in(3600);
     bench.server.revoke(&access);
-    let client = bench.alone();
+    let client = bench.without_user();
     let fresh = call(&bench, &client).await.unwrap();
     bench.server.revoke(&fresh);
     assert_ne!(call(&bench, &client).await.unwrap(), fresh);
     assert_eq!(bench.server.refreshes().len(), 2);
 }
 
-/// However fast tokens are revoked, those that were used in between were good.
+/// However fast tokens are revoked, those used in between were valid.
 #[tokio::test]
 async fn tokens_that_worked_before_they_were_revoked_are_renewed_without_a_login() {
     let bench = Bench::new().await;
     let (mut access, _) = bench.logged_in(3600);
-    let client = bench.alone();
+    let client = bench.without_user();
     for _ in 0..12 {
         bench.server.revoke(&access);
         let fresh = call(&bench, &client).await.unwrap();
@@ -353,7 +353,7 @@ async fn tokens_that_worked_before_they_were_revoked_are_renewed_without_a_login
         client.accepted();
         access = fresh;
     }
-    // A server that takes none of them wants a person.
+    // If the server accepts none of them, the user must log in.
     let mut renewed = 0;
     let failure = loop {
         bench.server.revoke(&access);
@@ -372,7 +372,7 @@ async fn an_unknown_client_must_be_unknown_twice() {
     let bench = Bench::new().await;
     let (access, _) = bench.logged_in(3600);
     bench.server.revoke(&access);
-    let client = bench.alone();
+    let client = bench.without_user();
     bench.server.next("POST /token", denied("invalid_client"));
     let failure = call(&bench, &client).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Throttled, "{failure}");
@@ -397,7 +397,7 @@ async fn an_unknown_client_from_the_configuration_is_not_dropped() {
     let (access, _) = bench.logged_in(3600);
     bench.server.revoke(&access);
     bench.server.next("POST /token", denied("invalid_client"));
-    let failure = call(&bench, &bench.alone()).await.unwrap_err();
+    let failure = call(&bench, &bench.without_user()).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::NeedsAuth);
     assert!(failure.text.contains("oauth.client_id"), "{failure}");
     assert!(bench.file("srv.client.json").exists());
@@ -408,14 +408,14 @@ async fn a_directory_that_cannot_be_written_stops_before_the_grant_is_used() {
     let bench = Bench::new().await;
     let (access, _) = bench.logged_in(3600);
     bench.server.revoke(&access);
-    // Stands for a read-only directory, which would not stop root.
+    // Simulates a read-only directory, which would not stop root.
     std::fs::create_dir(bench.file("srv.lock")).unwrap();
-    let client = bench.alone();
+    let client = bench.without_user();
     let failure = call(&bench, &client).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Permanent);
     assert!(failure.text.contains("mcp-tokens"), "{failure}");
     assert!(bench.server.refreshes().is_empty());
-    // Nothing to repair once it can be.
+    // Nothing needs repair once writing is possible again.
     std::fs::remove_dir(bench.file("srv.lock")).unwrap();
     call(&bench, &client).await.unwrap();
 }
@@ -430,30 +430,30 @@ async fn a_refresh_token_never_goes_to_another_issuer() {
         "/.well-known/oauth-protected-resource/mcp",
         json!({"resource": bench.server.mcp_url(), "authorization_servers": [other.base]}),
     );
-    let failure = call(&bench, &bench.alone()).await.unwrap_err();
+    let failure = call(&bench, &bench.without_user()).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::NeedsAuth);
     assert!(failure.text.contains(&other.base), "{failure}");
     assert!(other.seen("POST /token").is_empty());
 }
 
 #[tokio::test]
-async fn with_a_person_a_dead_grant_becomes_a_login() {
+async fn with_a_user_a_dead_grant_becomes_a_login() {
     let bench = Bench::new().await;
     let (access, _) = bench.logged_in(3600);
     bench.server.revoke(&access);
     bench.server.next("POST /token", denied("invalid_grant"));
-    let person = Person::new(Way::Callback);
-    let client = bench.with(&person);
+    let user = TestUser::new(RedirectVia::Callback);
+    let client = bench.with(&user);
     let calls = join_all((0..4).map(|_| call(&bench, &client))).await;
     assert!(calls.iter().all(Result::is_ok), "{calls:?}");
-    assert_eq!(person.asked(), 1);
+    assert_eq!(user.asked(), 1);
 }
 
 #[tokio::test]
 async fn a_401_during_initialize_heals_the_connection() {
     let bench = Bench::new().await;
     let (access, _) = bench.logged_in(3600);
-    let client = bench.alone();
+    let client = bench.without_user();
     let target = ServerTarget::Http(HttpTarget {
         url: bench.url.parse().unwrap(),
         headers: reqwest::header::HeaderMap::new(),

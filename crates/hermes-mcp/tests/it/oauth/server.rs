@@ -1,4 +1,4 @@
-//! A small MCP resource and authorization server in one, that does what the test says.
+//! A small scripted MCP resource and authorization server.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) method: String,
@@ -28,7 +28,7 @@ impl Seen {
     }
 }
 
-/// What goes back.
+/// The reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     status: u16,
@@ -61,24 +61,24 @@ impl Reply {
 
 type Hook = Box<dyn FnOnce() -> Option<Reply> + Send>;
 
-/// What it does and what it knows.
+/// The script and state of the server.
 pub(crate) struct Script {
     base: String,
     /// Documents by path; `None` removes one.
     pub(crate) documents: HashMap<String, Option<Value>>,
-    /// Where the endpoints are, besides `/authorize`, `/token` and `/register`.
+    /// Path prefix of the endpoints, besides `/authorize`, `/token` and `/register`.
     pub(crate) prefix: String,
-    /// Played instead of what would happen, in order, by route.
+    /// Replaces the normal behaviour, in order, by route.
     hooks: HashMap<String, VecDeque<Hook>>,
-    /// Played every time, by route.
+    /// Replies sent every time, by route.
     pub(crate) always: HashMap<String, Reply>,
     /// `iss` of the redirect.
     pub(crate) iss: Option<String>,
-    /// Put into every grant.
+    /// Added to every grant.
     pub(crate) grant: Map<String, Value>,
-    /// Whether a refresh gives a new refresh token and ends the old one.
+    /// Whether a refresh returns a new refresh token and invalidates the old one.
     pub(crate) rotate: bool,
-    /// What a registration answers besides its id.
+    /// Members of a registration besides its id.
     pub(crate) registration: Map<String, Value>,
     /// The scope in the challenge of `/mcp`.
     pub(crate) challenge: String,
@@ -86,7 +86,7 @@ pub(crate) struct Script {
     refresh: HashSet<String>,
     codes: HashMap<String, Seen>,
     count: usize,
-    /// A refresh token was used after it had ended.
+    /// How often an invalidated refresh token was used.
     pub(crate) reused: usize,
     pub(crate) seen: Vec<Seen>,
 }
@@ -156,7 +156,7 @@ impl AuthServer {
         self.next_with(route, move || Some(reply));
     }
 
-    /// Runs this at the next request to `route`; without a reply the usual happens.
+    /// Runs this at the next request to `route`; without a reply the normal behaviour follows.
     pub(crate) fn next_with(
         &self,
         route: &str,
@@ -181,7 +181,7 @@ impl AuthServer {
         change(document);
     }
 
-    /// A grant as if somebody had logged in: (access, refresh).
+    /// A grant as after a login: (access, refresh).
     pub(crate) fn issue(&self) -> (String, String) {
         let mut script = self.script();
         let answer = script.issue(true);
@@ -189,12 +189,12 @@ impl AuthServer {
         (text("access_token"), text("refresh_token"))
     }
 
-    /// Ends a token before its time.
+    /// Revokes a token early.
     pub(crate) fn revoke(&self, access: &str) {
         self.script().valid.remove(access);
     }
 
-    /// What `/mcp` says to this token: the challenge, or `None` if it is welcome.
+    /// The challenge of `/mcp` to this token, or `None` if it is accepted.
     pub(crate) fn challenge(&self, token: Option<&str>) -> Option<String> {
         let script = self.script();
         if token.is_some_and(|token| script.valid.contains(token)) {

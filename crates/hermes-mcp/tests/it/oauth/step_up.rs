@@ -4,7 +4,7 @@ use hermes_mcp::{FailureClass, McpFailure, OAuthClient, TokenSource as _};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::bench::{Bench, Person, Way, token};
+use super::bench::{Bench, RedirectVia, TestUser, token};
 
 async fn forbidden(client: &OAuthClient, scope: &str) -> Result<(), McpFailure> {
     let sent = client.bearer().await;
@@ -16,8 +16,8 @@ async fn forbidden(client: &OAuthClient, scope: &str) -> Result<(), McpFailure> 
 async fn a_step_up_asks_for_both_and_keeps_the_grant_until_it_succeeds() {
     let bench = Bench::new().await;
     bench.logged_in(3600);
-    let person = Person::new(Way::Callback);
-    let client = bench.with(&person);
+    let user = TestUser::new(RedirectVia::Callback);
+    let client = bench.with(&user);
     forbidden(&client, "write").await.unwrap();
     let asked = &bench.server.seen("GET /authorize")[0].query;
     assert_eq!(asked["scope"], "write read");
@@ -26,10 +26,10 @@ async fn a_step_up_asks_for_both_and_keeps_the_grant_until_it_succeeds() {
 }
 
 #[tokio::test]
-async fn without_anybody_the_wish_is_remembered_for_the_next_login() {
+async fn without_a_user_the_scope_is_remembered_for_the_next_login() {
     let bench = Bench::new().await;
     let (access, _) = bench.logged_in(3600);
-    let client = bench.alone();
+    let client = bench.without_user();
     let failure = forbidden(&client, "write").await.unwrap_err();
     assert_eq!(failure.class, FailureClass::ScopeNeeded);
     assert!(failure.text.contains("\"write\""), "{failure}");
@@ -40,15 +40,15 @@ async fn without_anybody_the_wish_is_remembered_for_the_next_login() {
         "still good for the rest"
     );
 
-    let person = Person::new(Way::Callback);
+    let user = TestUser::new(RedirectVia::Callback);
     bench
-        .with(&person)
+        .with(&user)
         .login(&CancellationToken::new())
         .await
         .unwrap();
     let asked = &bench.server.seen("GET /authorize")[0].query;
     assert_eq!(asked["scope"], "read write");
-    // Granted: not asked for a second time.
+    // Granted: not requested a second time.
     assert!(
         bench.read("srv.meta.json")["hermes"]
             .get("wanted_scope")
@@ -60,27 +60,27 @@ async fn without_anybody_the_wish_is_remembered_for_the_next_login() {
 async fn a_scope_that_is_there_already_is_not_asked_for_again() {
     let bench = Bench::new().await;
     bench.logged_in(3600);
-    let person = Person::new(Way::Callback);
-    let client = bench.with(&person);
+    let user = TestUser::new(RedirectVia::Callback);
+    let client = bench.with(&user);
     for scope in ["read", ""] {
         let failure = forbidden(&client, scope).await.unwrap_err();
         assert_eq!(failure.class, FailureClass::ScopeNeeded);
     }
-    assert_eq!(person.asked(), 0);
+    assert_eq!(user.asked(), 0);
 }
 
 #[tokio::test]
-async fn a_person_is_asked_three_times_at_most() {
+async fn the_user_is_asked_three_times_at_most() {
     let bench = Bench::new().await;
     bench.logged_in(3600);
-    // Whatever is asked for, the server grants less.
+    // The server always grants less than requested.
     bench
         .server
         .script()
         .grant
         .insert("scope".to_owned(), json!("read"));
-    let person = Person::new(Way::Callback);
-    let client = bench.with(&person);
+    let user = TestUser::new(RedirectVia::Callback);
+    let client = bench.with(&user);
     for _ in 0..3 {
         forbidden(&client, "write").await.unwrap();
     }
@@ -88,14 +88,14 @@ async fn a_person_is_asked_three_times_at_most() {
         let failure = forbidden(&client, "write").await.unwrap_err();
         assert_eq!(failure.class, FailureClass::ScopeNeeded);
     }
-    assert_eq!(person.asked(), 3);
+    assert_eq!(user.asked(), 3);
 }
 
 #[tokio::test]
-async fn somebody_elses_step_up_is_adopted() {
+async fn the_step_up_of_another_process_is_adopted() {
     let bench = Bench::new().await;
     let (access, _) = bench.logged_in(3600);
-    let client = bench.alone();
+    let client = bench.without_user();
     let sent = client.bearer().await;
     let (wider, _) = bench.server.issue();
     bench.write(

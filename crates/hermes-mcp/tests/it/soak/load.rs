@@ -1,4 +1,4 @@
-//! Reads and writes at a steady pace, and what became of them.
+//! Reads and writes at a steady pace, and their outcomes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -14,72 +14,73 @@ use tokio_util::task::TaskTracker;
 use crate::rig::call;
 
 /// Between two calls, over all servers: 20 per second.
-const PACE: Duration = Duration::from_millis(50);
-/// A server that is away for longer than this (its start is not ours) may cost reads.
-const LONG: Duration = Duration::from_secs(5);
+const CALL_INTERVAL: Duration = Duration::from_millis(50);
+/// A server that is unavailable for longer than this (its start time is not ours) may cost reads.
+const LONG_OUTAGE: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 pub(super) struct Member {
     pub(super) name: String,
     /// Whether it has `bump` with a token.
     pub(super) writes: bool,
-    /// Whether its reads may go without an answer.
+    /// Whether its reads may remain unanswered.
     pub(super) excused: bool,
 }
 
-/// What became of the calls.
+/// The outcomes of the calls.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) reads: usize,
     /// Reads without an answer, by reason.
     pub(super) lost: BTreeMap<String, usize>,
-    /// The same, where the server itself was away for long.
+    /// The same, where the server itself was unavailable for long.
     pub(super) excused: BTreeMap<String, usize>,
     pub(super) acknowledged: BTreeSet<String>,
-    /// Writes that may have run: nobody knows, or the error of the tool itself does not say so.
+    /// Writes that may have been executed: the outcome is unknown, or the tool's own error does not
+    /// tell.
     pub(super) unknown: BTreeSet<String>,
-    /// Writes known not to have run, by reason.
+    /// Writes known not to have been executed, by reason.
     pub(super) refused: BTreeMap<String, usize>,
-    /// Where the status said something else than what was so.
-    pub(super) untrue: Vec<String>,
+    /// Wrong statements of the status.
+    pub(super) wrong_statuses: Vec<String>,
 }
 
-/// When a server was away: its name, from, until.
+/// An outage of a server: its name, from, until.
 type Outage = (String, Instant, Instant);
 
-/// What calls and troubles share.
+/// State shared by calls and faults.
 #[derive(Default)]
-pub(super) struct Book {
+pub(super) struct CallLog {
     tally: Mutex<Tally>,
     outages: Mutex<Vec<Outage>>,
     /// Answers so far, by server.
     answers: watch::Sender<BTreeMap<String, usize>>,
 }
 
-impl Book {
+impl CallLog {
     pub(super) fn away(&self, name: &str, since: Instant) {
         let outage = (name.to_owned(), since, Instant::now());
         self.outages.lock().unwrap().push(outage);
     }
 
-    /// Waits until the server answered another call: nobody is hit twice in one recovery.
+    /// Waits until the server answered another call, so that no fault hits a recovery.
     pub(super) async fn answers_again(&self, name: &str) {
         let count = |answers: &BTreeMap<String, usize>| answers.get(name).copied().unwrap_or(0);
         let mut answers = self.answers.subscribe();
         let before = count(&answers.borrow());
-        // Two, because the first may have been under way before.
+        // Two, because the first may have been sent before.
         let _ = answers.wait_for(|now| count(now) > before + 1).await;
     }
 
-    pub(super) fn untrue(&self, what: String) {
-        self.tally.lock().unwrap().untrue.push(what);
+    pub(super) fn wrong_statuses(&self, what: String) {
+        self.tally.lock().unwrap().wrong_statuses.push(what);
     }
 
     fn was_away_for_long(&self, name: &str, from: Instant) -> bool {
         let outages = self.outages.lock().unwrap();
         outages
             .iter()
-            .any(|(who, begin, end)| who == name && *end > from && *end - *begin > LONG)
+            .any(|(who, begin, end)| who == name && *end > from && *end - *begin > LONG_OUTAGE)
     }
 
     fn enter(&self, member: &Member, token: Option<String>, from: Instant, error: Option<Failed>) {
@@ -117,7 +118,7 @@ struct Failed {
 pub(super) struct Load {
     manager: Arc<McpManager>,
     members: Vec<Member>,
-    book: Arc<Book>,
+    log: Arc<CallLog>,
     calls: TaskTracker,
     number: usize,
 }
@@ -127,19 +128,19 @@ impl Load {
         Self {
             manager: manager.clone(),
             members,
-            book: Arc::default(),
+            log: Arc::default(),
             calls: TaskTracker::new(),
             number: 0,
         }
     }
 
-    pub(super) fn book(&self) -> Arc<Book> {
-        self.book.clone()
+    pub(super) fn log(&self) -> Arc<CallLog> {
+        self.log.clone()
     }
 
     pub(super) async fn run(&mut self, length: Duration) {
-        let mut ticks = interval(PACE);
-        // Where the machine does not keep up, the load does not pile up.
+        let mut ticks = interval(CALL_INTERVAL);
+        // If the machine is too slow, missed calls do not accumulate.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let end = Instant::now() + length;
         while Instant::now() < end {
@@ -147,29 +148,29 @@ impl Load {
             let member = self.members[self.number % self.members.len()].clone();
             let turn = self.number / self.members.len();
             self.number += 1;
-            let one = one(self.manager.clone(), member, turn, self.book.clone());
+            let one = one(self.manager.clone(), member, turn, self.log.clone());
             drop(task::spawn("soak-call", self.calls.track_future(one)));
         }
     }
 
-    /// Waits for the calls under way.
+    /// Waits for the calls in progress.
     pub(super) async fn end(self) -> Tally {
         self.calls.close();
         self.calls.wait().await;
-        std::mem::take(&mut *self.book.tally.lock().unwrap())
+        std::mem::take(&mut *self.log.tally.lock().unwrap())
     }
 }
 
-/// The proxy may put an error in place of the answer to a call that ran. With the id of the call it looks like
-/// the tool's own, which says nothing about how far the tool came.
+/// The proxy may replace the answer to an executed call by an error. With the id of the call it
+/// looks like the tool's own error, which does not tell how far the tool got.
 fn is_own_error(error: &CallError) -> bool {
     let failure = &error.failure;
     let answered = failure.class == FailureClass::Rpc && failure.http_status.is_none();
     answered && failure.certainty == Certainty::MaybeExecuted
 }
 
-/// One call; reads and writes take turns.
-async fn one(manager: Arc<McpManager>, member: Member, turn: usize, book: Arc<Book>) {
+/// One call; reads and writes alternate.
+async fn one(manager: Arc<McpManager>, member: Member, turn: usize, log: Arc<CallLog>) {
     let write = member.writes && turn.is_multiple_of(2);
     let token = write.then(|| format!("{}-{turn}", member.name));
     let op = match &token {
@@ -179,7 +180,7 @@ async fn one(manager: Arc<McpManager>, member: Member, turn: usize, book: Arc<Bo
     let from = Instant::now();
     let result = manager.call(&member.name, op, CallOptions::default()).await;
     let error = match result {
-        // Nobody's tool here fails by itself: it is an answer for a lost session.
+        // No tool here fails by itself: this is the answer for a lost session.
         Ok(output) if output.result["isError"] == true => Some(Failed {
             why: output.result.to_string(),
             unknown: false,
@@ -190,5 +191,5 @@ async fn one(manager: Arc<McpManager>, member: Member, turn: usize, book: Arc<Bo
             unknown: error.outcome_unknown || is_own_error(&error),
         }),
     };
-    book.enter(&member, token, from, error);
+    log.enter(&member, token, from, error);
 }

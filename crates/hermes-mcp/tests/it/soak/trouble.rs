@@ -1,4 +1,4 @@
-//! What happens to the servers while they are called.
+//! The faults injected into the servers under load.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,20 +14,19 @@ use tokio::task::{JoinHandle, block_in_place};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::load::{Book, Load};
-use super::truth::Truth;
+use super::load::{CallLog, Load};
+use super::status_check::StatusCheck;
 use super::{CHILD, FAULTY, Proxied, Stage};
 
-/// Between two of a kind.
-const RESTARTS: Duration = Duration::from_secs(3);
-const KILLS: Duration = Duration::from_secs(4);
-const EXPIRIES: Duration = Duration::from_secs(1);
-const LOSSES: Duration = Duration::from_millis(500);
-/// For what is drawn.
+/// Between two faults of a kind.
+const RESTART_INTERVAL: Duration = Duration::from_secs(3);
+const KILL_INTERVAL: Duration = Duration::from_secs(4);
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
+const LOSS_INTERVAL: Duration = Duration::from_millis(500);
+/// Seed of the random choices.
 const SEED: u64 = 1616;
-/// What a recovery may take at the most: two calls that go without an answer, and a margin for a
-/// busy machine.
-const RECOVERY: Duration = Duration::from_mins(1);
+/// Maximum duration of a recovery: two unanswered calls, and a margin for a busy machine.
+const RECOVERY_TIMEOUT: Duration = Duration::from_mins(1);
 
 type Real = Vec<(String, RealServer)>;
 
@@ -38,7 +37,7 @@ pub(super) struct Troubles {
     losses: Vec<JoinHandle<Result<usize, Panicked>>>,
 }
 
-/// Begins all of them; they end soon after `stop`.
+/// Starts all of them; they end soon after `stop`.
 pub(super) fn begin(
     stage: &mut Stage,
     manager: &Arc<McpManager>,
@@ -46,13 +45,13 @@ pub(super) fn begin(
     stop: &CancellationToken,
 ) -> Troubles {
     let real = std::mem::take(&mut stage.real);
-    let (book, stop) = (load.book(), stop.clone());
-    let truth = Truth::new(manager, &book);
+    let (log, stop) = (load.log(), stop.clone());
+    let status_check = StatusCheck::new(manager, &log);
     let losses = stage.proxies.iter().map(|proxied| {
         let losing = losses(
             Arc::clone(proxied),
-            truth.clone(),
-            book.clone(),
+            status_check.clone(),
+            log.clone(),
             stop.clone(),
         );
         task::spawn("soak-losses", losing)
@@ -61,18 +60,18 @@ pub(super) fn begin(
         losses: losses.collect(),
         restarts: task::spawn(
             "soak-restarts",
-            restarts(real, truth.clone(), book.clone(), stop.clone()),
+            restarts(real, status_check.clone(), log.clone(), stop.clone()),
         ),
         kills: task::spawn(
             "soak-kills",
-            kills(manager.clone(), book.clone(), stop.clone()),
+            kills(manager.clone(), log.clone(), stop.clone()),
         ),
-        expiries: task::spawn("soak-expiries", expiries(stage.faulty.clone(), book, stop)),
+        expiries: task::spawn("soak-expiries", expiries(stage.faulty.clone(), log, stop)),
     }
 }
 
 impl Troubles {
-    /// Gives the servers back and says how often what happened.
+    /// Returns the servers and the number of faults of each kind.
     pub(super) async fn end(self, stage: &mut Stage) -> BTreeMap<&'static str, usize> {
         let (real, restarts) = self.restarts.await.unwrap().unwrap();
         stage.real = real;
@@ -91,12 +90,12 @@ impl Troubles {
     }
 }
 
-/// Whether to go on: after the pause, and when the server has recovered from the last time.
-async fn next(pause: Duration, book: &Book, name: &str, stop: &CancellationToken) -> bool {
+/// Whether to continue: after the pause, and once the server has recovered from the last fault.
+async fn next(pause: Duration, log: &CallLog, name: &str, stop: &CancellationToken) -> bool {
     let ready = async {
         // The pace of the scenario, not a way to wait for something.
         sleep(pause).await;
-        book.answers_again(name).await;
+        log.answers_again(name).await;
     };
     stop.run_until_cancelled(ready).await.is_some()
 }
@@ -104,26 +103,26 @@ async fn next(pause: Duration, book: &Book, name: &str, stop: &CancellationToken
 /// Kills and starts the real servers in turn.
 async fn restarts(
     mut real: Real,
-    truth: Truth,
-    book: Arc<Book>,
+    status_check: StatusCheck,
+    log: Arc<CallLog>,
     stop: CancellationToken,
 ) -> (Real, usize) {
     let mut count = 0;
     for at in (0..real.len()).cycle() {
         let (name, server) = &mut real[at];
-        if !next(RESTARTS, &book, name, &stop).await {
+        if !next(RESTART_INTERVAL, &log, name, &stop).await {
             break;
         }
         let since = Instant::now();
-        let lost = Truth::now();
+        let lost = StatusCheck::now();
         block_in_place(|| server.kill());
-        truth.is_gone(name, lost).await;
+        status_check.is_gone(name, lost).await;
         block_in_place(|| server.start());
-        book.away(name, since);
+        log.away(name, since);
         count += 1;
-        let again = stop.run_until_cancelled(book.answers_again(name)).await;
+        let again = stop.run_until_cancelled(log.answers_again(name)).await;
         if again.is_some() {
-            truth.is_back(name, lost);
+            status_check.is_back(name, lost);
         }
     }
     (real, count)
@@ -132,8 +131,8 @@ async fn restarts(
 /// Loses the sessions behind a proxy, in the shapes of the generator.
 async fn losses(
     proxied: Arc<Proxied>,
-    truth: Truth,
-    book: Arc<Book>,
+    status_check: StatusCheck,
+    log: Arc<CallLog>,
     stop: CancellationToken,
 ) -> usize {
     let name = &proxied.name;
@@ -143,19 +142,19 @@ async fn losses(
     let wanted = |how: &Combination| how.expected() != Expected::Free && how.scope != Scope::Pings;
     let mut count = 0;
     for how in drawn.filter(wanted) {
-        if !next(LOSSES, &book, name, &stop).await {
+        if !next(LOSS_INTERVAL, &log, name, &stop).await {
             break;
         }
-        let lost = Truth::now();
+        let lost = StatusCheck::now();
         proxied.proxy.lose_sessions_in(&how);
         count += 1;
-        let again = tokio::time::timeout(RECOVERY, book.answers_again(name));
+        let again = tokio::time::timeout(RECOVERY_TIMEOUT, log.answers_again(name));
         match stop.run_until_cancelled(again).await {
             None => break,
-            Some(Ok(())) => truth.is_back(name, lost),
+            Some(Ok(())) => status_check.is_back(name, lost),
             Some(Err(_)) => {
-                book.untrue(format!("{name} never came back after {how}"));
-                truth.reconnect(name);
+                log.wrong_statuses(format!("{name} never came back after {how}"));
+                status_check.reconnect(name);
             }
         }
     }
@@ -163,9 +162,9 @@ async fn losses(
 }
 
 /// Kills the child of the stdio server.
-async fn kills(manager: Arc<McpManager>, book: Arc<Book>, stop: CancellationToken) -> usize {
+async fn kills(manager: Arc<McpManager>, log: Arc<CallLog>, stop: CancellationToken) -> usize {
     let mut count = 0;
-    while next(KILLS, &book, CHILD, &stop).await {
+    while next(KILL_INTERVAL, &log, CHILD, &stop).await {
         let pid = manager.server(CHILD).and_then(|s| s.status().child_pid);
         let pid = pid.and_then(|pid| Pid::from_raw(pid.cast_signed()));
         // Between two children there is none.
@@ -174,10 +173,10 @@ async fn kills(manager: Arc<McpManager>, book: Arc<Book>, stop: CancellationToke
     count
 }
 
-/// Forgets the sessions, in all shapes; now and then the answer to a call is lost instead.
-async fn expiries(server: Arc<FaultyServer>, book: Arc<Book>, stop: CancellationToken) -> usize {
+/// Loses the sessions, in all shapes; occasionally the answer to a call is lost instead.
+async fn expiries(server: Arc<FaultyServer>, log: Arc<CallLog>, stop: CancellationToken) -> usize {
     let mut count = 0;
-    while next(EXPIRIES, &book, FAULTY, &stop).await {
+    while next(EXPIRY_INTERVAL, &log, FAULTY, &stop).await {
         if count % 4 == 3 {
             server.fault("tools/call", Fault::ResetAfter);
         } else {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hermes_core::BoxFuture;
 use hermes_core::front_end::TextKind;
 use hermes_mcp::report::ServerReport;
-use hermes_mcp::{AuthPrompt, CallOptions, LoginPage, Op, Toolbox, report};
+use hermes_mcp::{AuthPrompt, CallOptions, LoginPage, Op, ReportedState, Toolbox, report};
 use hermes_tui::port::{Panel, PanelGroup, PanelKey, PanelRequest, PanelRow, RowMark};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
@@ -83,8 +83,11 @@ fn shown(reports: &[ServerReport], now: chrono::DateTime<chrono::Utc>) -> Panel 
 
 fn mark(report: &ServerReport) -> RowMark {
     match report.state {
-        "disabled" => RowMark::Off,
-        "needs_auth" | "connecting" | "starting" | "degraded" | "stopped" => RowMark::Waiting,
+        ReportedState::Disabled => RowMark::Off,
+        ReportedState::NeedsAuth
+        | ReportedState::Connecting
+        | ReportedState::Degraded
+        | ReportedState::Stopped => RowMark::Waiting,
         _ if report.is_up() => RowMark::Good,
         _ => RowMark::Bad,
     }
@@ -157,7 +160,7 @@ fn test(
             deadline: Some(started + PATIENCE),
             cancel,
             progress: None,
-            behalf: None,
+            origin: None,
         };
         let answer = server.call(Op::ListTools, options).await;
         let answer = answer.map_err(|error| error.to_string())?;
@@ -319,14 +322,16 @@ impl AuthPrompt for PanelLogin {
 
 #[cfg(test)]
 mod tests {
+    use hermes_mcp::TransportKind;
+
     use super::*;
 
-    fn report(name: &str, state: &'static str, tools: usize) -> ServerReport {
+    fn report(name: &str, state: ReportedState, tools: usize) -> ServerReport {
         ServerReport {
             name: name.to_owned(),
-            transport: Some("http"),
+            transport: Some(TransportKind::Http),
             target: Some(format!("https://{name}.example/mcp")),
-            enabled: state != "disabled",
+            enabled: state != ReportedState::Disabled,
             state,
             tools,
             problems: Vec::new(),
@@ -338,10 +343,10 @@ mod tests {
     #[test]
     fn servers_are_rows_with_their_state() {
         let reports = [
-            report("github", "ready", 26),
-            report("canny", "backoff", 4),
-            report("linear", "needs_auth", 0),
-            report("old", "disabled", 0),
+            report("github", ReportedState::Ready, 26),
+            report("canny", ReportedState::Backoff, 4),
+            report("linear", ReportedState::NeedsAuth, 0),
+            report("old", ReportedState::Disabled, 0),
         ];
         let panel = shown(&reports, chrono::Utc::now());
         let rows = &panel.groups[0].rows;

@@ -1,4 +1,5 @@
-//! Any output of a server, however it is cut: the same lines, in bounded memory.
+//! Fuzz test: any output of a server, in pieces of any size, gives the same lines in bounded
+//! memory.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -7,9 +8,9 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::{Lines, StdioLine};
 
-/// Small, so that short inputs have long lines.
+/// Small, so that short inputs contain long lines.
 const MAX: usize = 24;
-const KEPT: usize = 8;
+const END_BYTES: usize = 8;
 
 pub fn stdio(data: &[u8]) {
     let expected = lines(data);
@@ -19,7 +20,7 @@ pub fn stdio(data: &[u8]) {
 }
 
 fn read(data: &[u8], size: usize) -> Vec<StdioLine> {
-    let mut lines = Lines::with_limits(Pieces { rest: data, size }, MAX, KEPT);
+    let mut lines = Lines::with_limits(Pieces { rest: data, size }, MAX, END_BYTES);
     let mut context = Context::from_waker(Waker::noop());
     let mut found = Vec::new();
     loop {
@@ -30,7 +31,7 @@ fn read(data: &[u8], size: usize) -> Vec<StdioLine> {
         };
         let held = match &line {
             StdioLine::Whole(line) => line.len(),
-            StdioLine::TooLong { head, tail, .. } => head.len().max(tail.len()) + MAX - KEPT,
+            StdioLine::TooLong { head, tail, .. } => head.len().max(tail.len()) + MAX - END_BYTES,
         };
         assert!(held <= MAX, "{line:?}");
         found.push(line);
@@ -42,22 +43,22 @@ fn read(data: &[u8], size: usize) -> Vec<StdioLine> {
 
 fn lines(data: &[u8]) -> Vec<StdioLine> {
     let mut lines: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
-    // What follows the last newline is a line only if there is something.
+    // The bytes after the last newline are a line only if there are any.
     lines.pop_if(|line| line.is_empty());
     let line = |line: &[u8]| {
         if line.len() <= MAX {
             return StdioLine::Whole(line.to_vec());
         }
         StdioLine::TooLong {
-            head: line[..KEPT].to_vec(),
-            tail: line[line.len() - KEPT..].to_vec(),
+            head: line[..END_BYTES].to_vec(),
+            tail: line[line.len() - END_BYTES..].to_vec(),
             length: line.len(),
         }
     };
     lines.into_iter().map(line).collect()
 }
 
-/// A pipe that gives its bytes in pieces of this size.
+/// A pipe that returns its bytes in pieces of this size.
 struct Pieces<'a> {
     rest: &'a [u8],
     size: usize,

@@ -1,5 +1,5 @@
-//! Writing to a child: at once where its pipe has room, else in a task that waits for it. And,
-//! when the child is dead, how much of what was written it has read.
+//! Writes to a child's stdin: at once if the pipe has room, otherwise in a background task. After
+//! the child's exit it determines how many of the written bytes the child has read.
 
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,66 +9,66 @@ use tokio::process::ChildStdin;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-/// Lines that wait for room; more wait with whoever sends them.
-const QUEUE: usize = 64;
+/// Lines waiting for room; when the queue is full, the senders wait.
+const QUEUE_CAPACITY: usize = 64;
 
-pub(super) struct Pen {
+pub(super) struct PipeWriter {
     state: Mutex<State>,
-    queue: mpsc::Sender<Rest>,
+    queue: mpsc::Sender<RemainingBytes>,
 }
 
 struct State {
     /// `None` once it is closed.
     pipe: Option<Arc<pipe::Sender>>,
-    /// Lines on their way to the pipe or still waiting for it.
+    /// Lines being written or waiting.
     waiting: usize,
-    /// Bytes that the pipe took so far.
+    /// Bytes that the pipe accepted so far.
     written: u64,
 }
 
-/// What the pipe did not take at once.
-struct Rest {
+/// The part of a line that the pipe did not accept at once.
+struct RemainingBytes {
     bytes: Vec<u8>,
     written: oneshot::Sender<Written>,
-    _place: Place,
+    _permit: QueuePermit,
 }
 
-/// Where the line ended, counted in bytes from the first one written.
+/// The byte offset at which the line ended, counted from the first byte written.
 pub(super) type Written = Result<u64, String>;
 
-/// A line on its way.
+/// The progress of a line.
 pub(super) enum LineState {
-    /// The pipe took it, or will never.
+    /// The pipe accepted it, or never will.
     Done(Written),
-    /// Its turn comes when there is room.
+    /// Written when there is room.
     Queued(oneshot::Receiver<Written>),
-    /// The queue is full, or somebody waits for it already.
+    /// The queue is full, or another sender is already waiting for it.
     Waits(QueuedLine),
 }
 
 pub(super) struct QueuedLine {
-    queue: mpsc::Sender<Rest>,
-    rest: Rest,
+    queue: mpsc::Sender<RemainingBytes>,
+    rest: RemainingBytes,
     written: oneshot::Receiver<Written>,
 }
 
-/// While it lives, nobody may write past the queue.
-struct Place(Arc<Pen>);
+/// While it exists, no other line may bypass the queue.
+struct QueuePermit(Arc<PipeWriter>);
 
-impl Drop for Place {
+impl Drop for QueuePermit {
     fn drop(&mut self) {
         self.0.state().waiting -= 1;
     }
 }
 
-const CLOSED: &str = "the server's process is being stopped";
+const CLOSED_ERROR: &str = "the server's process is being stopped";
 
-impl Pen {
+impl PipeWriter {
     /// Writes until `close`, which also closes the child's stdin.
     pub(super) fn new(stdin: ChildStdin, close: CancellationToken) -> io::Result<Arc<Self>> {
         let pipe = Arc::new(pipe::Sender::from_owned_fd(stdin.into_owned_fd()?)?);
-        let (queue, queued) = mpsc::channel(QUEUE);
-        let pen = Arc::new(Self {
+        let (queue, queued) = mpsc::channel(QUEUE_CAPACITY);
+        let writer = Arc::new(Self {
             state: Mutex::new(State {
                 pipe: Some(Arc::clone(&pipe)),
                 waiting: 0,
@@ -76,9 +76,9 @@ impl Pen {
             }),
             queue,
         });
-        let writing = Arc::clone(&pen);
+        let writing = Arc::clone(&writer);
         drop(hermes_core::task::spawn("mcp-stdin", async move {
-            // A child that does not read must not keep us from closing its stdin.
+            // A child that does not read must not prevent us from closing its stdin.
             tokio::select! {
                 biased;
                 () = close.cancelled() => {}
@@ -86,18 +86,18 @@ impl Pen {
             }
             writing.state().pipe = None;
         }));
-        Ok(pen)
+        Ok(writer)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to write a line. Lines do not mix.
+    /// Begins to write a line. Lines are not interleaved.
     pub(super) fn write(self: &Arc<Self>, mut line: Vec<u8>) -> LineState {
         let mut state = self.state();
         let Some(pipe) = state.pipe.clone() else {
-            return LineState::Done(Err(CLOSED.to_owned()));
+            return LineState::Done(Err(CLOSED_ERROR.to_owned()));
         };
         let alone = state.waiting == 0;
         if alone {
@@ -115,10 +115,10 @@ impl Pen {
         }
         state.waiting += 1;
         let (done, written) = oneshot::channel();
-        let rest = Rest {
+        let rest = RemainingBytes {
             bytes: line,
             written: done,
-            _place: Place(Arc::clone(self)),
+            _permit: QueuePermit(Arc::clone(self)),
         };
         if !alone {
             let queue = self.queue.clone();
@@ -128,18 +128,19 @@ impl Pen {
                 written,
             });
         }
-        // The rest of a line must come before any other: alone, it finds the queue empty.
+        // The rest of a line must precede any other; since no other line is waiting, the queue is
+        // empty.
         let refused = self.queue.try_send(rest);
         drop(state);
         drop(refused);
         LineState::Queued(written)
     }
 
-    async fn write_queued(&self, pipe: &pipe::Sender, mut queued: mpsc::Receiver<Rest>) {
+    async fn write_queued(&self, pipe: &pipe::Sender, mut queued: mpsc::Receiver<RemainingBytes>) {
         while let Some(rest) = queued.recv().await {
             let result = self.write_all(pipe, &rest.bytes).await;
             let broken = result.is_err();
-            // Whoever sent it may have left.
+            // The sender may no longer wait for the result.
             let _ = rest.written.send(result.map_err(|error| error.to_string()));
             if broken {
                 return;
@@ -164,11 +165,11 @@ impl Pen {
         }
     }
 
-    /// How many bytes were read, if nobody is left who could read more.
-    pub(super) fn read_for_good(&self) -> Option<u64> {
+    /// The number of bytes read, if no process is left that could read more.
+    pub(super) fn final_read_count(&self) -> Option<u64> {
         let mut state = self.state();
         let pipe = state.pipe.clone()?;
-        // An empty line means nothing to a server; without readers it is refused.
+        // An empty line has no meaning to a server; a pipe without readers refuses it.
         match pipe.try_write(b"\n") {
             Ok(count) => {
                 state.written += count as u64;
@@ -177,7 +178,7 @@ impl Pen {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => return None,
             Err(_) => {}
         }
-        // Elsewhere the unread bytes are not told at this end of the pipe.
+        // Other systems do not report the unread bytes at this end of the pipe.
         if !cfg!(target_os = "linux") {
             return None;
         }
@@ -193,12 +194,15 @@ impl LineState {
             Self::Done(written) => return written,
             Self::Queued(written) => written,
             Self::Waits(waiting) => {
-                // Refused only when nobody writes any more; then the answer below says so.
+                // Fails only when the writing task has ended; then the receiver below returns the
+                // error.
                 let _ = waiting.queue.send(waiting.rest).await;
                 waiting.written
             }
         };
-        written.await.unwrap_or_else(|_| Err(CLOSED.to_owned()))
+        written
+            .await
+            .unwrap_or_else(|_| Err(CLOSED_ERROR.to_owned()))
     }
 }
 
@@ -211,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    fn start(program: &str, args: &[&str]) -> (Child, Arc<Pen>, CancellationToken) {
+    fn start(program: &str, args: &[&str]) -> (Child, Arc<PipeWriter>, CancellationToken) {
         let mut child = Command::new(program)
             .args(args)
             .stdin(Stdio::piped())
@@ -220,13 +224,13 @@ mod tests {
             .spawn()
             .unwrap();
         let close = CancellationToken::new();
-        let pen = Pen::new(child.stdin.take().unwrap(), close.clone()).unwrap();
-        (child, pen, close)
+        let writer = PipeWriter::new(child.stdin.take().unwrap(), close.clone()).unwrap();
+        (child, writer, close)
     }
 
     #[tokio::test]
     async fn lines_arrive_whole_however_full_the_pipe_is() {
-        let (mut child, pen, close) = start("cat", &[]);
+        let (mut child, writer, close) = start("cat", &[]);
         let mut output = child.stdout.take().unwrap();
         let lines: Vec<Vec<u8>> = (0..200_u32)
             .map(|number| {
@@ -236,7 +240,9 @@ mod tests {
                 line
             })
             .collect();
-        let writes = lines.iter().map(|line| pen.write(line.clone()).written());
+        let writes = lines
+            .iter()
+            .map(|line| writer.write(line.clone()).written());
         let writing = async {
             let all = futures_util::future::join_all(writes).await;
             assert!(all.iter().all(Result::is_ok), "{all:?}");
@@ -254,31 +260,31 @@ mod tests {
 
     #[tokio::test]
     async fn a_child_that_does_not_read_does_not_keep_its_stdin_open() {
-        let (mut child, pen, close) = start("sleep", &["1000"]);
-        let line = pen.write(vec![b'x'; 1 << 20]);
+        let (mut child, writer, close) = start("sleep", &["1000"]);
+        let line = writer.write(vec![b'x'; 1 << 20]);
         assert!(matches!(line, LineState::Queued(_)));
-        let next = pen.write(b"next\n".to_vec());
+        let next = writer.write(b"next\n".to_vec());
         close.cancel();
-        assert_eq!(line.written().await, Err(CLOSED.to_owned()));
-        assert_eq!(next.written().await, Err(CLOSED.to_owned()));
-        let last = pen.write(b"last\n".to_vec()).written().await;
-        assert_eq!(last, Err(CLOSED.to_owned()));
+        assert_eq!(line.written().await, Err(CLOSED_ERROR.to_owned()));
+        assert_eq!(next.written().await, Err(CLOSED_ERROR.to_owned()));
+        let last = writer.write(b"last\n".to_vec()).written().await;
+        assert_eq!(last, Err(CLOSED_ERROR.to_owned()));
         child.kill().await.unwrap();
     }
 
     #[tokio::test]
     async fn what_a_dead_child_has_read_is_known() {
-        // It reads one line, says so, and reads no more.
+        // Reads one line, confirms it, and reads no more.
         let script = "head -n 1 >/dev/null; echo read; exec sleep 1000";
-        let (mut child, pen, _close) = start("sh", &["-c", script]);
-        let first = pen.write(b"first\n".to_vec()).written().await.unwrap();
-        let mut said = [0; 5];
+        let (mut child, writer, _close) = start("sh", &["-c", script]);
+        let first = writer.write(b"first\n".to_vec()).written().await.unwrap();
+        let mut output_bytes = [0; 5];
         let mut output = child.stdout.take().unwrap();
-        output.read_exact(&mut said).await.unwrap();
-        let second = pen.write(b"second\n".to_vec()).written().await.unwrap();
-        assert_eq!(pen.read_for_good(), None, "it could read on");
+        output.read_exact(&mut output_bytes).await.unwrap();
+        let second = writer.write(b"second\n".to_vec()).written().await.unwrap();
+        assert_eq!(writer.final_read_count(), None, "it could read on");
         child.kill().await.unwrap();
-        let read = pen.read_for_good().unwrap();
+        let read = writer.final_read_count().unwrap();
         assert!(read >= first && read < second, "{first} {read} {second}");
     }
 }

@@ -1,14 +1,13 @@
-//! Who our children are, on disk, so that a later process can end those of one that died.
+//! The on-disk registry of our child processes, so that a later process can end those of a crashed
+//! one.
 //!
-//! An entry names process and owner by pid *and* start time: a pid alone may belong to somebody
-//! else by now.
+//! An entry identifies process and owner by pid *and* start time, because pids are reused.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use hermes_config::fs::{FileLock, write_atomic};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use serde::{Deserialize, Serialize};
 
@@ -22,21 +21,23 @@ struct Entry {
 }
 
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct ChildRegistry {
     path: PathBuf,
 }
 
-/// What a sweep ended.
+/// The processes ended by [`ChildRegistry::reap_orphans`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// Servers whose leftover child was ended, with its pid.
+pub struct ReapReport {
+    /// Servers whose orphaned child was ended, with its pid.
     pub ended: Vec<(String, u32)>,
 }
 
-/// Leftovers get this long between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_secs(2);
+/// Time that orphans get between SIGTERM and SIGKILL.
+const TERM_TIMEOUT: Duration = Duration::from_secs(2);
+/// Other processes hold the lock only while they rewrite a small file.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Ledger {
+impl ChildRegistry {
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path }
     }
@@ -58,18 +59,18 @@ impl Ledger {
 
     pub(crate) fn remove(&self, pid: u32) {
         let owner = std::process::id();
-        self.change(|entries| entries.retain(|one| one.pid != pid || one.owner != owner));
+        self.change(|entries| entries.retain(|entry| entry.pid != pid || entry.owner != owner));
     }
 
-    /// Ends the children of owners that are gone.
-    pub(crate) async fn sweep(&self) -> Swept {
+    /// Ends children whose owner no longer runs.
+    pub(crate) async fn reap_orphans(&self) -> ReapReport {
         let mut orphans = Vec::new();
         self.change(|entries| {
             entries.retain(|entry| {
-                if lives(entry.owner, &entry.owner_started) {
+                if is_running(entry.owner, &entry.owner_started) {
                     return true;
                 }
-                if lives(entry.pid, &entry.started) {
+                if is_running(entry.pid, &entry.started) {
                     orphans.push(entry.clone());
                 }
                 false
@@ -78,9 +79,9 @@ impl Ledger {
         for orphan in &orphans {
             signal_group(orphan.pid, Signal::TERM);
         }
-        let patience = tokio::time::Instant::now() + GRACE;
+        let deadline = tokio::time::Instant::now() + TERM_TIMEOUT;
         while orphans.iter().any(|orphan| group_runs(orphan.pid))
-            && tokio::time::Instant::now() < patience
+            && tokio::time::Instant::now() < deadline
         {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -92,30 +93,26 @@ impl Ledger {
                 "ended an MCP server that an earlier process had left running"
             );
         }
-        let ended = orphans.into_iter().map(|one| (one.server, one.pid));
-        Swept {
+        let ended = orphans.into_iter().map(|entry| (entry.server, entry.pid));
+        ReapReport {
             ended: ended.collect(),
         }
     }
 
-    /// Reads, changes and writes under a lock that all processes of this home respect. A ledger
-    /// that cannot be kept is worth a warning, not a failed server.
+    /// Reads, changes and writes the registry under a lock shared by all processes of this home. An
+    /// error is logged; it must not fail the server.
     fn change(&self, change: impl FnOnce(&mut Vec<Entry>)) {
         if let Err(error) = self.try_change(change) {
-            tracing::warn!(path = %self.path.display(), "ledger of MCP children: {error}");
+            tracing::warn!(path = %self.path.display(), "registry of MCP children: {error}");
         }
     }
 
-    fn try_change(&self, change: impl FnOnce(&mut Vec<Entry>)) -> std::io::Result<()> {
+    fn try_change(&self, change: impl FnOnce(&mut Vec<Entry>)) -> io::Result<()> {
         if let Some(folder) = self.path.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(self.path.with_extension("lock"))?;
-        flock(&lock, FlockOperation::LockExclusive)?;
+        let _lock = FileLock::acquire(&self.path.with_extension("lock"), LOCK_TIMEOUT)
+            .map_err(io::Error::other)?;
         let mut entries: Vec<Entry> = match std::fs::read(&self.path) {
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
             Err(_) => Vec::new(),
@@ -125,9 +122,7 @@ impl Ledger {
         if entries == before {
             return Ok(());
         }
-        let temporary = self.path.with_extension("tmp");
-        File::create(&temporary)?.write_all(&serde_json::to_vec_pretty(&entries)?)?;
-        std::fs::rename(&temporary, &self.path)
+        write_atomic(&self.path, &serde_json::to_vec_pretty(&entries)?, 0o600)
     }
 }
 
@@ -137,8 +132,8 @@ pub(crate) fn signal_group(group: u32, signal: Signal) {
     }
 }
 
-/// Whether a process of the group still runs. A zombie does not: in a container without an init
-/// nobody may ever reap it.
+/// Whether a process of the group still runs. Zombies do not count: in a container without an init
+/// they may never be reaped.
 pub(crate) fn group_runs(group: u32) -> bool {
     i32::try_from(group)
         .ok()
@@ -155,10 +150,10 @@ fn has_running_member(group: Pid) -> bool {
         let stat = std::fs::read_to_string(process.path().join("stat")).unwrap_or_default();
         let mut fields = fields_after_name(&stat);
         let state = fields.next();
-        // The parent comes in between.
-        let of = fields.nth(1).and_then(|field| field.parse().ok());
+        // The parent pid lies in between.
+        let group_of_process = fields.nth(1).and_then(|field| field.parse().ok());
         state.is_some_and(|state| !matches!(state, "Z" | "X"))
-            && of == Some(group.as_raw_nonzero().get())
+            && group_of_process == Some(group.as_raw_nonzero().get())
     })
 }
 
@@ -167,19 +162,19 @@ fn has_running_member(_group: Pid) -> bool {
     true
 }
 
-/// The fields of `/proc/PID/stat` from the state on. The name before them, in parentheses, may hold
-/// anything.
+/// The fields of `/proc/PID/stat` from the state on. The name before them, in parentheses, may
+/// contain any character.
 #[cfg(target_os = "linux")]
 fn fields_after_name(stat: &str) -> std::str::SplitWhitespace<'_> {
     let end = stat.rfind(')').map_or(stat.len(), |at| at + 1);
     stat[end..].split_whitespace()
 }
 
-pub(crate) fn lives(pid: u32, started: &str) -> bool {
+pub(crate) fn is_running(pid: u32, started: &str) -> bool {
     start_time(pid).is_some_and(|now| now == started)
 }
 
-/// When a process started, in whatever unit the system tells it. `None`: no such process.
+/// The start time of a process, in a system-dependent unit. `None`: no such process.
 #[cfg(target_os = "linux")]
 pub(crate) fn start_time(pid: u32) -> Option<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -219,7 +214,7 @@ mod tests {
         let pid = Pid::from_child(&child);
         assert!(group_runs(child.id()));
         drop(child.stdin.take());
-        // Waits for its end and leaves it a zombie.
+        // Waits for its exit without reaping it.
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(pid), ended).unwrap();
         assert!(test_kill_process_group(pid).is_ok());

@@ -1,4 +1,4 @@
-//! Servers that come, go and change.
+//! Servers that become unavailable, return and change.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ async fn a_server_that_is_down_at_start_gets_its_tools_when_it_comes_up() {
     for wire in [Wire::Legacy, Wire::Modern, Wire::Sse] {
         let server = FaultyServer::start_down(wire);
         let mut rig = Rig::start(spec(&http(&server), |_| {}));
-        rig.until(|standing| matches!(standing.state, LinkState::Backoff { .. }))
+        rig.until(|status| matches!(status.state, LinkState::Backoff { .. }))
             .await;
         assert!(rig.server.catalogue().borrow().is_none());
         server.come_up();
-        // Nobody asks: it comes back by itself.
+        // It recovers without any call.
         rig.ready().await;
         let lists = rig.server.catalogue().borrow().clone().unwrap();
         assert!(lists.has_tool("bump"), "{wire:?}");
@@ -35,7 +35,7 @@ async fn an_outage_is_seen_and_ends_without_a_call() {
     let mut rig = Rig::to(&server).await;
     server.wait_for(|counts| counts.listening == 1).await;
     server.go_down();
-    rig.until(|standing| matches!(standing.state, LinkState::Backoff { .. }))
+    rig.until(|status| matches!(status.state, LinkState::Backoff { .. }))
         .await;
     server.come_up();
     rig.ready().await;
@@ -51,8 +51,7 @@ async fn a_call_during_an_outage_waits_for_the_server() {
     server.go_down();
     let call = handle.call(Op::ListResources, CallOptions::default());
     let back = async {
-        rig.until(|standing| standing.state != LinkState::Ready)
-            .await;
+        rig.until(|status| status.state != LinkState::Ready).await;
         server.come_up();
     };
     let (result, ()) = tokio::join!(call, back);
@@ -90,7 +89,7 @@ async fn a_server_may_change_its_era_with_a_restart() {
         server.speak(to);
         server.restart();
         let mut rig = rig;
-        // The first call may fall into the change; the server must be usable after it.
+        // The first call may coincide with the change; the server must be usable after it.
         let _ = rig.op(Op::ListResources).await;
         rig.ready().await;
         assert_eq!(rig.text("bump", json!({})).await, "2", "{from:?} to {to:?}");
@@ -115,16 +114,16 @@ async fn a_keepalive_finds_a_lost_session_before_anybody_calls() {
         settings.keepalive_interval = Duration::from_millis(50);
     })
     .await;
-    let first = rig.server.standing().epoch;
+    let first = rig.server.connection_status().epoch;
     server.expire_sessions();
-    rig.until(|standing| standing.epoch > first && standing.state == LinkState::Ready)
+    rig.until(|status| status.epoch > first && status.state == LinkState::Ready)
         .await;
     assert_eq!(server.counts().sessions, 2);
     rig.stop().await;
 }
 
 #[tokio::test]
-async fn stopping_says_goodbye_to_the_session() {
+async fn stopping_deletes_the_session() {
     let server = FaultyServer::start();
     let rig = Rig::to(&server).await;
     rig.stop().await;

@@ -1,8 +1,8 @@
-//! Entries that look like an attack are not started, and not saved.
+//! Refuses entries that look like an attack.
 //!
-//! An MCP server is a program that config.yaml starts. Whoever can plant an entry can run anything;
-//! what is caught here are the shapes that no real server has: a shell whose script talks to the
-//! network by itself, or touches what starts programs and lets people in.
+//! An MCP server is a program started from config.yaml, so an attacker who can add an entry can run
+//! anything. This catches patterns that no real server has: a shell script that accesses the
+//! network itself, or changes login or startup files.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -22,13 +22,13 @@ const SHELLS: &[&str] = &[
     "pwsh",
 ];
 
-/// Wrappers that only start what follows.
+/// Wrappers that only run the following command.
 const WRAPPERS: &[&str] = &[
     "env", "nohup", "setsid", "exec", "sudo", "doas", "time", "nice",
 ];
 
-/// `what` → how it looks in a script.
-static SIGNS: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
+/// A description and the pattern for it.
+static UNSAFE_PATTERNS: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
     [
         (
             "moves data over the network by itself",
@@ -48,8 +48,8 @@ static SIGNS: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
     .collect()
 });
 
-/// Why this command line is not started. Empty: nothing against it.
-pub fn suspicions(command: &str, args: &[String]) -> Vec<String> {
+/// Why this command line is not started; empty if it is fine.
+pub(super) fn unsafe_reasons(command: &str, args: &[String]) -> Vec<String> {
     let words: Vec<&str> = command
         .split_whitespace()
         .chain(args.iter().map(String::as_str))
@@ -58,14 +58,14 @@ pub fn suspicions(command: &str, args: &[String]) -> Vec<String> {
         return Vec::new();
     };
     let script = words.join(" ");
-    SIGNS
+    UNSAFE_PATTERNS
         .iter()
-        .filter(|(_, sign)| sign.is_match(&script))
+        .filter(|(_, pattern)| pattern.is_match(&script))
         .map(|(what, _)| format!("its {shell} script {what}, which MCP servers do not need"))
         .collect()
 }
 
-/// The shell this line starts, past wrappers and their options.
+/// The shell that this command line starts, skipping wrappers and their options.
 fn shell_of<'a>(words: &[&'a str]) -> Option<&'a str> {
     for &word in words {
         let name = Path::new(word).file_name()?.to_str()?;
@@ -74,10 +74,10 @@ fn shell_of<'a>(words: &[&'a str]) -> Option<&'a str> {
         if SHELLS.contains(&lower.as_str()) {
             return Some(plain);
         }
-        let passes = WRAPPERS.contains(&lower.as_str())
+        let is_prefix = WRAPPERS.contains(&lower.as_str())
             || word.starts_with('-')
             || (word.contains('=') && !word.contains('/'));
-        if !passes {
+        if !is_prefix {
             return None;
         }
     }

@@ -1,30 +1,30 @@
-//! Whether the status says what is so.
+//! Checks the status against the facts.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use hermes_core::clock::{Clock as _, SystemClock};
-use hermes_mcp::{McpManager, ServerStatus};
+use hermes_mcp::{BreakerState, McpManager, ReportedState, ServerStatus};
 
-use super::load::Book;
+use super::load::CallLog;
 
-/// An answer that was sent before a server died may be read a moment later.
-const ON_THE_WAY: chrono::Duration = chrono::Duration::seconds(1);
-/// Load goes on for so long while a server is away, before the status is read.
-const AWAY: Duration = Duration::from_secs(2);
+/// An answer sent before a server exited may be read slightly later.
+const IN_FLIGHT_MARGIN: chrono::Duration = chrono::Duration::seconds(1);
+/// How long the load continues during an outage before the status is read.
+const OUTAGE_TIME: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
-pub(super) struct Truth {
+pub(super) struct StatusCheck {
     manager: Arc<McpManager>,
-    book: Arc<Book>,
+    log: Arc<CallLog>,
 }
 
-impl Truth {
-    pub(super) fn new(manager: &Arc<McpManager>, book: &Arc<Book>) -> Self {
+impl StatusCheck {
+    pub(super) fn new(manager: &Arc<McpManager>, log: &Arc<CallLog>) -> Self {
         Self {
             manager: Arc::clone(manager),
-            book: Arc::clone(book),
+            log: Arc::clone(log),
         }
     }
 
@@ -37,22 +37,27 @@ impl Truth {
     }
 
     fn wrong(&self, name: &str, what: &str, status: &ServerStatus) {
-        let (state, why) = (status.state, &status.why);
+        let (state, why) = (status.state.name(), &status.why);
         let (ok, error) = (status.last_ok, &status.last_error);
-        self.book.untrue(format!(
+        self.log.wrong_statuses(format!(
             "{name}: {what}: {state} ({why:?}), last ok {ok:?}, last error {error:?}"
         ));
     }
 
-    /// The process is dead since `lost`, and is called meanwhile.
+    /// The process exited at `lost`, and is called meanwhile.
     pub(super) async fn is_gone(&self, name: &str, lost: DateTime<Utc>) {
-        // Part of the scenario: the server is away for this long.
-        tokio::time::sleep(AWAY).await;
+        // Part of the scenario: the outage lasts this long.
+        tokio::time::sleep(OUTAGE_TIME).await;
         let status = self.status(name);
-        if status.last_ok.is_some_and(|ok| ok > lost + ON_THE_WAY) {
+        if status
+            .last_ok
+            .is_some_and(|ok| ok > lost + IN_FLIGHT_MARGIN)
+        {
             self.wrong(name, "a success of a dead server", &status);
         }
-        if status.state == "ready" && status.last_error.as_ref().is_some_and(|e| e.at > lost) {
+        if status.state == ReportedState::Ready
+            && status.last_error.as_ref().is_some_and(|e| e.at > lost)
+        {
             self.wrong(name, "a dead server is ready", &status);
         }
     }
@@ -60,18 +65,18 @@ impl Truth {
     /// It answered calls again.
     pub(super) fn is_back(&self, name: &str, lost: DateTime<Utc>) {
         let status = self.status(name);
-        if !matches!(status.state, "ready" | "degraded") {
+        if !matches!(status.state, ReportedState::Ready | ReportedState::Degraded) {
             self.wrong(name, "it answers and is down", &status);
         }
         if status.last_ok.is_none_or(|ok| ok < lost) {
             self.wrong(name, "it answers and has no success", &status);
         }
-        if status.breaker != "closed" {
+        if status.breaker != BreakerState::Closed {
             self.wrong(name, "it answers and the breaker is open", &status);
         }
     }
 
-    /// So that the run goes on.
+    /// So that the run continues.
     pub(super) fn reconnect(&self, name: &str) {
         self.manager.server(name).unwrap().reconnect();
     }

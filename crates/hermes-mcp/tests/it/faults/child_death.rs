@@ -1,5 +1,5 @@
-//! Children that die at any point of a conversation: nothing is done twice, what ran is not said not to
-//! have run, and the call after the death works.
+//! Children that exit at any point of a conversation: nothing is executed twice, no executed call
+//! is reported as not executed, and the next call works.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,11 +10,12 @@ use serde_json::json;
 
 use crate::rig::{Rig, spec, stdio_target};
 
-const LIVES: u64 = 24;
-/// Calls of one life.
-const CALLS: usize = 8;
+const RUNS: u64 = 24;
+/// Calls per child.
+const CALLS_PER_RUN: usize = 8;
 
-/// Marks every call in a file, and dies where the call says, or where a file says for what is not a call.
+/// Records every call in a file, and exits where the call specifies, or where a file specifies it
+/// for other requests.
 const SERVER: &str = r#"
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 dies_at() { [ -e "$home/$1" ] && rm "$home/$1" && exit 1; }
@@ -36,7 +37,7 @@ while read -r line; do
 done
 "#;
 
-async fn life(seed: u64) -> Vec<String> {
+async fn run(seed: u64) -> Vec<String> {
     let dice = ShapeRng::new(seed);
     let home = tempfile::tempdir().unwrap();
     let marks = |home: &Path| std::fs::read_to_string(home.join("marks")).unwrap_or_default();
@@ -48,7 +49,7 @@ async fn life(seed: u64) -> Vec<String> {
     }));
     rig.ready().await;
     let mut broken = Vec::new();
-    for at in 0..CALLS {
+    for at in 0..CALLS_PER_RUN {
         let how = dice.pick(&[
             "well",
             "before",
@@ -64,7 +65,7 @@ async fn life(seed: u64) -> Vec<String> {
         if handshake {
             std::fs::write(home.path().join(how), "").unwrap();
         }
-        // A death in the handshake needs one before it.
+        // A failure in the handshake needs an exit before it.
         let ways = if handshake {
             ["after", "well"]
         } else {
@@ -77,18 +78,18 @@ async fn life(seed: u64) -> Vec<String> {
                 .lines()
                 .filter(|mark| *mark == token)
                 .count();
-            let said = format!("seed {seed}, {how}: {result:?}");
+            let details = format!("seed {seed}, {how}: {result:?}");
             if ran > 1 {
-                broken.push(format!("done twice: {said}"));
+                broken.push(format!("done twice: {details}"));
             }
             match &result {
-                Ok(_) if ran == 0 => broken.push(format!("said to be done: {said}")),
+                Ok(_) if ran == 0 => broken.push(format!("said to be done: {details}")),
                 Err(error) if ran > 0 && !error.outcome_unknown => {
-                    broken.push(format!("said not to have run: {said}"));
+                    broken.push(format!("said not to have run: {details}"));
                 }
-                // A child that has answered may end with the next call in its pipe, unread.
+                // A child that has answered may exit with the next call unread in its pipe.
                 Err(_) if part == 1 && !handshake && ways[0] != "answered" => {
-                    broken.push(format!("the call after a death fails: {said}"));
+                    broken.push(format!("the call after a death fails: {details}"));
                 }
                 _ => {}
             }
@@ -109,7 +110,7 @@ async fn life(seed: u64) -> Vec<String> {
 
 #[tokio::test]
 async fn children_die_at_any_point() {
-    let mut broken: Vec<String> = join_all((0..LIVES).map(life)).await.concat();
+    let mut broken: Vec<String> = join_all((0..RUNS).map(run)).await.concat();
     broken.truncate(20);
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! What the process holds, and whether that grows.
+//! The resources of the process, and whether they grow.
 
 use std::fmt;
 use std::path::Path;
@@ -7,22 +7,22 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// Idle sockets and links that served their last calls go away by themselves within this time.
-const SETTLE: Duration = Duration::from_mins(1);
-/// Sockets come and go with the moment.
+/// Idle sockets and retired links are closed within this time.
+const SETTLE_TIMEOUT: Duration = Duration::from_mins(1);
+/// The number of sockets fluctuates.
 const SPARE_FILES: usize = 8;
-/// Between two looks at the memory.
-const LOOK: Duration = Duration::from_secs(2);
+/// Between two samples of the memory.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
 /// More growth over the whole run than this is a leak.
-const MOST_GROWTH_KIB: f64 = 12.0 * 1024.0;
+const MAX_GROWTH_KIB: f64 = 12.0 * 1024.0;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Holdings {
+pub(super) struct ProcessResources {
     files: usize,
     pub(super) children: usize,
 }
 
-impl Holdings {
+impl ProcessResources {
     pub(super) fn now() -> Self {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
         let children = tasks
@@ -35,9 +35,9 @@ impl Holdings {
         }
     }
 
-    /// When it fits again, or what it is after a fair time.
+    /// The resources once they fit again, or those after a timeout.
     pub(super) async fn settled(before: Self) -> Self {
-        let end = Instant::now() + SETTLE;
+        let end = Instant::now() + SETTLE_TIMEOUT;
         loop {
             let now = Self::now();
             if now.fits(before) || Instant::now() > end {
@@ -47,8 +47,8 @@ impl Holdings {
         }
     }
 
-    /// When no child is left, or what there is after a fair time: whoever guards the children ends
-    /// a moment after them.
+    /// The resources once no child is left, or those after a timeout: the guard exits slightly
+    /// after the children.
     pub(super) async fn childless() -> Self {
         let nothing = Self {
             files: usize::MAX - SPARE_FILES,
@@ -72,7 +72,11 @@ impl Memory {
     pub(super) async fn watch(stop: CancellationToken) -> Self {
         let begin = Instant::now();
         let mut samples = Vec::new();
-        while stop.run_until_cancelled(sleep(LOOK)).await.is_some() {
+        while stop
+            .run_until_cancelled(sleep(SAMPLE_INTERVAL))
+            .await
+            .is_some()
+        {
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
             let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
             let kib = line.unwrap().trim().trim_end_matches(" kB");
@@ -86,7 +90,7 @@ impl Memory {
         &self.samples[self.samples.len() / 3..]
     }
 
-    /// KiB per minute: the median over all pairs, which single spikes do not move.
+    /// KiB per minute: the median over all pairs, which is robust against single spikes.
     fn slope(&self) -> f64 {
         let samples = self.settled();
         let mut slopes: Vec<f64> = Vec::new();
@@ -106,8 +110,8 @@ impl Memory {
         self.slope() * length
     }
 
-    pub(super) fn judge(&self) {
-        assert!(self.growth() <= MOST_GROWTH_KIB, "memory grows: {self}");
+    pub(super) fn check(&self) {
+        assert!(self.growth() <= MAX_GROWTH_KIB, "memory grows: {self}");
     }
 }
 
@@ -126,7 +130,7 @@ impl fmt::Display for Memory {
     }
 }
 
-/// Processes with this variable in their environment, whoever their parent is.
+/// Processes with this variable in their environment, whatever their parent.
 pub(super) fn marked_processes(name: &str, value: &Path) -> Vec<String> {
     let mark = format!("{name}={}", value.display());
     let processes = std::fs::read_dir("/proc").unwrap().flatten();

@@ -1,5 +1,5 @@
-//! Remembers the questions of a call that got no answer: the server may not say why it failed, and
-//! the model should know.
+//! Records the unanswered questions of a call: the server may not say why it failed, and the model
+//! should know.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,20 +8,20 @@ use hermes_core::ask::{Answer, Asker, Question};
 use hermes_core::message::{Content, Part};
 use hermes_core::tool::ToolOutcome;
 
-pub(super) struct Heard {
-    person: Arc<dyn Asker>,
+pub(super) struct RecordingAsker {
+    inner: Arc<dyn Asker>,
     notes: Mutex<Vec<String>>,
 }
 
-impl Heard {
-    pub(super) fn new(person: Arc<dyn Asker>) -> Self {
+impl RecordingAsker {
+    pub(super) fn new(inner: Arc<dyn Asker>) -> Self {
         Self {
-            person,
+            inner,
             notes: Mutex::default(),
         }
     }
 
-    /// The outcome, with what was not answered.
+    /// Adds the unanswered questions to the outcome.
     pub(super) fn explain(&self, outcome: ToolOutcome) -> ToolOutcome {
         let notes = std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner));
         if notes.is_empty() {
@@ -44,11 +44,11 @@ impl Heard {
     }
 }
 
-impl Asker for Heard {
+impl Asker for RecordingAsker {
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
             let (from, asked) = (question.from.clone(), question.text.clone());
-            let answer = self.person.ask(question).await;
+            let answer = self.inner.ask(question).await;
             let note = match &answer {
                 Answer::Unanswered { why } => Some(format!(
                     "{from} asked {asked:?} during this call and got no answer: {why}."

@@ -1,4 +1,4 @@
-//! On whose behalf a call is made: who is asked when the server asks back.
+//! The conversation a call belongs to, and its slot in the queue.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,16 +7,16 @@ use hermes_core::ask::Asker;
 
 use crate::actor::call_queue::{CallPermit, CallQueue};
 
-/// The conversation that a call belongs to.
+/// The conversation a call belongs to, and whom to ask when the server sends a question during it.
 #[derive(Clone)]
-pub struct Behalf {
-    /// Names the conversation: a server that asks without saying about which call is answered only
-    /// if all its calls belong to one.
+pub struct CallOrigin {
+    /// Identifies the conversation. A question that names no call is only answered if all calls of
+    /// the server belong to one conversation.
     pub session: String,
     pub asker: Arc<dyn Asker>,
 }
 
-impl fmt::Debug for Behalf {
+impl fmt::Debug for CallOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Behalf")
             .field("session", &self.session)
@@ -24,11 +24,11 @@ impl fmt::Debug for Behalf {
     }
 }
 
-/// Whoever can be asked now, or why nobody can.
-pub type Person = Result<Arc<dyn Asker>, String>;
+/// Whom to ask, or why no user can be asked.
+pub type AskerResult = Result<Arc<dyn Asker>, String>;
 
-/// A call's place among those that may run at once. It is given up while a person thinks, so that
-/// a question holds up no other call.
+/// A call's permit, which is released while the user is asked so that a question delays no other
+/// call.
 #[derive(Clone, Debug)]
 pub struct Slot(Arc<SlotState>);
 
@@ -36,11 +36,11 @@ pub struct Slot(Arc<SlotState>);
 struct SlotState {
     queue: CallQueue,
     conversation: String,
-    held: Mutex<Held>,
+    held: Mutex<HeldPermit>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldPermit {
     permit: Option<CallPermit>,
     questions: usize,
 }
@@ -48,7 +48,7 @@ struct Held {
 impl Slot {
     pub(crate) fn new(queue: CallQueue, permit: CallPermit) -> Self {
         let conversation = permit.conversation().to_owned();
-        let held = Mutex::new(Held {
+        let held = Mutex::new(HeldPermit {
             permit: Some(permit),
             questions: 0,
         });
@@ -59,30 +59,30 @@ impl Slot {
         }))
     }
 
-    /// The place is free while the guard lives.
-    pub(crate) fn pause(&self) -> Paused {
+    /// Releases the permit while the guard is alive.
+    pub(crate) fn pause(&self) -> PausedSlot {
         let mut held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.questions += 1;
         held.permit = None;
-        Paused(Arc::clone(&self.0))
+        PausedSlot(Arc::clone(&self.0))
     }
 
-    /// See [`CallQueue::separate`].
-    pub(crate) fn keep_conversations_apart(&self) {
-        self.0.queue.separate();
+    /// See [`CallQueue::isolate_conversations`].
+    pub(crate) fn isolate_conversations(&self) {
+        self.0.queue.isolate_conversations();
     }
 }
 
 /// See [`Slot::pause`].
-pub(crate) struct Paused(Arc<SlotState>);
+pub(crate) struct PausedSlot(Arc<SlotState>);
 
-impl Drop for Paused {
+impl Drop for PausedSlot {
     fn drop(&mut self) {
         let mut held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.questions = held.questions.saturating_sub(1);
         if held.questions == 0 && held.permit.is_none() {
-            // Where somebody took the place, one call more than usual runs for a while: the one that
-            // was asked has already begun and cannot wait.
+            // If another call took the permit, one call more than the limit runs for a while: this
+            // one has already started and cannot wait.
             held.permit = self.0.queue.try_acquire(&self.0.conversation);
         }
     }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_place_is_free_while_a_person_thinks() {
+    async fn a_slot_is_free_while_the_user_is_asked() {
         let queue = CallQueue::new(1);
         let slot = Slot::new(queue.clone(), queue.acquire("a").await);
         assert_eq!(queue.running(), 1);

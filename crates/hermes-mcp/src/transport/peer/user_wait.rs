@@ -1,4 +1,4 @@
-//! How long people have been asked on behalf of a server.
+//! Measures the time spent waiting for the user on behalf of a server.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 #[derive(Default)]
-pub(crate) struct PersonWait {
+pub(crate) struct UserWait {
     questions: Mutex<ServerQuestions>,
 }
 
 #[derive(Default)]
 struct ServerQuestions {
     open: usize,
-    /// When the first of the open ones was asked.
+    /// When the oldest open question was asked.
     since: Option<Instant>,
-    before: Duration,
+    finished: Duration,
 }
 
-impl PersonWait {
-    /// A person is being asked while the guard lives.
+impl UserWait {
+    /// The user is being asked while the guard exists.
     pub(super) fn ask(self: &Arc<Self>) -> OpenQuestion {
         let mut questions = self.questions();
         questions.open += 1;
@@ -27,16 +27,16 @@ impl PersonWait {
         OpenQuestion(Arc::clone(self))
     }
 
-    /// Whether a person is being asked right now.
+    /// Whether the user is being asked right now.
     pub(super) fn is_open(&self) -> bool {
         self.questions().open > 0
     }
 
-    /// How long it has waited for a person so far, in all.
+    /// Total time spent waiting for the user so far.
     pub(super) fn total(&self) -> Duration {
         let questions = self.questions();
         let now = questions.since.map(|since| since.elapsed());
-        questions.before + now.unwrap_or_default()
+        questions.finished + now.unwrap_or_default()
     }
 
     fn questions(&self) -> MutexGuard<'_, ServerQuestions> {
@@ -46,8 +46,8 @@ impl PersonWait {
     }
 }
 
-/// See [`PersonWait::ask`].
-pub(crate) struct OpenQuestion(Arc<PersonWait>);
+/// See [`UserWait::ask`].
+pub(crate) struct OpenQuestion(Arc<UserWait>);
 
 impl Drop for OpenQuestion {
     fn drop(&mut self) {
@@ -56,7 +56,7 @@ impl Drop for OpenQuestion {
         if questions.open == 0
             && let Some(since) = questions.since.take()
         {
-            questions.before += since.elapsed();
+            questions.finished += since.elapsed();
         }
     }
 }

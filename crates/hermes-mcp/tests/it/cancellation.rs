@@ -1,4 +1,4 @@
-//! Callers that leave at the worst moment.
+//! Callers that are cancelled at the worst moment.
 
 use hermes_mcp::{CallOptions, FailureClass};
 use tokio::time::sleep;
@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use crate::fake::{Fault, World, call_tool, seconds, session_lost};
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_as_the_refusal_arrives_has_left() {
+async fn a_caller_that_cancels_as_the_refusal_arrives_is_cancelled() {
     for attempt in 0..8 {
         let world = World::ready().await;
         world.server.state().latency = seconds(1);
