@@ -19,8 +19,8 @@ use hermes_core::tool::{
 use hermes_core::tool_traits::{ToolKind, tool_traits};
 use tokio::sync::watch;
 
+use crate::editor_texts::EditorTexts;
 use crate::mode::EditorMode;
-use crate::texts::EditorTexts;
 
 pub use proposal::ProposedChange;
 pub(crate) use proposal::{absolute, named, proposed};

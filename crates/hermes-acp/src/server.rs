@@ -31,6 +31,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::editor_texts::EditorTexts;
 use crate::edits::Edits;
 use crate::mode::EditorMode;
 use crate::session::{
@@ -38,7 +39,6 @@ use crate::session::{
     SetModelRequest, SetModelResponse, UpdateSink,
 };
 use crate::terminals::EditorTerminals;
-use crate::texts::EditorTexts;
 use crate::updates;
 use crate::wire::{self, OutputBacklog};
 

@@ -35,7 +35,7 @@ struct IdempotencyTable<T> {
 }
 
 struct IdempotencyEntry<T> {
-    print: [u8; 32],
+    fingerprint: [u8; 32],
     slot: AnswerSlot<T>,
     /// `None`: under way.
     done: Option<(Instant, usize)>,
@@ -54,7 +54,7 @@ impl<T> Default for IdempotentAnswers<T> {
 /// The key of a request, and a digest of its content.
 pub(super) struct IdempotencyKey {
     key: String,
-    print: [u8; 32],
+    fingerprint: [u8; 32],
 }
 
 impl IdempotencyKey {
@@ -91,7 +91,7 @@ impl IdempotencyKey {
         }
         Ok(Some(Self {
             key: format!("{scope}\n{key}"),
-            print: hash.finalize().into(),
+            fingerprint: hash.finalize().into(),
         }))
     }
 }
@@ -117,8 +117,8 @@ pub(super) fn answer_holding<'a>(
 ) -> BoxFuture<'a, Result<Arc<StoredReply>, ApiError>> {
     let request = NewRequest {
         key: asked.key.clone(),
-        print: hermes_core::bytes::hex(&asked.print),
-        life: state.run_id.clone(),
+        fingerprint: hermes_core::bytes::hex(&asked.fingerprint),
+        run_id: state.run_id.clone(),
         session: session.to_owned(),
     };
     let work = Box::pin(noted(Arc::clone(state), request, Box::pin(work)));
@@ -231,7 +231,7 @@ impl<T: Clone + Send + Sync + 'static> IdempotentAnswers<T> {
             // Work that panicked has no answer: it is started again.
             let lost = entry.done.is_none() && entry.slot.has_changed().is_err();
             if !lost {
-                if entry.print != asked.print {
+                if entry.fingerprint != asked.fingerprint {
                     return Err(reused());
                 }
                 return Ok(Ok(entry.slot.clone()));
@@ -240,7 +240,7 @@ impl<T: Clone + Send + Sync + 'static> IdempotentAnswers<T> {
         }
         let (sender, slot) = watch::channel(None);
         let entry = IdempotencyEntry {
-            print: asked.print,
+            fingerprint: asked.fingerprint,
             slot,
             done: None,
         };

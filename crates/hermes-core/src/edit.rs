@@ -2,11 +2,11 @@
 //! increasingly loose strategies. Pure; the caller reads and writes the file.
 
 mod adapt;
-mod near;
+mod closest_match;
 mod similarity;
 mod strategy;
 
-pub use near::nearest;
+pub use closest_match::nearest;
 pub use similarity::{Opcode, WorkBudget, opcodes, ratio};
 pub use strategy::Strategy;
 

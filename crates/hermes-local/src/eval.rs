@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::chat::{ChatRole, PromptMessage, PromptTool};
-use crate::talk::{AnswerDelta, GenerationError, GenerationRequest, ModelSession};
+use crate::generation::{AnswerDelta, GenerationError, GenerationRequest, ModelSession};
 
 const PROMPTS: &str = include_str!("../prompts/prompts.json");
 const TOOLS: &str = include_str!("../prompts/tools.json");

@@ -8,9 +8,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use hermes_local::engine::EngineOptions;
 use hermes_local::eval::{self, EvalReport};
+use hermes_local::generation::{self, ModelSession};
 use hermes_local::measure;
 use hermes_local::server::{self, LocalServerSettings, ServerExit};
-use hermes_local::talk::{self, ModelSession};
 
 #[derive(Parser)]
 #[command(
@@ -84,8 +84,8 @@ impl Model {
         }
     }
 
-    fn open(&self) -> talk::ModelOpener {
-        talk::file(self.file.clone(), self.options())
+    fn open(&self) -> generation::ModelOpener {
+        generation::file(self.file.clone(), self.options())
     }
 }
 

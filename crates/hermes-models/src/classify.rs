@@ -6,7 +6,6 @@
 #[cfg(test)]
 mod fixtures;
 mod limits;
-mod meaning;
 mod overflow;
 mod repeated;
 mod report;
@@ -17,6 +16,7 @@ mod strangers;
 mod transport;
 #[cfg(test)]
 mod vendors;
+mod wording;
 
 use std::time::Duration;
 

@@ -21,13 +21,13 @@ const SCROLLBACK: usize = 20_000;
 
 /// How a program is started at a terminal.
 #[derive(Debug)]
-pub struct AtTerminal {
+pub struct TerminalBuilder {
     command: CommandBuilder,
     rows: u16,
     columns: u16,
 }
 
-impl AtTerminal {
+impl TerminalBuilder {
     /// `program` in this home, with nothing of the caller's environment, on 24 rows of 80 columns.
     pub fn new(program: impl AsRef<OsStr>, home: &TempHome) -> Self {
         let mut command = CommandBuilder::new(program);
@@ -388,7 +388,7 @@ mod tests {
     fn a_program_is_seen_and_heard() {
         let home = TempHome::new();
         let script = "stty -echo; echo ready; read x; echo \"got $x\"; seq 1 60; read y; exit 7";
-        let mut terminal = AtTerminal::new("/bin/sh", &home)
+        let mut terminal = TerminalBuilder::new("/bin/sh", &home)
             .args(["-c", script])
             .start();
         terminal.wait_for("ready");

@@ -3,7 +3,7 @@
 mod parse;
 #[cfg(test)]
 mod tests;
-mod words;
+mod word_diff;
 
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
@@ -182,7 +182,7 @@ fn file_rows(
                 cx.theme.style(StyleRole::LineNumber),
             )));
         }
-        let emphasis = words::emphasis(&hunk.lines);
+        let emphasis = word_diff::emphasis(&hunk.lines);
         let mut numbers = hunk.numbers;
         for (line, parts) in hunk.lines.iter().zip(emphasis) {
             let number = match (line.change, &mut numbers) {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::call::{CallOutcome, CallStart, progress};
 use super::judge::UNKNOWN_TOOLS;
 use super::result::{ResultBudget, append, content_of, disposition, message, preview, said};
-use super::{Turn, TurnFlow, TurnScope, TurnState, millis, outside, words};
+use super::{Turn, TurnFlow, TurnScope, TurnState, messages, millis, outside};
 use crate::guard::GuardFinding;
 use crate::log::{LogItem, Origin};
 use crate::plan::{CallAction, ParallelCalls, PreparedCall, segments};
@@ -51,7 +51,7 @@ impl Turn<'_> {
         if self.scope.cancel.is_cancelled() {
             return Err(TurnExit::Interrupted);
         }
-        if self.strikes.unknown_tools >= UNKNOWN_TOOLS {
+        if self.counts.unknown_tools >= UNKNOWN_TOOLS {
             return Err(TurnExit::Partial {
                 why: "the model kept calling tools that do not exist".into(),
             });
@@ -108,13 +108,13 @@ impl Turn<'_> {
         if self.scope.cancel.is_cancelled() {
             return Some(ToolOutcome::error(
                 ToolErrorKind::Cancelled,
-                words::SKIPPED_STOP,
+                messages::SKIPPED_STOP,
             ));
         }
         if batch.stop.is_some() {
             return Some(ToolOutcome::error(
                 ToolErrorKind::Cancelled,
-                words::SKIPPED_GUARD,
+                messages::SKIPPED_GUARD,
             ));
         }
         match &batch.calls[at].work {
@@ -124,7 +124,7 @@ impl Turn<'_> {
                 batch.stop = Some(why);
                 Some(ToolOutcome::error(
                     ToolErrorKind::Denied,
-                    words::SKIPPED_GUARD,
+                    messages::SKIPPED_GUARD,
                 ))
             }
         }

@@ -129,7 +129,7 @@ impl Turn<'_> {
         broken
             && !failed.message.text.trim().is_empty()
             && failed.message.tool_calls.is_empty()
-            && self.strikes.continued < CONTINUED
+            && self.counts.continued < CONTINUED
     }
 
     /// `None`: this way is closed, try the next.

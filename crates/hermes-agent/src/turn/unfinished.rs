@@ -6,7 +6,7 @@ use hermes_core::ids::SessionId;
 use hermes_core::store::SessionUpdate;
 use tokio::time::{Instant, sleep_until};
 
-use super::words;
+use super::messages;
 use crate::session::SessionDeps;
 
 /// An answer that is complete within this is stored once.
@@ -16,7 +16,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// A longer text is stored less often: so many bytes a second at most.
 const BYTES_PER_SECOND: usize = 256 * 1024;
 
-pub(super) struct AnswerKeeper<'a> {
+pub(super) struct PartialAnswerWriter<'a> {
     deps: &'a SessionDeps,
     session: &'a SessionId,
     /// Bytes of the text that are stored.
@@ -28,7 +28,7 @@ pub(super) struct AnswerKeeper<'a> {
     off: bool,
 }
 
-impl<'a> AnswerKeeper<'a> {
+impl<'a> PartialAnswerWriter<'a> {
     pub(super) fn new(deps: &'a SessionDeps, session: &'a SessionId) -> Self {
         Self {
             deps,
@@ -71,7 +71,7 @@ impl<'a> AnswerKeeper<'a> {
             return;
         }
         let update = SessionUpdate::Unfinished {
-            text: Some(format!("{text}\n\n{}", words::UNFINISHED)),
+            text: Some(format!("{text}\n\n{}", messages::UNFINISHED)),
             at: self.deps.clock.epoch_seconds(),
         };
         match self.deps.store.update(self.session, update).await {

@@ -1,6 +1,6 @@
 //! `/api/sessions`: the stored conversations of all sources.
 
-mod talk;
+mod session_chat;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +13,7 @@ use hermes_core::store::{NewItem, NewSession, SessionStore as _, SessionUpdate, 
 use hermes_store::{ListFilter, SessionOrder, SessionRecord};
 use serde_json::{Map, Value, json};
 
-pub(super) use self::talk::{chat, chat_stream};
+pub(super) use self::session_chat::{chat, chat_stream};
 use super::error::ApiError;
 use super::input::JsonObjectBody;
 use super::names;

@@ -10,7 +10,7 @@ use hermes_agent::{
 };
 use hermes_config::Config;
 use hermes_core::approval::{ApproveAll, Approver, DenyAll};
-use hermes_core::ask::{Asker, Nobody};
+use hermes_core::ask::{Asker, DeclineAll};
 use hermes_core::clock::{Clock, Rng, SystemRng};
 use hermes_core::event::AgentCommand;
 use hermes_core::figures;
@@ -476,8 +476,8 @@ fn approver(
 /// Preapproved permissions do not answer questions: with `--yolo` the person is still asked.
 fn asker(mode: ConversationMode, unattended: bool) -> Option<Arc<dyn Asker>> {
     match mode {
-        _ if unattended => Some(Arc::new(Nobody)),
-        ConversationMode::Oneshot | ConversationMode::Query => Some(Arc::new(Nobody)),
+        _ if unattended => Some(Arc::new(DeclineAll)),
+        ConversationMode::Oneshot | ConversationMode::Query => Some(Arc::new(DeclineAll)),
         ConversationMode::Repl => None,
     }
 }

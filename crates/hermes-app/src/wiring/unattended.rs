@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::approval::DenyAll;
-use hermes_core::ask::Nobody;
+use hermes_core::ask::DeclineAll;
 use hermes_core::clock::SystemClock;
 use hermes_core::event::ProgressSink;
 use hermes_core::ids::{SessionId, TurnId};
@@ -113,7 +113,7 @@ fn context(name: &str, cwd: PathBuf, cancel: CancellationToken) -> ToolContext {
         cancel,
         clock: Arc::new(SystemClock),
         approver: Arc::new(DenyAll),
-        asker: Arc::new(Nobody),
+        asker: Arc::new(DeclineAll),
         progress: ProgressSink::none(),
         registry: Registry::default(),
         taint: Taint::default(),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::place::{line_start, next_line};
+use super::position::{line_start, next_line};
 use super::{ConfigDoc, KeyPath, remove};
 use crate::yaml::{self, Document, NodeId, YamlNodeKind, to_block, to_flow};
 

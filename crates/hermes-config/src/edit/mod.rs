@@ -6,7 +6,7 @@
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod path;
-mod place;
+mod position;
 mod splice;
 
 use std::path::{Path, PathBuf};

@@ -14,11 +14,11 @@
 //! | `texts` | texts for the model and for people |
 
 mod environment;
+mod messages;
 mod record;
 mod run;
 mod settle;
 mod target;
-mod texts;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -462,10 +462,10 @@ impl SchedulerInner {
                 continue;
             };
             let at = self.now();
-            let document = texts::document(
+            let document = messages::document(
                 &job,
                 at.fixed_offset(),
-                &texts::RunRecord::Failed {
+                &messages::RunRecord::Failed {
                     prompt: &job.prompt(),
                     error: CUT,
                 },
@@ -694,12 +694,12 @@ impl SchedulerInner {
         let outcome = task::catch("job", self.execute(&job, &cancel)).await;
         let outcome = outcome.unwrap_or_else(|panic| {
             let error = format!("the program broke: {panic}");
-            let course = texts::RunRecord::Failed {
+            let course = messages::RunRecord::Failed {
                 prompt: &job.prompt(),
                 error: &error,
             };
             JobRunOutcome {
-                document: texts::document(&job, self.here(), &course),
+                document: messages::document(&job, self.here(), &course),
                 response: String::new(),
                 error: Some(error.clone()),
             }

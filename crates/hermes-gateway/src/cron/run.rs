@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::SchedulerInner;
-use super::texts::{self, JobPromptContext, RunRecord};
+use super::messages::{self, JobPromptContext, RunRecord};
 use crate::conversation_pool::PooledConversation;
 
 /// How long a conversation may take to stop after an interrupt.
@@ -89,7 +89,7 @@ impl SchedulerInner {
         cancel: &CancellationToken,
     ) -> JobRunOutcome {
         let failed = |error: String| JobRunOutcome {
-            document: texts::document(job, at, &RunRecord::ScriptFailed(&error)),
+            document: messages::document(job, at, &RunRecord::ScriptFailed(&error)),
             response: String::new(),
             error: Some(error),
         };
@@ -99,18 +99,18 @@ impl SchedulerInner {
             Err(error) => return failed(error),
         };
         let silent = |why| JobRunOutcome {
-            document: texts::document(job, at, &RunRecord::Silent { script: true, why }),
+            document: messages::document(job, at, &RunRecord::Silent { script: true, why }),
             response: "[SILENT]".to_owned(),
             error: None,
         };
         if printed.trim().is_empty() {
             return silent("empty output");
         }
-        if texts::requests_sleep(&printed) {
+        if messages::requests_sleep(&printed) {
             return silent("wakeAgent=false");
         }
         JobRunOutcome {
-            document: texts::document(job, at, &RunRecord::Script(&printed)),
+            document: messages::document(job, at, &RunRecord::Script(&printed)),
             response: printed,
             error: None,
         }
@@ -129,11 +129,11 @@ impl SchedulerInner {
                 let why = if printed.trim().is_empty() {
                     Some("the script printed nothing")
                 } else {
-                    texts::requests_sleep(&printed).then_some("wakeAgent=false")
+                    messages::requests_sleep(&printed).then_some("wakeAgent=false")
                 };
                 if let Some(why) = why {
                     return JobRunOutcome {
-                        document: texts::document(
+                        document: messages::document(
                             job,
                             at,
                             &RunRecord::Silent { script: false, why },
@@ -147,10 +147,10 @@ impl SchedulerInner {
             Err(error) => material.script_error = Some(error),
         }
         material.upstream = self.upstream(job).await;
-        let prompt = texts::prompt(job, &material);
+        let prompt = messages::prompt(job, &material);
         match self.converse(job, &prompt, at, cancel).await {
             Ok(response) => JobRunOutcome {
-                document: texts::document(
+                document: messages::document(
                     job,
                     at,
                     &RunRecord::Answered {
@@ -162,7 +162,7 @@ impl SchedulerInner {
                 error: None,
             },
             Err(error) => JobRunOutcome {
-                document: texts::document(
+                document: messages::document(
                     job,
                     at,
                     &RunRecord::Failed {
@@ -405,7 +405,7 @@ fn opening(job: &Job, id: String) -> Result<OpeningRequest, String> {
         provider: given("provider"),
         toolsets,
         skills: job.skills(),
-        system: Some(texts::SETTING.to_owned()),
+        system: Some(messages::SETTING.to_owned()),
         unattended: true,
         single: true,
         ..OpeningRequest::default()

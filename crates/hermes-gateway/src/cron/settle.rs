@@ -11,7 +11,7 @@ use hermes_platforms::{MirrorRole, PostError, Posting};
 use hermes_store::jobs::{EndedRun, FinishedRun, Job, JobAfterRun, RunResult, iso_time};
 
 use super::run::{JobRunOutcome, is_script_only};
-use super::{JobDeliveryStatus, JobRunReport, SchedulerInner, target, texts};
+use super::{JobDeliveryStatus, JobRunReport, SchedulerInner, messages, target};
 use crate::turn::MessagePoster;
 
 /// Delivers messages to chats, or stores them until delivery is possible.
@@ -175,8 +175,10 @@ impl SchedulerInner {
         // Script output and error messages are untrusted text.
         let files = run.error.is_none() && !is_script_only(job);
         let text = match &run.error {
-            Some(error) => texts::failure(job, error),
-            None if texts::is_silent(&run.response) => return nothing(JobDeliveryStatus::Silent),
+            Some(error) => messages::failure(job, error),
+            None if messages::is_silent(&run.response) => {
+                return nothing(JobDeliveryStatus::Silent);
+            }
             None => run.response.clone(),
         };
         let places = target::resolve(job, self.deps.environment.as_ref());
@@ -195,7 +197,7 @@ impl SchedulerInner {
             };
         };
         let text = if self.deps.policy.wrap {
-            texts::wrapped(job, &text)
+            messages::wrapped(job, &text)
         } else {
             text
         };

@@ -8,8 +8,8 @@ use hermes_config::Env;
 use hermes_config::env::ProcessEnv;
 use tokio::time::Instant;
 
-use super::hub::Hub;
 use super::message::InboxMessage;
+use super::shared::GatewayShared;
 use crate::authorize::admin::Tier;
 use crate::authorize::limits::{MessageRateLimits, RateDecision};
 use crate::authorize::pairing::PairingReply;
@@ -71,7 +71,7 @@ fn is_unlimited(msg: &InboxMessage) -> bool {
     msg.incoming.pressed.is_some() || matches!(command, Some("/stop" | "/approve" | "/deny"))
 }
 
-impl Hub {
+impl GatewayShared {
     /// Whether the sender is admitted. Blocks while small files are read.
     pub(super) fn check_sender(&self, msg: &InboxMessage) -> AdmissionDecision {
         let source = msg.source();

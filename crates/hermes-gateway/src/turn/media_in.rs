@@ -11,8 +11,8 @@ use hermes_core::{fence, image};
 use hermes_platforms::{MediaKind, MediaRef, OutboundAdapter};
 use serde_json::Value;
 
-use super::hub::Hub;
 use super::message::InboxMessage;
+use super::shared::GatewayShared;
 
 const FETCH: Duration = Duration::from_mins(3);
 const HEAR: Duration = Duration::from_mins(5);
@@ -33,25 +33,28 @@ pub(super) struct ReceivedInput {
 }
 
 /// Combines messages into the input of a turn.
-pub(super) async fn read_messages(hub: &Arc<Hub>, msgs: &[InboxMessage]) -> ReceivedInput {
+pub(super) async fn read_messages(
+    shared: &Arc<GatewayShared>,
+    msgs: &[InboxMessage],
+) -> ReceivedInput {
     let mut taken = ReceivedInput::default();
     let (mut texts, mut context) = (Vec::new(), Vec::new());
     for msg in msgs {
-        let words = msg.text_with_sender(hub.settings.sharing);
+        let words = msg.text_with_sender(shared.settings.sharing);
         let mut said = vec![words]
             .into_iter()
             .filter(|words| !words.trim().is_empty());
         texts.extend(said.next());
         context.extend(msg.incoming.context.clone());
-        let outbound = hub.outbound(&msg.target());
+        let outbound = shared.outbound(&msg.target());
         for media in &msg.incoming.media {
             let Some(outbound) = &outbound else {
                 context.push(format!("[{} could not be fetched]", name(media)));
                 continue;
             };
-            match fetch(hub, &**outbound, media).await {
+            match fetch(shared, &**outbound, media).await {
                 Ok(path) => {
-                    let told = present(hub, media, &path, &mut taken, &mut texts).await;
+                    let told = present(shared, media, &path, &mut taken, &mut texts).await;
                     context.extend(told);
                 }
                 Err(error) => {
@@ -73,12 +76,12 @@ pub(super) async fn read_messages(hub: &Arc<Hub>, msgs: &[InboxMessage]) -> Rece
 }
 
 async fn fetch(
-    hub: &Hub,
+    shared: &GatewayShared,
     outbound: &dyn OutboundAdapter,
     media: &MediaRef,
 ) -> Result<PathBuf, String> {
     // Limits for sending do not apply to received files; the platform enforces its own.
-    let most = hub.settings.config.gateway.max_inbound_media_bytes;
+    let most = shared.settings.config.gateway.max_inbound_media_bytes;
     if let Some(bytes) = media.bytes.filter(|bytes| *bytes > most) {
         return Err(format!("{bytes} bytes exceed the limit of {most}"));
     }
@@ -88,7 +91,7 @@ async fn fetch(
         MediaKind::Video => "videos",
         MediaKind::Document => "documents",
     };
-    let dir = hub.settings.home.cache_dir().join(kind);
+    let dir = shared.settings.home.cache_dir().join(kind);
     hermes_config::fs::create_private_dir(&dir)
         .map_err(|error| format!("{}: {error}", dir.display()))?;
     let fetching = outbound.fetch_media(media, &dir, most);
@@ -101,7 +104,7 @@ async fn fetch(
 
 /// Adds a file to the input: as a content part or as text.
 async fn present(
-    hub: &Hub,
+    shared: &GatewayShared,
     media: &MediaRef,
     path: &Path,
     taken: &mut ReceivedInput,
@@ -122,9 +125,13 @@ async fn present(
         }
         MediaKind::Voice | MediaKind::Audio => {
             taken.spoken |= media.kind == MediaKind::Voice;
-            match transcribe(hub, path).await {
+            match transcribe(shared, path).await {
                 Ok(text) => {
-                    if hub.transcriber.as_ref().is_some_and(|ears| ears.echoes()) {
+                    if shared
+                        .transcriber
+                        .as_ref()
+                        .is_some_and(|ears| ears.echoes())
+                    {
                         taken.remarks.push(format!("🎙️ {}", text.trim()));
                     }
                     texts.push(text.trim().to_owned());
@@ -161,8 +168,8 @@ async fn picture(path: &Path) -> Result<Part, String> {
     image::part(&bytes).map_err(|error| error.to_string())
 }
 
-async fn transcribe(hub: &Hub, path: &Path) -> Result<String, String> {
-    let Some(transcriber) = &hub.transcriber else {
+async fn transcribe(shared: &GatewayShared, path: &Path) -> Result<String, String> {
+    let Some(transcriber) = &shared.transcriber else {
         return Err("no transcription is set up (stt in config.yaml)".to_owned());
     };
     match tokio::time::timeout(HEAR, transcriber.transcribe(path)).await {

@@ -7,8 +7,8 @@ use hermes_store::delivery::Target;
 use serde_json::{Value, json};
 use std::sync::PoisonError;
 
-use super::hub::Hub;
 use super::message::InboxMessage;
+use super::shared::GatewayShared;
 use crate::session::{ResetReason, SessionEntry, SessionIndexError, SessionKey};
 use crate::settings::home_var;
 
@@ -23,7 +23,7 @@ pub(super) struct ChannelOverride {
     pub(super) prompt: Option<String>,
 }
 
-impl Hub {
+impl GatewayShared {
     /// The entry of a chat; created if missing, renewed if expired.
     pub(super) async fn entry(
         &self,

@@ -8,9 +8,9 @@ use serde::Serialize as _;
 use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
+use super::default_template;
 use super::error::ChatError;
 use super::message::{PromptMessage, PromptTool};
-use super::own;
 use super::protect::ControlTextGuard;
 use crate::engine::ModelFacts;
 use crate::grammar::CallStyle;
@@ -77,9 +77,11 @@ impl Template {
                 .map(|bos| bos.id),
             native: None,
         };
-        let (messages, tools) = own::rehearsal();
+        let (messages, tools) = default_template::rehearsal();
         if let Ok(text) = template.fill(&messages, &tools, Thinking::Off)
-            && own::SHOWN.iter().all(|shown| text.contains(shown))
+            && default_template::SHOWN
+                .iter()
+                .all(|shown| text.contains(shown))
         {
             template.native = style;
         }
@@ -106,7 +108,7 @@ impl Template {
         if self.knows_tools() {
             return self.fill(messages, tools, thinking);
         }
-        self.fill(&own::plain(messages, tools), &[], thinking)
+        self.fill(&default_template::plain(messages, tools), &[], thinking)
     }
 
     /// The prompt; `encode` makes tokens, also of control texts if requested.

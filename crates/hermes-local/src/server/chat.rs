@@ -21,12 +21,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::completion::{self, AnswerHeader, CompleteAnswer};
 use super::error::ServerError;
 use super::guard::authorize;
-use super::life::{ActiveRequest, RequestLease, ServerLifetime};
+use super::lifetime::{ActiveRequest, RequestLease, ServerLifetime};
 use super::queue::{FinishedAnswer, QueueFull, QueuedRequest, RequestQueue, WAITING};
 use super::request::{self, ParsedRequest};
 use super::stats::{self, ServerStats};
 use crate::engine::ModelFacts;
-use crate::talk::AnswerDelta;
+use crate::generation::AnswerDelta;
 
 /// Maximum request size: far more than any context holds.
 const BODY: usize = 8_000_000;
@@ -44,7 +44,7 @@ pub(super) struct ServerState {
     pub(super) started: i64,
     pub(super) queue: Arc<RequestQueue>,
     pub(super) stats: Arc<ServerStats>,
-    pub(super) life: Arc<ServerLifetime>,
+    pub(super) lifetime: Arc<ServerLifetime>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) cancel: CancellationToken,
 }
@@ -113,14 +113,14 @@ async fn health(State(app): State<Arc<ServerState>>) -> Json<Value> {
         "generated_tokens": app.stats.tokens(),
         "busy": app.stats.busy(),
         "waiting": app.queue.waiting(),
-        "idle_seconds": app.life.idle_for().as_secs_f64(),
-        "leases": app.life.leases(),
+        "idle_seconds": app.lifetime.idle_for().as_secs_f64(),
+        "leases": app.lifetime.leases(),
     }))
 }
 
 /// Stays open while the client needs the server.
 async fn lease(State(app): State<Arc<ServerState>>) -> Response {
-    let lease = app.life.lease();
+    let lease = app.lifetime.lease();
     let lines = stream::unfold(
         (lease, true),
         |(lease, first): (RequestLease, bool)| async move {
@@ -194,7 +194,7 @@ fn enqueue(app: &Arc<ServerState>, wanted: ParsedRequest) -> Result<Answering, S
     let (tell, deltas) = mpsc::channel(DELTAS);
     let (finish, done) = oneshot::channel();
     let cancel = app.cancel.child_token();
-    let question = app.life.question();
+    let question = app.lifetime.question();
     let job = QueuedRequest {
         ask: wanted.ask,
         cancel: cancel.clone(),
@@ -226,7 +226,7 @@ impl Answering {
     async fn end(&mut self) -> FinishedAnswer {
         let gone = |_| FinishedAnswer {
             rest: Vec::new(),
-            result: Err(crate::talk::GenerationError::Cancelled),
+            result: Err(crate::generation::GenerationError::Cancelled),
         };
         (&mut self.done).await.unwrap_or_else(gone)
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::talk::{AnswerDelta, AnswerFinish, GenerationOutcome, GenerationUsage};
+use crate::generation::{AnswerDelta, AnswerFinish, GenerationOutcome, GenerationUsage};
 
 /// What all parts of one answer share.
 #[derive(Clone, Debug)]

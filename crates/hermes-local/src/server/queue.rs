@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::talk::{AnswerDelta, GenerationError, GenerationOutcome, GenerationRequest};
+use crate::generation::{AnswerDelta, GenerationError, GenerationOutcome, GenerationRequest};
 
 /// Maximum number of waiting requests, besides the running one.
 pub(super) const WAITING: usize = 8;

@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use super::error::ServerError;
 use crate::chat::{ChatRole, PromptCall, PromptMessage, PromptTool, Thinking};
+use crate::generation::{AnswerShape, GenerationRequest};
 use crate::grammar::CallChoice;
-use crate::talk::{AnswerShape, GenerationRequest};
 
 /// Default temperature: small models lose the thread at higher ones.
 const TEMPERATURE: f32 = 0.2;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{FieldChange, FieldRule, FieldRules, HEADERS, ladder};
+use super::{FieldChange, FieldRule, FieldRules, HEADERS, effort_levels};
 use crate::codec::EncodedRequest;
 
 /// Tokens that an answer needs in addition to its thinking.
@@ -87,7 +87,7 @@ impl FieldRules {
     }
 
     fn replacement(&self, field: &str, refused: &str, taken: &[String]) -> Option<String> {
-        if !ladder::is_effort_field(field) {
+        if !effort_levels::is_effort_field(field) {
             return taken.first().cloned();
         }
         let also: Vec<&str> = self
@@ -98,7 +98,7 @@ impl FieldRules {
                 _ => None,
             })
             .collect();
-        ladder::replacement_level(refused, taken, &also)
+        effort_levels::replacement_level(refused, taken, &also)
     }
 }
 

@@ -60,7 +60,7 @@ async fn serve(
         let why = format!("cannot listen on {}:{}: {error}", hook.host, hook.port);
         PollError::Other(why, Duration::from_secs(5))
     })?;
-    let door = Arc::new(TelegramWebhook {
+    let webhook = Arc::new(TelegramWebhook {
         parts: Arc::clone(parts),
         link: link.clone(),
         secret: hook.secret.clone(),
@@ -69,7 +69,7 @@ async fn serve(
     let router = Router::new()
         .route(&hook.path, post(arrived))
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .with_state(door);
+        .with_state(webhook);
     let stop = link.cancel.child_token();
     let _stop_when_dropped = stop.clone().drop_guard();
     tokio::select! {
@@ -131,33 +131,36 @@ struct TelegramWebhook {
 }
 
 async fn arrived(
-    State(door): State<Arc<TelegramWebhook>>,
+    State(webhook): State<Arc<TelegramWebhook>>,
     headers: HeaderMap,
     body: Bytes,
 ) -> StatusCode {
     let given = headers
         .get(SECRET)
         .map_or(&[][..], |value| value.as_bytes());
-    if !same(given, door.secret.as_bytes()) {
+    if !same(given, webhook.secret.as_bytes()) {
         return StatusCode::UNAUTHORIZED;
     }
     let Ok(update) = serde_json::from_slice::<Value>(&body) else {
         return StatusCode::BAD_REQUEST;
     };
     let read = {
-        let mut reader = door.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = webhook
+            .reader
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         reader.read(&update)
     };
     match read {
         UpdateContent::Message(message) => {
-            if !door.link.deliver(*message).await {
+            if !webhook.link.deliver(*message).await {
                 return StatusCode::SERVICE_UNAVAILABLE;
             }
         }
-        UpdateContent::Moved { from, to } => door.parts.memory.moved(from, to),
+        UpdateContent::Moved { from, to } => webhook.parts.memory.moved(from, to),
         UpdateContent::Nothing => {}
     }
-    let now = door.parts.clock.epoch_seconds();
-    door.link.health.received(now);
+    let now = webhook.parts.clock.epoch_seconds();
+    webhook.link.health.received(now);
     StatusCode::OK
 }

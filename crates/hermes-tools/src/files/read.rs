@@ -24,8 +24,8 @@ use serde_json::{Value, json};
 
 use super::guard::FileGuard;
 use super::ledger::FileVersion;
+use super::location::{self, FileError, PathProbe, SessionFiles};
 use super::open;
-use super::place::{self, FileError, PathProbe, SessionFiles};
 use super::{FileToolsShared, failed, failed_with};
 use image::Image;
 use memory::PageStatus;
@@ -119,7 +119,7 @@ impl ReadFile {
         let shown = if source.is_at_hand() {
             show(source)
         } else {
-            place::blocking(move || Ok(show(source)))
+            location::blocking(move || Ok(show(source)))
                 .await
                 .map_err(|error| fail(&given, &error))?
         };
@@ -172,7 +172,7 @@ impl ReadFile {
                 let shared = Arc::clone(&self.shared);
                 let looked_at = path.clone();
                 // In one step: switching threads takes longer than reading most files.
-                let found = place::blocking(move || Ok(look(&shared, &guard, &looked_at))).await;
+                let found = location::blocking(move || Ok(look(&shared, &guard, &looked_at))).await;
                 return match found.map_err(|error| fail(given, &error))? {
                     FoundFile::File(source) => {
                         self.as_open(source).await.map_err(|e| fail(given, &e))
@@ -189,7 +189,7 @@ impl ReadFile {
 
     /// The file as an editor has it, if that differs from the disk.
     async fn as_open(&self, mut source: FileSource) -> Result<FileSource, FileError> {
-        let small = source.stamp.size <= place::MAX_EDIT as u64 && !source.needs_decoding();
+        let small = source.stamp.size <= location::MAX_EDIT as u64 && !source.needs_decoding();
         let open = self.shared.deps.open_texts.as_ref();
         let Some(open) = open.filter(|_| small && self.shared.is_local()) else {
             return Ok(source);
@@ -200,10 +200,11 @@ impl ReadFile {
         if let FileBody::File(file) = source.body {
             let read = move || -> Result<Vec<u8>, FileError> {
                 let mut bytes = Vec::new();
-                file.take(place::MAX_EDIT as u64).read_to_end(&mut bytes)?;
+                file.take(location::MAX_EDIT as u64)
+                    .read_to_end(&mut bytes)?;
                 Ok(bytes)
             };
-            source.body = FileBody::Bytes(place::blocking(read).await?);
+            source.body = FileBody::Bytes(location::blocking(read).await?);
         }
         if let FileBody::Bytes(disk) = &source.body
             && let Some(bytes) = open::unsaved(disk, &text)
@@ -273,7 +274,7 @@ impl ReadFile {
             return fail(given, &error.into());
         }
         let text = format!("{NAME}: there is no file {given} ({})", path.display());
-        let found = place::blocking(move || Ok(similar::names(&path))).await;
+        let found = location::blocking(move || Ok(similar::names(&path))).await;
         match found {
             Ok(similar::SimilarPaths::Names(names)) if names.is_empty() => {
                 failed(ToolErrorKind::Failed, text)
@@ -312,7 +313,7 @@ enum FoundFile {
 
 /// Checks and opens; a small file is read at once.
 fn look(shared: &FileToolsShared, guard: &FileGuard, path: &Path) -> FoundFile {
-    let found = match place::probe(path) {
+    let found = match location::probe(path) {
         Ok(PathProbe::File(found)) => found,
         Ok(PathProbe::Directory(dir)) => return FoundFile::Directory(names_in(&dir)),
         // Opening a pipe would wait for a writer, reading a device might never end.

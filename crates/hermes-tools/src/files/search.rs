@@ -17,7 +17,7 @@ use hermes_core::tool::{
 };
 use serde_json::{Map, Value, json};
 
-use super::place::{self, PathProbe};
+use super::location::{self, PathProbe};
 use super::{FileToolsShared, SessionFiles, failed, failed_with};
 use query::SearchQuery;
 
@@ -158,7 +158,7 @@ impl SearchFiles {
             return Err(refused(why));
         }
         let looked_at = path.clone();
-        let probe = place::blocking(move || Ok(place::probe(&looked_at)))
+        let probe = location::blocking(move || Ok(location::probe(&looked_at)))
             .await
             .map_err(|error| failed(ToolErrorKind::Failed, format!("{NAME}: {error}")))?;
         let real = match probe {
@@ -192,7 +192,7 @@ impl SearchFiles {
                 content::search(&query, &root, &guard, &watch)
             })
         };
-        place::blocking(work)
+        location::blocking(work)
             .await
             .unwrap_or_else(|error| Err(SearchError::Failed(error.to_string())))
     }
@@ -233,7 +233,7 @@ async fn missing(given: &str, path: PathBuf, error: &std::io::Error) -> ToolOutc
     if !matches!(error.kind(), NotFound | NotADirectory) {
         return failed(ToolErrorKind::Failed, format!("{NAME}: {given}: {error}"));
     }
-    let near = place::blocking(move || Ok(super::read::similar_names(&path))).await;
+    let near = location::blocking(move || Ok(super::read::similar_names(&path))).await;
     let text = format!("{NAME}: there is no {given}");
     match near {
         Ok(names) if !names.is_empty() => failed_with(

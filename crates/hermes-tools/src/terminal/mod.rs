@@ -1,11 +1,11 @@
 //! `terminal` and `process`: commands, in the foreground and in the background.
 
 mod call;
+mod exit_codes;
 mod gateway;
 mod guard;
 mod hide;
 mod live;
-mod meaning;
 mod process;
 mod sudo;
 #[cfg(test)]

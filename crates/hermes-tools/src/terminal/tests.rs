@@ -8,7 +8,7 @@ use std::time::Duration;
 use hermes_config::{Config, Env, Home, ProcessEnv};
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Approver, Verdict};
-use hermes_core::ask::Nobody;
+use hermes_core::ask::DeclineAll;
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::event::ProgressSink;
 use hermes_core::ids::{SessionId, TurnId};
@@ -135,7 +135,7 @@ impl TerminalHarness {
             cancel: CancellationToken::new(),
             clock: Arc::new(SystemClock),
             approver: self.approver.clone(),
-            asker: Arc::new(Nobody),
+            asker: Arc::new(DeclineAll),
             progress: ProgressSink::new(move |text| progress.lock().unwrap().push(text)),
             registry: Registry::default(),
             taint: Taint::default(),

@@ -223,7 +223,7 @@ fn context(registry: &Registry) -> ToolContext {
         cancel: tokio_util::sync::CancellationToken::new(),
         clock: Arc::new(hermes_core::clock::SystemClock),
         approver: Arc::new(hermes_core::approval::DenyAll),
-        asker: Arc::new(hermes_core::ask::Nobody),
+        asker: Arc::new(hermes_core::ask::DeclineAll),
         progress: hermes_core::event::ProgressSink::none(),
         registry: registry.clone(),
         taint: hermes_core::tool::Taint::default(),

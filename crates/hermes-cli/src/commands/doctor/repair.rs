@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use hermes_core::clock::SystemClock;
 use hermes_store::{RepairOptions, repair_database};
 
-use super::here::{private_files, readable_by_others};
+use super::local_checks::{private_files, readable_by_others};
 use super::{Check, DoctorFinding, DoctorReport};
 use crate::commands::{Context, profile};
 

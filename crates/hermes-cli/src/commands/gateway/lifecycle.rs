@@ -24,7 +24,7 @@ use hermes_gateway::{
 };
 use hermes_platforms::{Platform, PlatformState, UnusablePlatform, webhook};
 use hermes_store::Store;
-use hermes_store::delivery::{Delivery, Left, Target};
+use hermes_store::delivery::{Delivery, RecoveredWork, Target};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -319,7 +319,7 @@ async fn own(store: &Store) -> Result<Delivery, Failure> {
             Err(error) => return Err(no_store(error)),
         }
     };
-    if left != Left::default() {
+    if left != RecoveredWork::default() {
         tracing::info!(
             "taken over: {} messages to answer, {} to send, {} perhaps sent",
             left.waiting,

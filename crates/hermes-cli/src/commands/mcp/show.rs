@@ -43,7 +43,7 @@ pub(super) fn list(args: &McpListArgs, cx: &Context) -> Outcome {
     let reports = if args.offline {
         offline(cx)?
     } else {
-        live(cx, None, ServerPatience::named(args.timeout))?
+        live(cx, None, StatusWait::named(args.timeout))?
     };
     if args.json {
         return Ok(cx.out.json(&json!({"servers": reports}))?);
@@ -66,11 +66,7 @@ fn hint_at_timeout(cx: &Context, reports: &[ServerReport], command: &str) {
 }
 
 pub(super) fn status(args: &McpStatusArgs, cx: &Context) -> Outcome {
-    let reports = live(
-        cx,
-        args.name.as_deref(),
-        ServerPatience::named(args.timeout),
-    )?;
+    let reports = live(cx, args.name.as_deref(), StatusWait::named(args.timeout))?;
     let notes = notes(cx, args.name.as_deref());
     if args.json {
         let elsewhere = json!(notes);
@@ -117,7 +113,7 @@ fn notes(cx: &Context, name: Option<&str>) -> Vec<Note> {
 
 /// How long a command waits for servers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum ServerPatience {
+pub(crate) enum StatusWait {
     /// Until all have answered or failed, and no longer than somebody takes it who only wants to
     /// look: what hangs is not waited for.
     Soon,
@@ -134,7 +130,7 @@ const LOOK: Duration = Duration::from_secs(3);
 /// The longest wait of a command that examines everything.
 const CHECK: Duration = Duration::from_secs(10);
 
-impl ServerPatience {
+impl StatusWait {
     fn named(seconds: Option<u64>) -> Self {
         seconds.map_or(Self::Soon, Self::Seconds)
     }
@@ -154,7 +150,7 @@ impl ServerPatience {
 /// How all servers stand: called, or as far as the config tells.
 pub(crate) fn reports(
     cx: &Context,
-    called: Option<ServerPatience>,
+    called: Option<StatusWait>,
 ) -> Result<Vec<ServerReport>, Failure> {
     match called {
         Some(patience) => live(cx, None, patience),
@@ -166,7 +162,7 @@ pub(crate) fn reports(
 fn live(
     cx: &Context,
     name: Option<&str>,
-    patience: ServerPatience,
+    patience: StatusWait,
 ) -> Result<Vec<ServerReport>, Failure> {
     let entries = match name {
         Some(name) => vec![super::entry(cx, name)?],

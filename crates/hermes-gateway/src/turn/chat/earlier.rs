@@ -64,7 +64,7 @@ impl ChatTask {
             (Some("ap"), Some(id), Some(choice)) => self.store_press(&msg, id, choice).await,
             _ => Some(UNKNOWN),
         };
-        if let Some(outbound) = self.hub.outbound(&msg.target()) {
+        if let Some(outbound) = self.shared.outbound(&msg.target()) {
             let told = outbound.pressed(&msg.incoming, note);
             let _ = tokio::time::timeout(Duration::from_secs(10), told).await;
         }
@@ -78,7 +78,7 @@ impl ChatTask {
         id: &str,
         choice: &str,
     ) -> Option<&'static str> {
-        let stored = match self.hub.delivery.question(id).await {
+        let stored = match self.shared.delivery.question(id).await {
             Ok(stored) => stored,
             Err(error) => {
                 tracing::error!("a question: {error}");
@@ -91,7 +91,7 @@ impl ChatTask {
         let Some(put) = question_record(&stored) else {
             return Some(OVER);
         };
-        let asked = self.hub.is_question_open(id);
+        let asked = self.shared.is_question_open(id);
         match &stored.state {
             QuestionState::Closed => return Some(TAKEN),
             QuestionState::Answered(answer) => {
@@ -125,7 +125,7 @@ impl ChatTask {
             operator: None,
         };
         let kept = serde_json::to_value(kept).unwrap_or_default();
-        match self.hub.delivery.answer_question(id, &kept).await {
+        match self.shared.delivery.answer_question(id, &kept).await {
             Ok(true) => self.notify_asker(id),
             Ok(false) => Some(TAKEN),
             Err(error) => {
@@ -136,11 +136,11 @@ impl ChatTask {
     }
 
     fn notify_asker(&self, id: &str) -> Option<&'static str> {
-        (!self.hub.notify_question(id)).then_some(KEPT)
+        (!self.shared.notify_question(id)).then_some(KEPT)
     }
 
     fn is_late(&self, stored: &StoredQuestion) -> bool {
-        stored.question.expires_at <= self.hub.clock.epoch_seconds()
+        stored.question.expires_at <= self.shared.clock.epoch_seconds()
     }
 
     /// Processes stored answers to open questions of this chat.
@@ -152,7 +152,7 @@ impl ChatTask {
             .flat_map(|turn| &turn.questions);
         let ids: Vec<String> = asked.map(|asked| asked.id.clone()).collect();
         for id in ids {
-            match self.hub.delivery.question(&id).await {
+            match self.shared.delivery.question(&id).await {
                 Ok(Some(stored)) => {
                     if let QuestionState::Answered(answer) = stored.state {
                         self.take_press(&id, answer).await;
@@ -186,7 +186,7 @@ impl ChatTask {
         let (may, by) = match &msg {
             None => (kept.operator.is_some(), kept.operator),
             Some(msg) => {
-                let may = self.hub.admits(msg)
+                let may = self.shared.admits(msg)
                     && (!what.is_permission() || self.may_decide(msg, kept.choice != "d"));
                 let source = msg.source();
                 (may, source.user_name.clone().or(source.user_id.clone()))
@@ -210,19 +210,19 @@ impl ChatTask {
 
     /// The sender may no longer decide: the question stays open for others.
     async fn reopen(&mut self, id: &str, target: &Target, by: &str) {
-        if let Err(error) = self.hub.delivery.reopen_question(id).await {
+        if let Err(error) = self.shared.delivery.reopen_question(id).await {
             tracing::error!("an answer that does not count: {error}");
             return self.schedule_retry();
         }
         let by: String = by.chars().filter(|ch| !ch.is_control()).take(64).collect();
         let text = format!("🚫 The answer of {by} does not count: they may not decide this now.");
-        let key = format!("void-{}", crate::turn::preview::key(&*self.hub.rng));
+        let key = format!("void-{}", crate::turn::preview::key(&*self.shared.rng));
         self.send_text(target, &key, &text).await;
     }
 
     /// Loads the questions of interrupted turns.
     pub(super) async fn remember_questions(&mut self) {
-        match self.hub.delivery.questions_of(&self.key).await {
+        match self.shared.delivery.questions_of(&self.key).await {
             Ok(found) => self.cut.questions = found,
             Err(error) => tracing::error!("questions of {}: {error}", self.key),
         }
@@ -230,10 +230,11 @@ impl ChatTask {
 
     /// The same question, asked by an earlier process and still open. An expired one is closed and
     /// asked again.
-    pub(super) async fn earlier_like(&mut self, print: &str) -> Option<StoredQuestion> {
+    pub(super) async fn earlier_like(&mut self, fingerprint: &str) -> Option<StoredQuestion> {
         loop {
-            let same =
-                |one: &StoredQuestion| question_record(one).is_some_and(|put| put.print == print);
+            let same = |one: &StoredQuestion| {
+                question_record(one).is_some_and(|put| put.fingerprint == fingerprint)
+            };
             let at = self.cut.questions.iter().position(same)?;
             let stored = self.cut.questions.remove(at);
             if !self.is_late(&stored) {
@@ -262,7 +263,7 @@ impl ChatTask {
                 return;
             };
             let msg = self.cut.held.remove(at).msg;
-            if !self.hub.admits(&msg) {
+            if !self.shared.admits(&msg) {
                 self.answer(&msg, "ans", None).await;
             } else if let Some((approve, args)) = decision(&msg) {
                 self.decide(msg, approve, &args, Some(id)).await;

@@ -47,7 +47,7 @@ impl ChatTask {
             return;
         };
         let turn = msg.attempt("cmd");
-        if !self.hub.claim(&[msg.id], &turn, &self.cancel).await {
+        if !self.shared.claim(&[msg.id], &turn, &self.cancel).await {
             return;
         }
         msg.claims += 1;

@@ -55,7 +55,7 @@ pub(super) fn read(
     }
     if sample.starts_with(b"\xff\xfe") || sample.starts_with(b"\xfe\xff") {
         let mut bytes = Vec::new();
-        let most = crate::files::place::MAX_EDIT as u64;
+        let most = crate::files::location::MAX_EDIT as u64;
         file.take(most).read_to_end(&mut bytes)?;
         let text = text::TextFile::decode(&bytes).ok_or(TextPageError::Binary)?;
         return lines(text.chars.as_bytes(), TextEncoding::Utf8, wanted, cancelled);

@@ -14,7 +14,7 @@ use super::query::{SearchOutput, SearchQuery};
 use super::tree::{self, DeadlineReader, SearchDeadline};
 use super::{LineHit, SearchError, SearchResults, SearchRoot};
 use crate::files::guard::FileGuard;
-use crate::files::place;
+use crate::files::location;
 
 /// Maximum length of a shown line.
 const MAX_LINE: usize = 500;
@@ -133,7 +133,7 @@ fn one(
         return Ok(None);
     }
     // A parent directory may have been replaced; the file that was read counts.
-    let real = place::real_path(&file)?;
+    let real = location::real_path(&file)?;
     Ok((real == path || guard.unreadable(&real).is_none()).then_some(collector.hits))
 }
 

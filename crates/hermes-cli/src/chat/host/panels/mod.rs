@@ -4,11 +4,11 @@
 //! results in the [`OpenPanel`]; meanwhile the panel is refreshed.
 
 mod cron;
+mod custom_endpoint;
 mod keys;
 mod mcp;
 mod model;
 mod open_panel;
-mod own;
 mod rollback;
 mod sessions;
 mod skills;

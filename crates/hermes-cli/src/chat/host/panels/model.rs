@@ -15,7 +15,7 @@ use hermes_models::{LiveError, Overrides, ProviderStatus, Router, catalogue, pro
 use hermes_tui::port::{Panel, PanelGroup, PanelKey, PanelRequest, PanelRow, RowMark};
 use secrecy::SecretString;
 
-use super::{PanelKeyResult, key, own, row, text, unknown};
+use super::{PanelKeyResult, custom_endpoint, key, row, text, unknown};
 use crate::chat::host::ScreenConversation;
 use crate::commands::counted;
 use crate::commands::model::endpoint;
@@ -126,7 +126,7 @@ pub(super) fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure>
     let found = shared.found.as_deref();
     let mut panel = shown(&router.providers(), found, route, &shared.served);
     // What needs no key stands before what needs one.
-    let own = own::groups(shared.endpoint.as_ref(), route);
+    let own = custom_endpoint::groups(shared.endpoint.as_ref(), route);
     if std::mem::take(&mut shared.goes_to_endpoint) {
         panel.fresh = true;
         panel.selected = own
@@ -437,7 +437,7 @@ pub(super) async fn act(
         look_around(conversation)?;
         return Ok(PanelKeyResult::Again);
     }
-    if let Some(done) = own::act(conversation, ask).await {
+    if let Some(done) = custom_endpoint::act(conversation, ask).await {
         return done;
     }
     let id = row(ask)?;
@@ -467,7 +467,7 @@ pub(super) async fn act(
     if let ("use", endpoint::PROVIDER, Some(url)) =
         (ask.action.as_str(), provider.as_str(), &base_url)
     {
-        return own::take(conversation, url, model).await;
+        return custom_endpoint::take(conversation, url, model).await;
     }
     let args = SetArgs {
         model,
@@ -674,7 +674,7 @@ mod tests {
             matches!(&choice, ModelPanelChoice::Model { provider, .. } if provider == BUILT_IN),
             "{choice:?}"
         );
-        let groups = own::groups(None, &route("", ""));
+        let groups = custom_endpoint::groups(None, &route("", ""));
         let asks = groups[0].rows[0].enter.as_ref().unwrap();
         assert_eq!(asks.text.as_deref(), Some(endpoint::ADDRESS));
     }

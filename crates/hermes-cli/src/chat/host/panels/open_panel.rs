@@ -39,7 +39,7 @@ pub(super) struct PanelResults {
     /// Test results by row.
     pub(super) tried: BTreeMap<String, String>,
     /// A model server entered by the person.
-    pub(super) endpoint: Option<super::own::OwnEndpoint>,
+    pub(super) endpoint: Option<super::custom_endpoint::CustomEndpoint>,
     /// It was just entered: the list scrolls there.
     pub(super) goes_to_endpoint: bool,
 }

@@ -22,11 +22,11 @@ use super::side_work::SideWork;
 use super::{media_in, media_out};
 use crate::authorize::pairing::Pairing;
 use crate::conversation_pool::ConversationPool;
+use crate::delivery::{ChunkExtras, Outbox, OutboxPolicy};
 use crate::gateway::{GatewayCallbacks, GatewayDeps, GatewayStatus, PlatformStatus};
 use crate::render::pieces;
 use crate::session::SessionIndex;
 use crate::settings::GatewaySettings;
-use crate::spine::{ChunkExtras, Outbox, OutboxPolicy};
 use crate::voice::{SpeechSynthesizer, Transcriber};
 
 /// Default limit of concurrent turns.
@@ -51,7 +51,7 @@ const NOWHERE: Capabilities = Capabilities {
 const LINGERING: usize = 32;
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
-pub(crate) struct Hub {
+pub(crate) struct GatewayShared {
     pub(crate) settings: Arc<GatewaySettings>,
     pub(crate) store: Store,
     pub(crate) delivery: Delivery,
@@ -106,7 +106,7 @@ pub(crate) struct ChatHandle {
     pub(crate) queued: AtomicUsize,
 }
 
-impl Hub {
+impl GatewayShared {
     pub(crate) fn new(deps: GatewayDeps, index: SessionIndex) -> Self {
         let turns = deps.settings.max_sessions.unwrap_or(TURNS).max(1);
         let variables = CurrentVariables::new(&deps.settings);
@@ -293,7 +293,7 @@ impl Hub {
     }
 }
 
-impl Hub {
+impl GatewayShared {
     pub(crate) fn chats(&self) -> MutexGuard<'_, HashMap<String, Arc<ChatHandle>>> {
         // A panic while holding this lock cannot leave the map half changed.
         self.chats.lock().unwrap_or_else(PoisonError::into_inner)
@@ -459,7 +459,7 @@ impl Hub {
     }
 }
 
-impl Hub {
+impl GatewayShared {
     pub(crate) fn outbound(&self, target: &Target) -> Option<Arc<dyn OutboundAdapter>> {
         self.outbox.platform(&target.platform, &target.account)
     }

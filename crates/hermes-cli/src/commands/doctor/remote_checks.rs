@@ -100,7 +100,7 @@ pub(super) fn model(cx: &Context, report: &mut DoctorReport) {
 
 /// Every MCP server that is on, started or called for a moment.
 pub(super) fn mcp(cx: &Context, report: &mut DoctorReport) {
-    match mcp::reports(cx, Some(mcp::ServerPatience::Thorough)) {
+    match mcp::reports(cx, Some(mcp::StatusWait::Thorough)) {
         Ok(servers) => servers_of(&servers, true, report),
         Err(failure) => report.problem(failure.message, ""),
     }

@@ -1,4 +1,4 @@
-//! Talking in a stored session.
+//! A turn in a stored session.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::turn_request::TurnRequest;
 use crate::{ApiState, SharedApiState, reply};
 
 /// The stored message and the turn that answers it.
-struct StartedTalk {
+struct StartedChat {
     turn: ApiTurn,
     key: Option<String>,
     /// As it was sent.
@@ -35,7 +35,7 @@ async fn begin(
     id: &str,
     headers: &HeaderMap,
     (body, endpoint): (&JsonObjectBody, ApiEndpoint),
-) -> Result<StartedTalk, ApiError> {
+) -> Result<StartedChat, ApiError> {
     let call = TurnCall::admit(state, endpoint, headers, body)?;
     let named = call.named;
     if named.session.as_deref().is_some_and(|other| other != id) {
@@ -62,7 +62,7 @@ async fn begin(
     let model = call.model.as_deref();
     let place = TurnRequest::named(state, (id, false), model, past, input).await?;
     let turn = ApiTurn::begin(state, call.permit, place.opening, place.input).await?;
-    Ok(StartedTalk {
+    Ok(StartedChat {
         turn,
         key: named.key,
         message: message.clone(),
@@ -76,7 +76,7 @@ pub(crate) async fn chat(
     headers: HeaderMap,
     body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
-    let begun = begin(&state, &id, &headers, (&body, ApiEndpoint::Talk)).await?;
+    let begun = begin(&state, &id, &headers, (&body, ApiEndpoint::SessionChat)).await?;
     let outcome = begun.turn.finish().await;
     let verdict = OutcomeReport::new(&outcome);
     if outcome.text.trim().is_empty() && !verdict.complete() {
@@ -107,8 +107,14 @@ pub(crate) async fn chat_stream(
     headers: HeaderMap,
     body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
-    let begun = begin(&state, &id, &headers, (&body, ApiEndpoint::TalkStream)).await?;
-    let mut response = sse::response(TalkStream {
+    let begun = begin(
+        &state,
+        &id,
+        &headers,
+        (&body, ApiEndpoint::SessionChatStream),
+    )
+    .await?;
+    let mut response = sse::response(ChatEventStream {
         state,
         session: id.clone(),
         run: names::fresh("run_", 32),
@@ -126,7 +132,7 @@ pub(crate) async fn chat_stream(
     Ok(response)
 }
 
-struct TalkStream {
+struct ChatEventStream {
     state: Arc<ApiState>,
     session: String,
     run: String,
@@ -139,7 +145,7 @@ struct TalkStream {
     sequence: u64,
 }
 
-impl sse::EventSource for TalkStream {
+impl sse::EventSource for ChatEventStream {
     async fn fill(&mut self, frames: &mut SseFrames) -> bool {
         if !self.begun {
             self.begun = true;
@@ -162,7 +168,7 @@ impl sse::EventSource for TalkStream {
     }
 }
 
-impl TalkStream {
+impl ChatEventStream {
     fn step(&mut self, frames: &mut SseFrames, step: TurnStep) {
         let id = self.answer.clone();
         match step {
