@@ -14,9 +14,9 @@ use serde_json::{Map, Value};
 use crate::edits::{self, ProposedChange};
 
 /// Longest title, in characters.
-const TITLE: usize = 120;
+const MAX_TITLE_CHARS: usize = 120;
 /// Longest text of a result, in bytes; the rest is in the conversation of the model only.
-const RESULT: usize = 64 * 1024;
+const MAX_RESULT_BYTES: usize = 64 * 1024;
 
 /// Arguments that name a file or directory.
 const PATHS: [&str; 2] = ["path", "image_path"];
@@ -180,8 +180,8 @@ fn title(name: &str, args: &Map<String, Value>) -> String {
 
 pub(crate) fn shorten(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
-    let cut = line.chars().count() > TITLE || text.trim().lines().count() > 1;
-    let mut short: String = line.chars().take(TITLE).collect();
+    let cut = line.chars().count() > MAX_TITLE_CHARS || text.trim().lines().count() > 1;
+    let mut short: String = line.chars().take(MAX_TITLE_CHARS).collect();
     if cut {
         short.push('…');
     }
@@ -237,7 +237,7 @@ fn output(result: &str) -> Value {
 /// Verbatim, not as markdown; only the end if it is long.
 pub(crate) fn fenced(text: &str) -> String {
     let text = text.trim_end_matches('\n');
-    let mut from = text.len().saturating_sub(RESULT);
+    let mut from = text.len().saturating_sub(MAX_RESULT_BYTES);
     while !text.is_char_boundary(from) {
         from += 1;
     }
@@ -284,7 +284,7 @@ mod tests {
         let long = json!({"command": format!("echo {}\nrm x", "y".repeat(300))}).to_string();
         let call = begun("c2", "terminal", &long, Path::new("/w"));
         assert_eq!(call.kind, ToolKind::Execute);
-        assert!(call.title.ends_with('…') && call.title.chars().count() == TITLE + 1);
+        assert!(call.title.ends_with('…') && call.title.chars().count() == MAX_TITLE_CHARS + 1);
     }
 
     #[test]
@@ -312,8 +312,8 @@ mod tests {
     #[test]
     fn a_fence_is_longer_than_those_inside() {
         assert_eq!(fenced("````\nx\n````"), "`````\n````\nx\n````\n`````");
-        let cut = fenced(&"é".repeat(RESULT));
-        assert!(cut.contains('…') && cut.len() < RESULT + 32);
+        let cut = fenced(&"é".repeat(MAX_RESULT_BYTES));
+        assert!(cut.contains('…') && cut.len() < MAX_RESULT_BYTES + 32);
     }
 
     #[test]

@@ -26,9 +26,9 @@ pub use proposal::ProposedChange;
 pub(crate) use proposal::{absolute, named, proposed};
 
 /// Largest file that is shown as a diff.
-const LARGEST: u64 = 512 * 1024;
+const MAX_DIFF_FILE_BYTES: u64 = 512 * 1024;
 /// Calls whose changes wait to be shown.
-const KEPT: usize = 64;
+const MAX_PENDING_CHANGES: usize = 64;
 
 /// The prefix of the question about a change.
 pub(crate) const ACTION: &str = "change ";
@@ -119,7 +119,7 @@ impl Edits {
     fn keep(&self, call: &str, changes: Vec<ProposedChange>) {
         let mut kept = self.kept();
         kept.retain(|(id, _)| id != call);
-        if kept.len() >= KEPT {
+        if kept.len() >= MAX_PENDING_CHANGES {
             kept.pop_front();
         }
         kept.push_back((call.to_owned(), changes));
@@ -222,7 +222,7 @@ impl GuardedTool {
         };
         let real = tokio::fs::canonicalize(path).await;
         match open.text(real.as_deref().unwrap_or(path)).await {
-            Some(text) if text.len() as u64 <= LARGEST && text != *disk => {
+            Some(text) if text.len() as u64 <= MAX_DIFF_FILE_BYTES && text != *disk => {
                 FileText::Is(redact::known(&text).into_owned())
             }
             _ => stored,
@@ -258,7 +258,7 @@ async fn read(path: &Path) -> FileText {
     match tokio::fs::metadata(path).await {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => FileText::Missing,
         // Reading a pipe would block.
-        Ok(metadata) if metadata.is_file() && metadata.len() <= LARGEST => {
+        Ok(metadata) if metadata.is_file() && metadata.len() <= MAX_DIFF_FILE_BYTES => {
             match tokio::fs::read_to_string(path).await {
                 Ok(text) => FileText::Is(redact::known(&text).into_owned()),
                 Err(_) => FileText::Unknown,

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 const ANSWER: &str = "answer";
 const NONE: &str = "none";
 /// Maximum number of buttons.
-const MOST: usize = 8;
+const MAX_BUTTONS: usize = 8;
 
 /// How a question is asked.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(crate) fn asking(
             let mode = ElicitationUrlMode::new(scope, question.id.clone(), url.clone());
             QuestionForm::Form(Box::new(CreateElicitationRequest::new(mode, message)))
         }
-        Want::Choice { options, .. } if options.len() <= MOST => {
+        Want::Choice { options, .. } if options.len() <= MAX_BUTTONS => {
             QuestionForm::Buttons(Box::new(buttons(session, question, options)))
         }
         _ => QuestionForm::Not(Answer::Unanswered {

@@ -35,25 +35,25 @@ use crate::editor_texts::EditorTexts;
 use crate::edits::Edits;
 use crate::mode::EditorMode;
 use crate::session::{
-    self, EditorRequest, EditorSession, ORDERS, PendingPrompt, PromptResponder, SessionParts,
-    SetModelRequest, SetModelResponse, UpdateSink,
+    self, EditorRequest, EditorSession, ORDER_QUEUE_CAPACITY, PendingPrompt, PromptResponder,
+    SessionParts, SetModelRequest, SetModelResponse, UpdateSink,
 };
 use crate::terminals::EditorTerminals;
 use crate::updates;
 use crate::wire::{self, OutputBacklog};
 
 /// Conversations that may be open at once.
-const SESSIONS: usize = 64;
+const MAX_OPEN_SESSIONS: usize = 64;
 /// Stored conversations per page.
-const PAGE: usize = 50;
+const PAGE_SIZE: usize = 50;
 /// How long output may still be written after the editor has closed its side.
-const DRAINING: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The one way to log in: choosing a model in a terminal.
 const SETUP: &str = "setup";
 
 /// How long a request may still take after the editor has disconnected.
-const OPENING: Duration = Duration::from_secs(10);
+const REQUEST_GRACE: Duration = Duration::from_secs(10);
 
 /// Serves one editor until it closes its end, or `stop` is cancelled. When this returns, every
 /// conversation has ended.
@@ -85,7 +85,7 @@ where
     let leaving = async {
         ended.cancelled().await;
         shared.stop.cancel();
-        tokio::time::sleep(DRAINING).await;
+        tokio::time::sleep(DRAIN_TIMEOUT).await;
     };
     let outcome = tokio::select! {
         outcome = served => outcome,
@@ -363,8 +363,8 @@ impl AcpState {
             // An editor that opens it again has forgotten that it is open.
             self.end(id).await;
         }
-        if self.open().len() >= SESSIONS {
-            let text = format!("{SESSIONS} conversations are open; close some first");
+        if self.open().len() >= MAX_OPEN_SESSIONS {
+            let text = format!("{MAX_OPEN_SESSIONS} conversations are open; close some first");
             return Err(Error::new(ErrorCode::INVALID_REQUEST, text));
         }
         let (cwd, edits) = (opening.cwd.clone().unwrap_or_default(), Edits::default());
@@ -402,7 +402,7 @@ impl AcpState {
         if let Some(terminals) = &terminals {
             terminals.opened(outlet.clone());
         }
-        let (orders, receiver) = mpsc::channel(ORDERS);
+        let (orders, receiver) = mpsc::channel(ORDER_QUEUE_CAPACITY);
         let stop = self.stop.child_token();
         let session = EditorSession::new(SessionParts {
             outlet: outlet.clone(),
@@ -468,18 +468,18 @@ impl AcpState {
             cwd: request.cwd,
             offset,
             // One more, to find out whether there are more.
-            limit: PAGE + 1,
+            limit: PAGE_SIZE + 1,
         };
         let listed = self.host.list(query).await;
         let mut listed = listed.map_err(|why| session::error(&why))?;
-        let more = listed.len() > PAGE;
-        listed.truncate(PAGE);
+        let more = listed.len() > PAGE_SIZE;
+        listed.truncate(PAGE_SIZE);
         let info = listed.into_iter().map(|row| {
             SessionInfo::new(row.id, row.cwd)
                 .title(row.title)
                 .updated_at(row.updated_at)
         });
-        let next = more.then(|| (offset + PAGE).to_string());
+        let next = more.then(|| (offset + PAGE_SIZE).to_string());
         Ok(ListSessionsResponse::new(info.collect()).next_cursor(next))
     }
 
@@ -609,7 +609,7 @@ impl AcpState {
         self.stop.cancel();
         // A conversation that is being opened is added to the list first.
         self.tasks.close();
-        if tokio::time::timeout(OPENING, self.tasks.wait())
+        if tokio::time::timeout(REQUEST_GRACE, self.tasks.wait())
             .await
             .is_err()
         {

@@ -33,11 +33,11 @@ use crate::wire::OutputBacklog;
 use crate::{calls, prompt, updates};
 
 /// Orders of the editor that may wait.
-pub(crate) const ORDERS: usize = 64;
+pub(crate) const ORDER_QUEUE_CAPACITY: usize = 64;
 /// Timeout for the end of a conversation.
-const ENDING: Duration = Duration::from_secs(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a call's progress, in bytes.
-const PROGRESS: usize = 16 * 1024;
+const MAX_PROGRESS_BYTES: usize = 16 * 1024;
 
 /// A request of the editor.
 pub(crate) enum EditorRequest {
@@ -273,7 +273,7 @@ impl EditorSession {
         }
         // In a task of its own: it ends even if that takes longer.
         let ended = task::spawn("closing a conversation", self.conversation.close());
-        if tokio::time::timeout(ENDING, ended).await.is_err() {
+        if tokio::time::timeout(CLOSE_TIMEOUT, ended).await.is_err() {
             tracing::warn!("a conversation takes long to end");
         }
     }

@@ -133,7 +133,8 @@ impl Log {
     pub(crate) fn push(&mut self, item: LogItem) {
         self.tokens += tokens::message(&item.message);
         self.bytes += weight::item(&item);
-        self.weight.set(weight::OPEN + self.bytes);
+        self.weight
+            .set(weight::OPEN_CONVERSATION_BYTES + self.bytes);
         self.items.push(item);
     }
 
@@ -183,7 +184,7 @@ impl Log {
         self.items.clear();
         self.tokens = 0;
         self.bytes = 0;
-        self.weight.set(weight::OPEN);
+        self.weight.set(weight::OPEN_CONVERSATION_BYTES);
         for item in items {
             self.push(item);
         }

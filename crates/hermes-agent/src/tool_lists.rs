@@ -8,7 +8,7 @@ use hermes_core::tool::ToolSpec;
 use crate::tokens;
 
 /// Lists that are kept, the last used ones: platforms, subagents and small models have their own.
-const MOST: usize = 8;
+const MAX_CACHED_LISTS: usize = 8;
 
 #[derive(Clone)]
 pub(crate) struct SharedToolList {
@@ -35,7 +35,7 @@ pub(crate) fn shared(specs: Arc<[ToolSpec]>) -> SharedToolList {
     let is_first = |first: &SharedToolList| Arc::ptr_eq(&first.specs, &told.specs);
     if !kept.first().is_some_and(is_first) {
         kept.retain(|known| !is_first(known));
-        kept.truncate(MOST - 1);
+        kept.truncate(MAX_CACHED_LISTS - 1);
         kept.insert(0, told.clone());
     }
     told
@@ -98,9 +98,9 @@ mod tests {
             assert!(same(&told.specs, &other));
             assert!(!Arc::ptr_eq(&told.specs, &first.specs));
         }
-        for number in 0..2 * MOST {
+        for number in 0..2 * MAX_CACHED_LISTS {
             shared(list("told_many", &number.to_string()));
         }
-        assert!(KEPT.lock().unwrap().len() <= MOST);
+        assert!(KEPT.lock().unwrap().len() <= MAX_CACHED_LISTS);
     }
 }

@@ -25,7 +25,7 @@ use super::turn_request::TurnRequest;
 use super::{ApiState, SharedApiState, reply};
 
 /// Maximum number of frames per write.
-const WRITE: usize = 32 * 1024;
+const WRITE_BYTES: usize = 32 * 1024;
 
 /// The fields common to all messages about one completion.
 pub(super) struct ChatCompletion {
@@ -216,7 +216,7 @@ impl sse::EventSource for CompletionStream {
         while let Some(step) = next {
             self.step(frames, step);
             next = match &mut self.turn {
-                Some(turn) if frames.len() < WRITE => turn.ready(),
+                Some(turn) if frames.len() < WRITE_BYTES => turn.ready(),
                 _ => None,
             };
         }

@@ -10,7 +10,7 @@ use super::{ApiState, SharedApiState, reply};
 const PLATFORM: &str = "hermes-agent";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// A disk that is fuller than this counts as trouble.
-const FULL: f64 = 90.0;
+const DISK_WARNING_PERCENT: f64 = 90.0;
 
 pub(super) async fn plain() -> Response {
     let body = json!({"status": "ok", "platform": PLATFORM, "version": VERSION});
@@ -83,7 +83,11 @@ fn disk(home: &std::path::Path) -> Value {
     } else {
         (total - free) as f64 / total as f64 * 100.0
     };
-    let status = if used >= FULL { "degraded" } else { "ok" };
+    let status = if used >= DISK_WARNING_PERCENT {
+        "degraded"
+    } else {
+        "ok"
+    };
     json!({
         "status": status,
         "used_percent": (used * 10.0).round() / 10.0,

@@ -17,9 +17,9 @@ use super::ApiState;
 use super::error::ApiError;
 use super::reply::{self, StoredReply};
 
-const ANSWERS: usize = 1000;
-const BYTES: usize = 32 * 1024 * 1024;
-const AGE: Duration = Duration::from_mins(5);
+const MAX_ANSWERS: usize = 1000;
+const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+const ANSWER_RETENTION: Duration = Duration::from_mins(5);
 const HEADER: &str = "idempotency-key";
 
 /// Answers by key, including those in progress.
@@ -276,8 +276,8 @@ impl<T> IdempotencyTable<T> {
     fn purge(&mut self) {
         let now = Instant::now();
         while let Some((at, key)) = self.order.front() {
-            let full = self.order.len() > ANSWERS || self.bytes > BYTES;
-            if !full && now - *at < AGE {
+            let full = self.order.len() > MAX_ANSWERS || self.bytes > MAX_ANSWER_BYTES;
+            if !full && now - *at < ANSWER_RETENTION {
                 return;
             }
             let (at, key) = (*at, key.clone());
@@ -342,7 +342,7 @@ mod tests {
             other.unwrap_err().status(),
             StatusCode::UNPROCESSABLE_ENTITY
         );
-        tokio::time::advance(AGE).await;
+        tokio::time::advance(ANSWER_RETENTION).await;
         go.notify_one();
         let later = once
             .answer(asked("k", &body), String::len, work(false), ())
@@ -353,12 +353,12 @@ mod tests {
     #[tokio::test]
     async fn answers_are_bounded() {
         let once: IdempotentAnswers<String> = IdempotentAnswers::default();
-        for number in 0..ANSWERS + 50 {
+        for number in 0..MAX_ANSWERS + 50 {
             let work = async { Ok("x".to_owned()) };
             let asked = asked(&number.to_string(), &json!({}));
             once.answer(asked, String::len, work, ()).await.unwrap();
         }
         let inner = lock(&once.0);
-        assert_eq!((inner.slots.len(), inner.bytes), (ANSWERS, ANSWERS));
+        assert_eq!((inner.slots.len(), inner.bytes), (MAX_ANSWERS, MAX_ANSWERS));
     }
 }

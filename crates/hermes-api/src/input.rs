@@ -14,7 +14,7 @@ use super::error::ApiError;
 use super::guard;
 
 /// Maximum number of parts of one message.
-const PARTS: usize = 1000;
+const MAX_PARTS: usize = 1000;
 
 /// A body that is a JSON object.
 pub(super) struct JsonObjectBody(pub(super) Map<String, Value>);
@@ -220,8 +220,8 @@ pub(super) fn content(value: Option<&Value>, param: &str) -> Result<Content, Api
                 .code("invalid_content_part"));
         }
     };
-    if list.len() > PARTS {
-        let message = format!("{param} has more than {PARTS} parts");
+    if list.len() > MAX_PARTS {
+        let message = format!("{param} has more than {MAX_PARTS} parts");
         return Err(ApiError::bad(message)
             .param(param)
             .code("invalid_content_part"));

@@ -19,9 +19,9 @@ use super::reply::StoredReply;
 use super::sse::{self, EventSource, SseFrames};
 
 /// Maximum recorded size; the rest is in the session only.
-const LONGEST: usize = 4 * 1024 * 1024;
+const MAX_RECORDED_BYTES: usize = 4 * 1024 * 1024;
 /// Maximum bytes per write.
-const WRITE: usize = 64 * 1024;
+const WRITE_BYTES: usize = 64 * 1024;
 
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,7 +162,7 @@ impl StreamRecording {
 
     fn push(&self, more: &[u8]) {
         let mut bytes = self.lock();
-        if bytes.len() <= LONGEST {
+        if bytes.len() <= MAX_RECORDED_BYTES {
             bytes.extend_from_slice(more);
         }
         let length = bytes.len();
@@ -172,7 +172,7 @@ impl StreamRecording {
 
     fn to_reply(&self, complete: bool) -> StoredReply {
         let bytes = self.lock();
-        let whole = bytes.len() <= LONGEST;
+        let whole = bytes.len() <= MAX_RECORDED_BYTES;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         StoredReply {
             headers: self.headers.clone(),
@@ -208,7 +208,7 @@ impl EventSource for RecordingReader {
         let read = self.read;
         let news = self.told.wait_for(|(length, over)| *length > read || *over);
         let (length, over) = news.await.map_or((read, true), |told| *told);
-        let until = length.min(read + WRITE);
+        let until = length.min(read + WRITE_BYTES);
         frames.bytes(&self.tape.lock()[read..until]);
         self.read = until;
         until < length || !over

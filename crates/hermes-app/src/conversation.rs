@@ -38,11 +38,11 @@ use crate::front::CommandFollowUp;
 use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
 
 /// How often to check for messages stored by another window.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Effects of work in the background that may wait.
-const LATER: usize = 64;
+const EFFECT_QUEUE_CAPACITY: usize = 64;
 /// Maximum size of the user's command output that is added to the next message, in bytes.
-const NOTES: usize = 32 * 1024;
+const MAX_NOTES_BYTES: usize = 32 * 1024;
 
 /// Asks a person what to do when another window has the conversation.
 pub trait WindowConflict: Send + Sync {
@@ -225,7 +225,7 @@ impl Conversation {
         // The next session of this conversation is a new one.
         options.resume = None;
         options.resume_latest = None;
-        let (later, coming) = mpsc::channel(LATER);
+        let (later, coming) = mpsc::channel(EFFECT_QUEUE_CAPACITY);
         let display = &chat.config.display;
         let shown = DisplayFlags {
             reasoning: display.show_reasoning,
@@ -312,7 +312,10 @@ impl Conversation {
         let (later, ended) = (self.later.clone(), stop.clone());
         let mut known = replay::entries(&store, &id).await?.len();
         task::spawn("watch", async move {
-            while tokio::time::timeout(LOOK, ended.cancelled()).await.is_err() {
+            while tokio::time::timeout(CHECK_INTERVAL, ended.cancelled())
+                .await
+                .is_err()
+            {
                 let Ok(entries) = replay::entries(&store, &id).await else {
                     continue;
                 };
@@ -514,7 +517,9 @@ impl Conversation {
     /// Added to the next message to the model.
     pub fn note(&mut self, text: String) {
         self.notes.push(text);
-        while self.notes.len() > 1 && self.notes.iter().map(String::len).sum::<usize>() > NOTES {
+        while self.notes.len() > 1
+            && self.notes.iter().map(String::len).sum::<usize>() > MAX_NOTES_BYTES
+        {
             self.notes.remove(0);
         }
     }

@@ -26,11 +26,11 @@ use crate::exit::{Exit, Failure};
 use crate::{prompt, wiring};
 
 /// What looking around may take.
-const LOOK: Duration = Duration::from_millis(400);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(400);
 /// What trying a model may take: a large one has to be loaded first.
-const TRY: Duration = Duration::from_mins(1);
+const MODEL_TEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// Below this, tools and a conversation do not fit together.
-const SMALL_WINDOW: u32 = 16_000;
+const MIN_TOOL_WINDOW: u32 = 16_000;
 
 /// The next step, where nothing was found.
 const NOTHING_FOUND: &str = "\
@@ -70,10 +70,10 @@ pub(crate) fn before_chat(turn: &TurnArgs, cx: Context) -> Result<Context, Failu
         env!("CARGO_PKG_VERSION")
     ));
     let (found, probe) = wiring::runtime()?.block_on(async {
-        let found = router.local_servers_within(LOOK).await;
+        let found = router.local_servers_within(PROBE_TIMEOUT).await;
         let probe = match best(&found) {
             Some(offer) => tokio::time::timeout(
-                LOOK,
+                PROBE_TIMEOUT,
                 router.local_probe(offer.server, &offer.base_url, &offer.model),
             )
             .await
@@ -438,10 +438,10 @@ fn try_out(
     cx.out.error(format!(
         "  trying        {} (an answer and a tool call, at most {} s; Ctrl+C leaves)",
         choice.model,
-        TRY.as_secs()
+        MODEL_TEST_TIMEOUT.as_secs()
     ));
     let window = window.unwrap_or(client.info().context_length);
-    let tried = wiring::runtime()?.block_on(model::attempt(client, TRY));
+    let tried = wiring::runtime()?.block_on(model::attempt(client, MODEL_TEST_TIMEOUT));
     let mut standing = match tried {
         Ok(tried) => {
             let seconds = tried.took.as_secs_f64();
@@ -457,13 +457,13 @@ fn try_out(
         }
         Err(why) => format!("it did not answer: {why}"),
     };
-    if window < SMALL_WINDOW {
+    if window < MIN_TOOL_WINDOW {
         // Writing to a String cannot fail.
         let _ = write!(
             standing,
             "\n  its window is {} tokens: too small for long work; give it at least {}",
             model::tokens(window),
-            model::tokens(SMALL_WINDOW)
+            model::tokens(MIN_TOOL_WINDOW)
         );
     }
     Ok(standing)

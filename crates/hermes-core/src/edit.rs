@@ -49,7 +49,7 @@ pub enum ReplaceError {
 }
 
 /// Work limit for fuzzy matching: about a second.
-const WORK: u64 = 30_000_000;
+const MAX_MATCH_WORK: u64 = 30_000_000;
 
 /// Maximum number of lines listed in [`ReplaceError::Ambiguous`].
 const MAX_LINES: usize = 8;
@@ -73,7 +73,7 @@ pub enum MatchScope {
 
 /// Finds `old` with the strictest strategy that matches.
 pub fn find(content: &str, old: &str, scope: MatchScope) -> Option<Found> {
-    find_within(content, old, scope, &mut WorkBudget::of(WORK))
+    find_within(content, old, scope, &mut WorkBudget::of(MAX_MATCH_WORK))
 }
 
 /// Like [`find`], with this much work. If it is used up, the result is empty even if there may be a
@@ -132,7 +132,7 @@ pub fn replace(content: &str, old: &str, new: &str, all: bool) -> Result<Replace
     if old == new {
         return Err(ReplaceError::Identical);
     }
-    let mut work = WorkBudget::of(WORK);
+    let mut work = WorkBudget::of(MAX_MATCH_WORK);
     let Some(found) = find_within(content, old, MatchScope::Text, &mut work) else {
         return Err(if work.is_used_up() {
             ReplaceError::GaveUp

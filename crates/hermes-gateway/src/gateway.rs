@@ -29,10 +29,10 @@ use crate::voice::{SpeechSynthesizer, Transcriber};
 mod supervise;
 
 /// Capacity of the queue of messages that are not stored yet.
-const ARRIVALS: usize = 64;
+const ARRIVAL_QUEUE_CAPACITY: usize = 64;
 /// How long chats may take to stop when the gateway stops.
-const ENDING: Duration = Duration::from_secs(5);
-const HOUSEKEEPING: Duration = Duration::from_hours(1);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_hours(1);
 
 /// The dependencies of the gateway.
 pub struct GatewayDeps {
@@ -234,7 +234,7 @@ impl Gateway {
         let shared = &self.shared;
         let stop = cancel.child_token();
         let running = TaskTracker::new();
-        let (arrivals, queue) = mpsc::channel(ARRIVALS);
+        let (arrivals, queue) = mpsc::channel(ARRIVAL_QUEUE_CAPACITY);
         let spawn = |name: &str, work: BoxFuture<'static, ()>| {
             drop(task::spawn(name, running.track_future(work)));
         };
@@ -279,7 +279,10 @@ impl Gateway {
         stop.cancel();
         running.close();
         let parts = async {
-            if tokio::time::timeout(ENDING, running.wait()).await.is_err() {
+            if tokio::time::timeout(STOP_TIMEOUT, running.wait())
+                .await
+                .is_err()
+            {
                 tracing::warn!("some parts of the gateway took too long to end");
             }
         };
@@ -287,7 +290,7 @@ impl Gateway {
         let sent = async {
             match ended {
                 Some(ended) => ended,
-                None => tokio::time::timeout(ENDING, sending)
+                None => tokio::time::timeout(STOP_TIMEOUT, sending)
                     .await
                     .unwrap_or(Ok(())),
             }
@@ -307,6 +310,6 @@ async fn housekeeping(shared: &GatewayShared) {
             tracing::warn!("housekeeping: {error}");
         }
         shared.sweep_files();
-        tokio::time::sleep(HOUSEKEEPING).await;
+        tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;
     }
 }

@@ -112,7 +112,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// Another server is already running.
-const TAKEN: u8 = 3;
+const EXIT_ALREADY_RUNNING: u8 = 3;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -219,7 +219,7 @@ fn run_server(serve: &Serve) -> ExitCode {
         Err(error) => {
             complain(&error);
             match error {
-                ServerExit::Taken(_) => ExitCode::from(TAKEN),
+                ServerExit::Taken(_) => ExitCode::from(EXIT_ALREADY_RUNNING),
                 ServerExit::Failed(_) => ExitCode::FAILURE,
             }
         }

@@ -14,13 +14,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Clients at the same time; further ones wait to be accepted.
-const CONNECTIONS: usize = 1024;
+const MAX_CONNECTIONS: usize = 1024;
 /// A client that does not say what it wants by then is let go.
-const HEADERS: Duration = Duration::from_secs(30);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Answers that are being written when the server stops.
-const LAST: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// After an accept that failed: too many open files, say.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until cancelled; answers that are being written are finished.
 pub async fn serve(
@@ -28,7 +28,7 @@ pub async fn serve(
     router: Router,
     cancel: CancellationToken,
 ) -> std::io::Result<()> {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let tracker = TaskTracker::new();
     loop {
         let place = tokio::select! {
@@ -42,7 +42,7 @@ pub async fn serve(
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     tracing::warn!("the API server cannot accept a connection: {error}");
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
                     continue;
                 }
             },
@@ -52,7 +52,10 @@ pub async fn serve(
     }
     drop(listener);
     tracker.close();
-    if tokio::time::timeout(LAST, tracker.wait()).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, tracker.wait())
+        .await
+        .is_err()
+    {
         tracing::warn!("clients of the API server were cut off when it stopped");
     }
     Ok(())
@@ -68,7 +71,7 @@ async fn converse(
     let _ = stream.set_nodelay(true);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS)
+        .header_read_timeout(HEADER_TIMEOUT)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

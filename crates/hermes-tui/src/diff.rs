@@ -222,7 +222,7 @@ fn digits(file: &FileDiff) -> usize {
 }
 
 /// The sign, a space, and one wide character.
-const GUTTER: usize = 4;
+const GUTTER_COLUMNS: usize = 4;
 
 fn line_rows(
     line: &DiffLine,
@@ -253,7 +253,7 @@ fn line_rows(
         spans.push(Span::styled(text, style(*changed)));
     }
     // If no space is left for the text, the line number is omitted.
-    let number = if width::width(number) + GUTTER > columns {
+    let number = if width::width(number) + GUTTER_COLUMNS > columns {
         ""
     } else {
         number

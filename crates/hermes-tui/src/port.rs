@@ -11,9 +11,9 @@ use hermes_core::front_end::Effect;
 use tokio::sync::mpsc;
 
 /// Wishes that may wait for the program.
-pub const ASKS: usize = 256;
+pub const ASK_QUEUE_CAPACITY: usize = 256;
 /// News that may wait for the screen.
-pub const NEWS: usize = 256;
+pub const UPDATE_QUEUE_CAPACITY: usize = 256;
 
 /// The interface's end.
 pub struct UiPort {
@@ -28,8 +28,8 @@ pub struct HostPort {
 }
 
 pub fn pair() -> (UiPort, HostPort) {
-    let (ask, asks) = mpsc::channel(ASKS);
-    let (tell, news) = mpsc::channel(NEWS);
+    let (ask, asks) = mpsc::channel(ASK_QUEUE_CAPACITY);
+    let (tell, news) = mpsc::channel(UPDATE_QUEUE_CAPACITY);
     (UiPort { asks: ask, news }, HostPort { asks, news: tell })
 }
 

@@ -12,7 +12,7 @@ use super::prune;
 /// Longest digest in characters.
 const LIMIT: usize = 8_000;
 /// Share of it that an earlier summary may take.
-const PREVIOUS: usize = LIMIT * 4 / 10;
+const MAX_PREVIOUS_SUMMARY: usize = LIMIT * 4 / 10;
 
 /// The newest entries that fit, in order, after what is known from before.
 pub(super) fn digest(plan: &SummaryPlan) -> String {
@@ -23,7 +23,10 @@ pub(super) fn digest(plan: &SummaryPlan) -> String {
     );
     if let Some(previous) = &plan.previous {
         out.push_str("\n## From before\n");
-        out.push_str(&prune::middle_cut(previous, PREVIOUS.min(limit / 2)));
+        out.push_str(&prune::middle_cut(
+            previous,
+            MAX_PREVIOUS_SUMMARY.min(limit / 2),
+        ));
         out.push('\n');
     }
     out.push_str("\n## What happened\n");

@@ -75,7 +75,7 @@ pub struct SummaryPlan {
 }
 
 /// A plan must gain this share of the prompt.
-const LEAST_GAIN_PERCENT: u64 = 5;
+const MIN_GAIN_PERCENT: u64 = 5;
 /// Preamble and marks of a summary row.
 const FRAME_TOKENS: u64 = 240;
 /// Shortening alone will do if it brings the prompt below this share of the threshold: less would
@@ -156,7 +156,7 @@ fn worth_it(plan: Option<SummaryPlan>, before: u64) -> CompactionPlan {
 }
 
 fn gains(before: u64, after: u64) -> bool {
-    after + before * LEAST_GAIN_PERCENT / 100 < before
+    after + before * MIN_GAIN_PERCENT / 100 < before
 }
 
 fn prune_plan(input: &CompactionInput<'_>, before: u64) -> Option<CompactionPlan> {

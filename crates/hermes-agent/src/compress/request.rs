@@ -40,7 +40,7 @@ Use these headings, leaving out those with nothing under them:
 
 /// Most characters of a row, by how little room there is.
 const ROW_LIMITS: &[usize] = &[5_500, 2_500, 1_200, 600, 300];
-const ARGUMENT_CHARS: usize = 1_500;
+const MAX_ARGUMENT_CHARS: usize = 1_500;
 
 /// The one message of the request, of at most `room` characters.
 pub(super) fn prompt(plan: &SummaryPlan, focus: Option<&str>, date: &str, room: usize) -> String {
@@ -103,16 +103,16 @@ fn transcript(rows: &[Arc<Message>], room: usize) -> String {
 
 /// How long an entry can become, without making it.
 fn most(row: &Message, limit: usize) -> usize {
-    const FRAME: usize = 100;
-    let cut = |text: &str, limit: usize| text.len().min(limit + FRAME);
-    FRAME
+    const FRAME_CHARS: usize = 100;
+    let cut = |text: &str, limit: usize| text.len().min(limit + FRAME_CHARS);
+    FRAME_CHARS
         + match row {
             Message::User(user) => cut(&user.content.text(), limit),
             Message::Assistant(assistant) => {
                 let calls: usize = assistant
                     .tool_calls
                     .iter()
-                    .map(|call| FRAME + cut(&call.arguments, limit.min(ARGUMENT_CHARS)))
+                    .map(|call| FRAME_CHARS + cut(&call.arguments, limit.min(MAX_ARGUMENT_CHARS)))
                     .sum();
                 cut(&assistant.text, limit) + calls
             }
@@ -141,7 +141,7 @@ fn entry(row: &Message, limit: usize) -> String {
             let (shown, _) = scrub::scrub(&assistant.text);
             let mut out = format!("AGENT: {}", prune::middle_cut(&shown, limit));
             for call in &assistant.tool_calls {
-                let arguments = prune::middle_cut(&call.arguments, limit.min(ARGUMENT_CHARS));
+                let arguments = prune::middle_cut(&call.arguments, limit.min(MAX_ARGUMENT_CHARS));
                 let _ = write!(out, "\nCALL {}: {arguments}", call.name);
             }
             out

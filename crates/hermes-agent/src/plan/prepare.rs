@@ -42,7 +42,7 @@ impl PreparedCall {
 }
 
 /// How much of unreadable arguments is kept in the conversation.
-const UNREADABLE_CHARS: usize = 2_000;
+const MAX_UNREADABLE_CHARS: usize = 2_000;
 
 /// Prepares the calls of an answer, in order. Repeated calls (same tool, same arguments) are
 /// left out. `taken` tells whether an id is used in the conversation already.
@@ -87,7 +87,7 @@ fn prepare_one(mut call: ToolCall, registry: &Registry) -> PreparedCall {
         // A provider rejects a history with broken JSON in it, so what the model wrote is kept
         // as a value.
         RepairedArguments::Truncated | RepairedArguments::Unreadable(_) => {
-            let kept: String = call.arguments.chars().take(UNREADABLE_CHARS).collect();
+            let kept: String = call.arguments.chars().take(MAX_UNREADABLE_CHARS).collect();
             call.arguments = json!({ "unreadable_arguments": kept }).to_string();
         }
     }

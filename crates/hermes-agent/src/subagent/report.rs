@@ -13,7 +13,7 @@ use crate::fence;
 use crate::turn::{cause, complaint};
 
 /// The last calls of a child, for the parent.
-const TRACE: usize = 30;
+const MAX_TRACED_CALLS: usize = 30;
 
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +223,7 @@ pub(super) fn trace(items: &[StoredItem]) -> Vec<Value> {
             Message::User(_) => {}
         }
     }
-    let skipped = calls.len().saturating_sub(TRACE);
+    let skipped = calls.len().saturating_sub(MAX_TRACED_CALLS);
     calls
         .into_iter()
         .skip(skipped)

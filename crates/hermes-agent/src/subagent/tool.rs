@@ -22,10 +22,10 @@ use super::tools::ChildTools;
 use super::{NAME, SubagentDeps, child_id};
 
 const NO_POST: &str = "This conversation cannot be reached later, so the work was waited for.";
-const FULL: &str = "As many delegations as allowed run in the background already (delegation.max_async_children), so the work was waited for.";
+const BACKGROUND_LIMIT_NOTE: &str = "As many delegations as allowed run in the background already (delegation.max_async_children), so the work was waited for.";
 
 /// Of all reports of a delegation that arrive together: what waits for the model is bounded.
-const INFORMED_CHARS: usize = 7_500;
+const MAX_REPORTS_CHARS: usize = 7_500;
 
 #[derive(Clone)]
 pub(super) struct DelegateTask {
@@ -76,7 +76,7 @@ impl DelegateTask {
         } else if let Some(place) = self.deps.post.take_place(limits.max_background) {
             return Ok(self.dispatch(request.tasks, cx, place));
         } else {
-            FULL
+            BACKGROUND_LIMIT_NOTE
         };
         let mut results = self.wait_for(request.tasks, cx).await;
         results["note"] = json!(note);
@@ -128,7 +128,7 @@ impl DelegateTask {
             max_chars: if waiting {
                 most
             } else {
-                most.min(INFORMED_CHARS / entries.len().max(1))
+                most.min(MAX_REPORTS_CHARS / entries.len().max(1))
             },
             dir: self.deps.spill_dir.as_deref(),
             fenced: cx.taint.is_marked(),

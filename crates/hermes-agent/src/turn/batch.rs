@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::call::{CallOutcome, CallStart, progress};
-use super::judge::UNKNOWN_TOOLS;
+use super::judge::MAX_UNKNOWN_TOOLS;
 use super::result::{ResultBudget, append, content_of, disposition, message, preview, said};
 use super::{Turn, TurnFlow, TurnScope, TurnState, messages, millis, outside};
 use crate::guard::GuardFinding;
@@ -51,7 +51,7 @@ impl Turn<'_> {
         if self.scope.cancel.is_cancelled() {
             return Err(TurnExit::Interrupted);
         }
-        if self.counts.unknown_tools >= UNKNOWN_TOOLS {
+        if self.counts.unknown_tools >= MAX_UNKNOWN_TOOLS {
             return Err(TurnExit::Partial {
                 why: "the model kept calling tools that do not exist".into(),
             });

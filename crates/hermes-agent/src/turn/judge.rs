@@ -20,13 +20,13 @@ pub(super) struct RuleCounts {
     pub unknown_tools: u32,
 }
 
-const CONTINUATIONS: u32 = 4;
-const INCOMPLETES: u32 = 3;
-const CUT_CALLS: u32 = 4;
-const THOUGHTS: u32 = 2;
-const EMPTIES: u32 = 3;
-const INTENTS: u32 = 2;
-pub(super) const UNKNOWN_TOOLS: u32 = 3;
+const MAX_CONTINUATIONS: u32 = 4;
+const MAX_INCOMPLETE: u32 = 3;
+const MAX_CUT_CALLS: u32 = 4;
+const MAX_THOUGHT_NUDGES: u32 = 2;
+const MAX_EMPTY: u32 = 3;
+const MAX_INTENT_NUDGES: u32 = 2;
+pub(super) const MAX_UNKNOWN_TOOLS: u32 = 3;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum AnswerVerdict {
@@ -89,12 +89,12 @@ pub(super) fn judge(facts: &AnswerFacts<'_>) -> AnswerVerdict {
         Some(FinishReason::Length) if facts.small => AnswerVerdict::LongEnough,
         Some(FinishReason::Length) => go_on(facts, false),
         Some(FinishReason::Cut | FinishReason::Other(_)) | None => go_on(facts, true),
-        Some(FinishReason::Incomplete) if facts.counts.incomplete < INCOMPLETES => {
+        Some(FinishReason::Incomplete) if facts.counts.incomplete < MAX_INCOMPLETE => {
             AnswerVerdict::Continue { cut: false }
         }
         Some(FinishReason::Incomplete) => partial("the model did not finish it"),
         _ if facts.intent_nudges
-            && facts.counts.intents < INTENTS
+            && facts.counts.intents < MAX_INTENT_NUDGES
             && !facts.after_tools
             && announces_work(&message.text) =>
         {
@@ -120,7 +120,7 @@ fn filtered(facts: &AnswerFacts<'_>) -> AnswerVerdict {
 }
 
 fn go_on(facts: &AnswerFacts<'_>, cut: bool) -> AnswerVerdict {
-    if facts.counts.continued < CONTINUATIONS {
+    if facts.counts.continued < MAX_CONTINUATIONS {
         AnswerVerdict::Continue { cut }
     } else if cut {
         partial("the connection broke again and again")
@@ -152,7 +152,7 @@ fn judge_calls(facts: &AnswerFacts<'_>) -> AnswerVerdict {
     if !cut && !truncated && !too_long {
         return AnswerVerdict::Tools;
     }
-    if facts.counts.cut_calls >= CUT_CALLS {
+    if facts.counts.cut_calls >= MAX_CUT_CALLS {
         partial("its tool call was cut off each time, so it was not run")
     } else if cut {
         AnswerVerdict::SmallerSteps
@@ -173,7 +173,8 @@ fn judge_empty(facts: &AnswerFacts<'_>) -> AnswerVerdict {
             why: "it spent its whole budget on thinking; lower the reasoning effort or raise max_tokens".into(),
         });
     }
-    if facts.message.finish == Some(FinishReason::Incomplete) && counts.incomplete < INCOMPLETES {
+    if facts.message.finish == Some(FinishReason::Incomplete) && counts.incomplete < MAX_INCOMPLETE
+    {
         return AnswerVerdict::NudgeIncomplete;
     }
     if let Some(text) = facts.earlier {
@@ -182,10 +183,10 @@ fn judge_empty(facts: &AnswerFacts<'_>) -> AnswerVerdict {
     if facts.after_tools && counts.empty_nudges == 0 {
         return AnswerVerdict::NudgeEmpty;
     }
-    if thoughts && counts.thoughts < THOUGHTS {
+    if thoughts && counts.thoughts < MAX_THOUGHT_NUDGES {
         return AnswerVerdict::NudgeThoughts;
     }
-    if counts.empty < EMPTIES {
+    if counts.empty < MAX_EMPTY {
         return AnswerVerdict::Repeat;
     }
     let exit = TurnExit::NoAnswer {
@@ -204,7 +205,7 @@ fn judge_empty(facts: &AnswerFacts<'_>) -> AnswerVerdict {
 
 /// Whether a short text only says what is about to be done.
 fn announces_work(text: &str) -> bool {
-    const LONGEST: usize = 1_200;
+    const MAX_INTENT_CHARS: usize = 1_200;
     const FUTURE: [&str; 8] = [
         "i'll ",
         "i’ll ",
@@ -235,7 +236,7 @@ fn announces_work(text: &str) -> bool {
         "summari",
         "start",
     ];
-    if text.len() > LONGEST || text.trim_end().ends_with('?') {
+    if text.len() > MAX_INTENT_CHARS || text.trim_end().ends_with('?') {
         return false;
     }
     let lower = text.to_lowercase();

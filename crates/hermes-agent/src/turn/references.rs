@@ -18,9 +18,9 @@ use super::{Turn, call, outside};
 use crate::session::RepositoryPart;
 
 /// References in one message; more are named and left alone.
-const MOST: usize = 32;
+const MAX_REFERENCES: usize = 32;
 /// For one of them.
-const PATIENCE: Duration = Duration::from_mins(1);
+const REFERENCE_TIMEOUT: Duration = Duration::from_mins(1);
 /// On another machine, by the tool of commands.
 const GIT: &str = "git --no-pager";
 
@@ -276,10 +276,10 @@ impl Turn<'_> {
         let mut room = self.room();
         let mut blocks = Vec::new();
         for (at, reference) in references.iter().enumerate() {
-            let block = if at < MOST {
+            let block = if at < MAX_REFERENCES {
                 self.fetch(reference, &mut room).await
             } else {
-                format!("[not attached: at most {MOST} references in one message]")
+                format!("[not attached: at most {MAX_REFERENCES} references in one message]")
             };
             blocks.push(format!("{}\n{block}", reference.written));
         }
@@ -307,7 +307,7 @@ impl Turn<'_> {
         if let (Some(reader), Some(part)) = (reader, part_of(&reference.to)) {
             let work = reader.read(&self.conv.cwd, part);
             let read = tokio::select! {
-                done = tokio::time::timeout(PATIENCE, work) => done,
+                done = tokio::time::timeout(REFERENCE_TIMEOUT, work) => done,
                 () = self.scope.cancel.cancelled() => return not("stopped"),
             };
             return match read {
@@ -339,7 +339,7 @@ impl Turn<'_> {
         };
         let work = async { tool.call(args, &context).await };
         let outcome = tokio::select! {
-            done = tokio::time::timeout(PATIENCE, work) => match done {
+            done = tokio::time::timeout(REFERENCE_TIMEOUT, work) => match done {
                 Ok(outcome) => outcome,
                 Err(_) => return not("it took too long"),
             },

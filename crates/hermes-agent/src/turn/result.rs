@@ -10,8 +10,8 @@ use crate::session::steer;
 use crate::spill::{ResultLimits, SizedResult, file_name};
 
 /// Of a result that is shown to a person, and of one text in it.
-const PREVIEW_CHARS: usize = 32_000;
-const PREVIEW_TEXT: usize = 12_000;
+const MAX_PREVIEW_CHARS: usize = 32_000;
+const MAX_PREVIEW_TEXT: usize = 12_000;
 
 /// What the steps's results may still add to the conversation.
 pub(super) struct ResultBudget {
@@ -88,7 +88,7 @@ pub(super) fn preview(content: &Content, error: Option<ToolErrorKind>) -> String
         Some(_) => said(content).into(),
         None => content.text(),
     };
-    if text.len() <= PREVIEW_CHARS {
+    if text.len() <= MAX_PREVIEW_CHARS {
         return text.into_owned();
     }
     let mut values = serde_json::Deserializer::from_str(&text).into_iter::<serde_json::Value>();
@@ -98,9 +98,9 @@ pub(super) fn preview(content: &Content, error: Option<ToolErrorKind>) -> String
             value.to_string()
         }
         // With room for the mark.
-        _ => middle_cut(&text, PREVIEW_CHARS - 100),
+        _ => middle_cut(&text, MAX_PREVIEW_CHARS - 100),
     };
-    match text.char_indices().nth(PREVIEW_CHARS) {
+    match text.char_indices().nth(MAX_PREVIEW_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,
     }
@@ -109,8 +109,8 @@ pub(super) fn preview(content: &Content, error: Option<ToolErrorKind>) -> String
 /// Cuts the long texts in a value.
 fn shorten(value: &mut serde_json::Value) {
     match value {
-        serde_json::Value::String(text) if text.len() > PREVIEW_TEXT => {
-            *text = middle_cut(text, PREVIEW_TEXT);
+        serde_json::Value::String(text) if text.len() > MAX_PREVIEW_TEXT => {
+            *text = middle_cut(text, MAX_PREVIEW_TEXT);
         }
         serde_json::Value::Array(items) => items.iter_mut().for_each(shorten),
         serde_json::Value::Object(map) => map.values_mut().for_each(shorten),
@@ -227,7 +227,7 @@ mod tests {
     use hermes_core::message::Content;
     use serde_json::{Value, json};
 
-    use super::{PREVIEW_CHARS, complaint, preview};
+    use super::{MAX_PREVIEW_CHARS, complaint, preview};
 
     #[test]
     fn a_preview_keeps_the_end_and_what_stands_behind_it() {
@@ -243,9 +243,9 @@ mod tests {
         assert_eq!(value["exit_code"], 101);
         let plain = shown(output);
         assert!(plain.ends_with("line 19999 é\n"));
-        assert!(plain.chars().count() <= PREVIEW_CHARS + 1);
+        assert!(plain.chars().count() <= MAX_PREVIEW_CHARS + 1);
         let wide = json!(vec!["x".repeat(100); 1_000]).to_string();
-        assert!(shown(wide).chars().count() <= PREVIEW_CHARS + 1);
+        assert!(shown(wide).chars().count() <= MAX_PREVIEW_CHARS + 1);
     }
 
     #[test]

@@ -10,11 +10,11 @@ use super::messages;
 use crate::session::SessionDeps;
 
 /// An answer that is complete within this is stored once.
-const FIRST: Duration = Duration::from_millis(200);
+const FIRST_SAVE_DELAY: Duration = Duration::from_millis(200);
 /// Between two times that it is stored.
-const AGAIN: Duration = Duration::from_secs(1);
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 /// A longer text is stored less often: so many bytes a second at most.
-const BYTES_PER_SECOND: usize = 256 * 1024;
+const MAX_BYTES_PER_SECOND: usize = 256 * 1024;
 
 pub(super) struct PartialAnswerWriter<'a> {
     deps: &'a SessionDeps,
@@ -49,10 +49,10 @@ impl<'a> PartialAnswerWriter<'a> {
         if self.off || bytes == self.kept || self.due.is_some() {
             return;
         }
-        let slow = Duration::from_secs((bytes / BYTES_PER_SECOND) as u64);
+        let slow = Duration::from_secs((bytes / MAX_BYTES_PER_SECOND) as u64);
         self.due = Some(match self.last {
-            None => Instant::now() + FIRST,
-            Some(last) => last + AGAIN.max(slow),
+            None => Instant::now() + FIRST_SAVE_DELAY,
+            Some(last) => last + SAVE_INTERVAL.max(slow),
         });
     }
 

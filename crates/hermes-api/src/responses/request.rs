@@ -12,7 +12,7 @@ use crate::names::{self, RequestedSession};
 use crate::threads::HistoryDigest;
 
 /// Maximum length of the history if truncation is allowed (`truncation: auto`).
-const TRUNCATED: usize = 100;
+const MAX_TRUNCATED_HISTORY: usize = 100;
 
 pub(crate) struct ResponsesRequest {
     pub(crate) said: ClientConversation,
@@ -71,8 +71,9 @@ pub(crate) async fn read(
             instructions = stored["instructions"].as_str().map(str::to_owned);
         }
     }
-    if body.text("truncation")? == Some("auto") && said.history.len() > TRUNCATED {
-        said.history.drain(..said.history.len() - TRUNCATED);
+    if body.text("truncation")? == Some("auto") && said.history.len() > MAX_TRUNCATED_HISTORY {
+        said.history
+            .drain(..said.history.len() - MAX_TRUNCATED_HISTORY);
     }
     said.system = match (instructions.clone(), said.system) {
         (Some(first), Some(then)) => Some(format!("{first}\n{then}")),

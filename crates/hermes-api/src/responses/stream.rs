@@ -14,7 +14,7 @@ use crate::turn::{ApiTurn, TurnResult, TurnStep};
 use crate::{ApiState, reply};
 
 /// Maximum number of events per write.
-const WRITE: usize = 32 * 1024;
+const WRITE_BYTES: usize = 32 * 1024;
 
 pub(super) async fn begin(
     state: Arc<ApiState>,
@@ -85,7 +85,7 @@ impl sse::EventSource for ResponseStream {
             let changes = self.items.take(&step);
             self.write_changes(frames, changes);
             next = match &mut self.turn {
-                Some(turn) if frames.len() < WRITE => turn.ready(),
+                Some(turn) if frames.len() < WRITE_BYTES => turn.ready(),
                 _ => None,
             };
         }

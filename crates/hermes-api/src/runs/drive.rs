@@ -19,8 +19,8 @@ use crate::turn::{ApiTurn, ApprovalEvent, TurnResult, TurnStep};
 use crate::turn_request::TurnRequest;
 
 /// Answers of clients that may wait.
-const ANSWERS: usize = 64;
-const LATE: &str = "no one answered in time";
+const ANSWER_QUEUE_CAPACITY: usize = 64;
+const ANSWER_TIMED_OUT: &str = "no one answered in time";
 
 pub(super) async fn drive(state: &ApiState, run: &ApiRun, ticket: TurnPermit, place: TurnRequest) {
     let now = || state.deps.clock.epoch_seconds();
@@ -36,7 +36,7 @@ pub(super) async fn drive(state: &ApiState, run: &ApiRun, ticket: TurnPermit, pl
         }
         None => return run.end(RunStatus::Cancelled, json!({}), now()),
     };
-    let (answers, mut answered) = mpsc::channel(ANSWERS);
+    let (answers, mut answered) = mpsc::channel(ANSWER_QUEUE_CAPACITY);
     run.mark_started(answers, turn.session(), now());
     let patience = approval_wait(&state.deps.config);
     let mut stopping = false;
@@ -85,10 +85,10 @@ fn deny_late(run: &ApiRun, turn: &mut ApiTurn, now: f64) {
             "choice": "deny",
             "resolved": 1,
             "request_id": request.id,
-            "reason": LATE,
+            "reason": ANSWER_TIMED_OUT,
         });
         run.add_event("approval.responded", told, now);
-        let why = Some(LATE.to_owned());
+        let why = Some(ANSWER_TIMED_OUT.to_owned());
         turn.command(AgentCommand::Answer {
             request: request.id,
             verdict: Given::Deny { why },

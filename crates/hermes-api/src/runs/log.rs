@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Maximum size of stored events. The oldest are dropped first; late followers get a notice.
-const EVENTS: usize = 512 * 1024;
+const MAX_EVENT_BYTES: usize = 512 * 1024;
 
 const CUT: &str = "the gateway stopped while this ran, and has started again; what was done so far \
                    is in the session";
@@ -335,7 +335,7 @@ impl RunLog {
         let bytes = Bytes::from(object.to_string());
         self.bytes += bytes.len();
         self.events.push_back(bytes);
-        while self.bytes > EVENTS && self.events.len() > 1 {
+        while self.bytes > MAX_EVENT_BYTES && self.events.len() > 1 {
             if let Some(old) = self.events.pop_front() {
                 self.bytes -= old.len();
                 self.first += 1;
@@ -387,7 +387,7 @@ mod tests {
         }
         let excerpt = run.after(0, usize::MAX);
         let total: usize = excerpt.events.iter().map(|(_, event)| event.len()).sum();
-        assert!(total <= EVENTS);
+        assert!(total <= MAX_EVENT_BYTES);
         let (first, last) = excerpt.lost.unwrap();
         assert_eq!(first, 1);
         assert_eq!(excerpt.events[0].0, last + 1);

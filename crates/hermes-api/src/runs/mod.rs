@@ -31,17 +31,17 @@ use super::turn_request::TurnRequest;
 use super::{ApiState, SharedApiState, reply};
 
 /// Maximum number of runs kept; the earliest ended are dropped first.
-const RUNS: usize = 1000;
+const MAX_RUNS: usize = 1000;
 /// How long ended runs are kept.
-const STATUS: Duration = Duration::from_hours(1);
+const RUN_RETENTION: Duration = Duration::from_hours(1);
 /// How long its events are.
-const EVENTS: Duration = Duration::from_mins(5);
+const EVENT_RETENTION: Duration = Duration::from_mins(5);
 /// Bytes of events of runs that ended.
-const BYTES: usize = 16 * 1024 * 1024;
+const MAX_ENDED_EVENT_BYTES: usize = 16 * 1024 * 1024;
 /// How often expired runs are removed.
-pub(super) const SWEEP: Duration = Duration::from_mins(1);
+pub(super) const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 /// Maximum number of events per write.
-const WRITE: usize = 32 * 1024;
+const WRITE_BYTES: usize = 32 * 1024;
 
 #[derive(Default)]
 pub(super) struct ApiRuns(Mutex<HashMap<String, Arc<ApiRun>>>);
@@ -70,9 +70,9 @@ impl ApiRuns {
         ended.sort_by_key(|(at, ..)| *at);
         let mut bytes: usize = ended.iter().map(|(_, bytes, _)| bytes).sum();
         for (at, held, run) in ended {
-            if now - at >= STATUS || all.len() > RUNS {
+            if now - at >= RUN_RETENTION || all.len() > MAX_RUNS {
                 all.remove(&run.id);
-            } else if now - at >= EVENTS || bytes > BYTES {
+            } else if now - at >= EVENT_RETENTION || bytes > MAX_ENDED_EVENT_BYTES {
                 run.forget_events();
             } else {
                 break;
@@ -269,7 +269,7 @@ impl sse::EventSource for RunFollower {
     async fn fill(&mut self, frames: &mut SseFrames) -> bool {
         loop {
             self.changes.mark_unchanged();
-            let RunLogExcerpt { lost, events, over } = self.run.after(self.seen, WRITE);
+            let RunLogExcerpt { lost, events, over } = self.run.after(self.seen, WRITE_BYTES);
             if let Some((first, last)) = lost {
                 let lost = json!({
                     "event": "events.lost",
@@ -306,7 +306,7 @@ pub(super) async fn sweeping(state: Arc<ApiState>) {
     loop {
         tokio::select! {
             () = state.cancel.cancelled() => return,
-            () = tokio::time::sleep(SWEEP) => state.runs.sweep(),
+            () = tokio::time::sleep(SWEEP_INTERVAL) => state.runs.sweep(),
         }
     }
 }

@@ -19,8 +19,8 @@ use super::input::JsonObjectBody;
 use super::names;
 use super::{ApiState, SOURCE, SharedApiState, reply};
 
-const LISTED: usize = 50;
-const MOST_LISTED: usize = 200;
+const DEFAULT_PAGE_SIZE: usize = 50;
+const MAX_PAGE_SIZE: usize = 200;
 
 /// The public fields of a session. Prompts and settings are not exposed, only their presence.
 const SESSION: [&str; 22] = [
@@ -113,7 +113,7 @@ pub(super) async fn list(
             Err(_) => Err(ApiError::bad(format!("'{name}' is {text:?}, not a number")).param(name)),
         },
     };
-    let limit = number("limit", LISTED, MOST_LISTED)?;
+    let limit = number("limit", DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
     let offset = number("offset", 0, 1_000_000)?;
     let children = query.get("include_children").map(String::as_str);
     let filter = ListFilter {

@@ -26,7 +26,7 @@ use crate::wiring::unattended::{CommandLine, CommandOutput};
 use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
 
 /// Values of `terminal.cwd` that mean the directory in which a person started the program.
-const NOWHERE: [&str; 4] = ["", ".", "auto", "cwd"];
+const CURRENT_DIR_VALUES: [&str; 4] = ["", ".", "auto", "cwd"];
 
 /// Everything that the conversations of the gateway share.
 pub struct GatewayConversations {
@@ -146,7 +146,7 @@ impl GatewayConversations {
 pub(super) fn workplace(parts: &HomeParts) -> PathBuf {
     let home = &parts.cx.home;
     let configured = parts.config.terminal.cwd.trim();
-    let named = if NOWHERE.contains(&configured) {
+    let named = if CURRENT_DIR_VALUES.contains(&configured) {
         parts.cx.env.get("MESSAGING_CWD").unwrap_or_default().trim()
     } else {
         configured

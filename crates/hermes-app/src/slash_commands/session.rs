@@ -19,7 +19,7 @@ use crate::text::shorten;
 use crate::wiring;
 
 /// How many sessions a list shows.
-const LISTED: usize = 10;
+const MAX_LISTED_SESSIONS: usize = 10;
 
 /// Shows the opened session.
 pub async fn opened(conversation: &mut Conversation) -> Result<CommandResult, Failure> {
@@ -256,7 +256,7 @@ pub(super) async fn branch(
 }
 
 /// Number of messages that `/compress here` keeps verbatim, with their answers.
-const KEPT_TURNS: usize = 2;
+const RETAINED_TURNS: usize = 2;
 
 pub(super) async fn compress(
     conversation: &mut Conversation,
@@ -267,7 +267,7 @@ pub(super) async fn compress(
     }
     let (focus, keep) = match rest.split_once(' ').unwrap_or((rest, "")) {
         ("", _) => (None, None),
-        ("here", "") => (None, Some(KEPT_TURNS)),
+        ("here", "") => (None, Some(RETAINED_TURNS)),
         // A topic may begin with this word, too.
         ("here", count) if count.bytes().all(|byte| byte.is_ascii_digit()) => {
             let turns = count.parse().ok().filter(|turns| *turns > 0);
@@ -321,7 +321,7 @@ pub(super) async fn sessions(
     words: &str,
 ) -> Result<CommandResult, Failure> {
     let filter = ListFilter {
-        limit: LISTED,
+        limit: MAX_LISTED_SESSIONS,
         ..ListFilter::default()
     };
     let mut lines = Vec::new();

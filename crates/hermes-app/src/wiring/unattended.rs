@@ -21,7 +21,7 @@ use super::commands::CommandEnvironment;
 use crate::failure::{Exit, Failure};
 
 /// Maximum output kept per stream, in bytes.
-const KEPT: usize = 1024 * 1024;
+const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 
 /// A named command line of the home.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,8 +128,8 @@ struct CommandStreams {
 impl CommandStreams {
     fn new() -> Self {
         Self {
-            out: OutputCollector::new(KEPT),
-            err: OutputCollector::new(KEPT),
+            out: OutputCollector::new(MAX_OUTPUT_BYTES),
+            err: OutputCollector::new(MAX_OUTPUT_BYTES),
         }
     }
 

@@ -18,7 +18,7 @@ use super::approve;
 use crate::output::{SafeStderr, harmless};
 
 /// How often a waiting reader checks whether it is still needed.
-const LOOK: Timespec = Timespec {
+const CHECK_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
@@ -224,7 +224,7 @@ impl LineSource for TerminalLines {
                 return None;
             }
             let mut wanted = [PollFd::new(&stdin, PollFlags::IN)];
-            match poll(&mut wanted, Some(&LOOK)) {
+            match poll(&mut wanted, Some(&CHECK_INTERVAL)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
                 Ok(_) => break,
                 Err(_) => return None,

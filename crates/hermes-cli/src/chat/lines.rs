@@ -15,8 +15,8 @@ use crate::exit::Failure;
 use crate::output::Output;
 
 /// Lines that may wait for the chat.
-const QUEUE: usize = 64;
-const AT_ONCE: Timespec = Timespec {
+const LINE_QUEUE_CAPACITY: usize = 64;
+const NO_WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 0,
 };
@@ -71,7 +71,7 @@ impl ReaderGate {
 
 impl TypedLines {
     pub(super) fn open(out: Output) -> Result<Self, Failure> {
-        let (send, typed) = mpsc::channel(QUEUE);
+        let (send, typed) = mpsc::channel(LINE_QUEUE_CAPACITY);
         let (woken, wake) = io::pipe()?;
         let shared = Arc::new(ReaderGate::default());
         let reader = LineReader {
@@ -280,7 +280,7 @@ fn read_line(stdin: &io::Stdin) -> ReaderEvent {
         Ok(_) => {}
     }
     let mut fds = [PollFd::new(stdin, PollFlags::IN)];
-    let more = matches!(poll(&mut fds, Some(&AT_ONCE)), Ok(1..));
+    let more = matches!(poll(&mut fds, Some(&NO_WAIT)), Ok(1..));
     let text = String::from_utf8_lossy(&bytes);
     ReaderEvent::Line {
         text: text.trim_end_matches(['\n', '\r']).to_owned(),

@@ -17,7 +17,7 @@ use crate::args::OutputFormat;
 use crate::output::Output;
 
 /// The version of the JSON that `--output-format json|stream-json` prints.
-const SCHEMA: u32 = 1;
+const SCHEMA_VERSION: u32 = 1;
 
 /// Shows the events of one turn after another.
 pub(super) struct Renderer {
@@ -365,7 +365,7 @@ impl Renderer {
 fn stream_line(event: &AgentEvent, session: &SessionId) -> Option<Value> {
     let line = match event {
         AgentEvent::TurnStarted { route, .. } => json!({
-            "type": "init", "schema": SCHEMA, "session_id": session,
+            "type": "init", "schema": SCHEMA_VERSION, "session_id": session,
             "model": route.model, "provider": route.provider,
         }),
         AgentEvent::TextDelta { text } => json!({"type": "text", "text": text}),
@@ -413,7 +413,7 @@ fn stream_line(event: &AgentEvent, session: &SessionId) -> Option<Value> {
 fn result_line(summary: &TurnSummary, session: &SessionId) -> Value {
     let answered = summary.exit == TurnExit::Answered;
     json!({
-        "type": "result", "schema": SCHEMA, "session_id": session,
+        "type": "result", "schema": SCHEMA_VERSION, "session_id": session,
         "ok": answered, "exit": summary.exit, "text": summary.text,
         "usage": summary.usage, "cost": summary.cost,
         "calls": summary.calls, "tool_calls": summary.tool_calls, "millis": summary.millis,

@@ -16,7 +16,7 @@ use crate::commands::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
 
 /// How much of a message that was not sent is shown again.
-const DRAFT: usize = 60;
+const MAX_DRAFT_PREVIEW: usize = 60;
 
 /// The state of a line chat.
 struct Repl<'a> {
@@ -275,7 +275,7 @@ impl Repl<'_> {
                 }
             }
             Effect::Draft(text) if !text.trim().is_empty() => {
-                let shown = hermes_app::text::shorten(&text, DRAFT);
+                let shown = hermes_app::text::shorten(&text, MAX_DRAFT_PREVIEW);
                 out.remark(format!(
                     "not sent: {shown} (Enter on an empty line sends it)"
                 ));

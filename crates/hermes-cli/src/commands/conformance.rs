@@ -23,8 +23,8 @@ use crate::wiring::{self, mcp};
 const CLIENT_METADATA: &str = "https://conformance-test.local/client-metadata.json";
 
 /// What connecting, and one call, may take; the suite gives up after 30 s.
-const PATIENCE: Duration = Duration::from_secs(10);
-const STOPPING: Duration = Duration::from_secs(2);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConformanceArgs {
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &ConformanceArgs, cx: &Context) -> Outcome {
     crate::logging::start(cx);
     wiring::runtime()?.block_on(async {
         let toolbox = mcp::start_all(cx, vec![entry], Some(Arc::new(AutomaticLogin::new()?)));
-        toolbox.settle(PATIENCE).await;
+        toolbox.settle(CALL_TIMEOUT).await;
         let handle = toolbox.server(&name);
         let catalogue = handle.as_ref().map(ServerHandle::catalogue);
         let lists = catalogue.and_then(|lists| lists.borrow().clone());
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &ConformanceArgs, cx: &Context) -> Outcome {
             (Some(handle), Some(lists)) => {
                 // The listening stream opens beside the first call. A suite that waits for the
                 // resumption of another stream takes it for that if it is late.
-                let _ = tokio::time::timeout(PATIENCE, handle.listening()).await;
+                let _ = tokio::time::timeout(CALL_TIMEOUT, handle.listening()).await;
                 let offered = offered(&toolbox, &name, &lists.tools);
                 exercise(&handle, &offered, &lists.facts.capabilities, &context, cx).await;
                 Ok(())
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &ConformanceArgs, cx: &Context) -> Outcome {
             }
             (None, _) => Err(Failure::failed("the server was not started")),
         };
-        toolbox.shutdown(STOPPING).await;
+        toolbox.shutdown(STOP_TIMEOUT).await;
         outcome
     })
 }
@@ -91,7 +91,7 @@ fn context(cx: &Context) -> Result<Value, Failure> {
 
 /// The server as config.yaml would have it.
 fn server(url: &str, scenario: &str, version: Option<&str>, context: &Value) -> Value {
-    let mut server = json!({"url": url, "timeout": PATIENCE.as_secs(), "trust": "full"});
+    let mut server = json!({"url": url, "timeout": CALL_TIMEOUT.as_secs(), "trust": "full"});
     server["protocol"] = match version {
         Some("2026-07-28") | None => json!("auto"),
         Some(_) => json!("legacy"),

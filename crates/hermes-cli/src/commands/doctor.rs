@@ -129,7 +129,7 @@ const FAR_OFFLINE: [Check; 3] = [
 ];
 
 /// How many checks run at once.
-const AT_ONCE: usize = 4;
+const MAX_CONCURRENT_CHECKS: usize = 4;
 
 pub(crate) fn run(args: &DoctorArgs, cx: &Context) -> Outcome {
     let mut findings = if args.fix {
@@ -158,7 +158,7 @@ fn all(checks: &[Check], cx: &Context, tell: bool) -> Vec<DoctorFinding> {
     let progress = DoctorProgress::new(checks.len(), tell && cx.out.stderr_tty && !cx.out.quiet);
     let done: Vec<Mutex<Vec<DoctorFinding>>> = checks.iter().map(|_| Mutex::default()).collect();
     std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE.min(checks.len()) {
+        for _ in 0..MAX_CONCURRENT_CHECKS.min(checks.len()) {
             scope.spawn(|| {
                 while let Some(index) = Some(next.fetch_add(1, Ordering::Relaxed))
                     && let Some((name, check)) = checks.get(index)

@@ -254,11 +254,11 @@ struct TableWidths {
 }
 
 impl TableWidths {
-    const TITLE: usize = 36;
-    const PLACE: usize = 18;
-    const ACTIVE: usize = 12;
+    const TITLE_COLUMNS: usize = 36;
+    const PATH_COLUMNS: usize = 18;
+    const ACTIVE_COLUMNS: usize = 12;
     /// Shorter titles cannot be told apart.
-    const SHORT_TITLE: usize = 20;
+    const MIN_TITLE_COLUMNS: usize = 20;
 
     fn fitting(out: crate::output::Output, id: usize) -> Self {
         if out.stdout_tty {
@@ -270,20 +270,24 @@ impl TableWidths {
 
     fn within(columns: usize, id: usize) -> Self {
         let left = columns.saturating_sub(id + 1);
-        let beside = |others: usize| left.saturating_sub(others).min(Self::TITLE);
-        let all =
-            [(Self::PLACE, Self::ACTIVE), (0, Self::ACTIVE), (0, 0)].map(|(place, active)| {
-                let gaps = usize::from(place > 0) + usize::from(active > 0);
-                Self {
-                    title: beside(place + active + gaps),
-                    place,
-                    active,
-                }
-            });
+        let beside = |others: usize| left.saturating_sub(others).min(Self::TITLE_COLUMNS);
+        let all = [
+            (Self::PATH_COLUMNS, Self::ACTIVE_COLUMNS),
+            (0, Self::ACTIVE_COLUMNS),
+            (0, 0),
+        ]
+        .map(|(place, active)| {
+            let gaps = usize::from(place > 0) + usize::from(active > 0);
+            Self {
+                title: beside(place + active + gaps),
+                place,
+                active,
+            }
+        });
         let [full, timed, bare] = all;
         match (full.title, timed.title) {
-            (title, _) if title >= Self::SHORT_TITLE => full,
-            (_, title) if title >= Self::SHORT_TITLE => timed,
+            (title, _) if title >= Self::MIN_TITLE_COLUMNS => full,
+            (_, title) if title >= Self::MIN_TITLE_COLUMNS => timed,
             _ => bare,
         }
     }

@@ -135,7 +135,7 @@ impl<'a> WebhookContext<'a> {
         let port = self
             .settings
             .text("port")
-            .unwrap_or_else(|| webhook::PORT.to_string());
+            .unwrap_or_else(|| webhook::DEFAULT_PORT.to_string());
         format!("http://{host}:{port}/webhooks/{name}")
     }
 

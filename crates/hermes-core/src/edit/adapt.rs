@@ -4,7 +4,7 @@ use super::similarity::{WorkBudget, opcodes_within};
 use super::strategy::{Strategy, plain_of, unescaped};
 
 /// Work limit for finding the characters to keep.
-const WORK: u64 = 2_000_000;
+const MAX_ADAPT_WORK: u64 = 2_000_000;
 
 /// A `\'` or `\"` that old and new text have but the place does not: writing it would put unwanted
 /// backslashes into the file.
@@ -64,7 +64,7 @@ fn with_typography(place: &str, old: &str, new: &str) -> String {
     }
     let new: Vec<char> = new.chars().collect();
     let mut text = String::new();
-    for code in opcodes_within(&plain_old, &new, &mut WorkBudget::of(WORK)) {
+    for code in opcodes_within(&plain_old, &new, &mut WorkBudget::of(MAX_ADAPT_WORK)) {
         if code.equal {
             let place = |end: usize| starts.partition_point(|(at, _)| *at < end);
             let kept = &starts[place(code.old.start)..place(code.old.end)];

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::ops::Range;
 
 /// From this length on, frequent items of the second text are not used as anchors.
-const POPULAR_FROM: usize = 200;
+const MIN_LEN_FOR_POPULARITY: usize = 200;
 
 /// Remaining steps for comparisons. A step compares one character (or line) of one text with one
 /// position in the other; this bounds the time of a search for any input.
@@ -192,7 +192,7 @@ fn places<T: Copy + Eq + Hash>(b: &[T]) -> HashMap<T, Vec<usize>> {
     for (at, item) in b.iter().enumerate() {
         places.entry(*item).or_default().push(at);
     }
-    if b.len() >= POPULAR_FROM {
+    if b.len() >= MIN_LEN_FOR_POPULARITY {
         let most = b.len() / 100 + 1;
         places.retain(|_, at| at.len() <= most);
     }

@@ -27,10 +27,10 @@ pub enum Strategy {
 }
 
 /// Required similarity between the anchors: for the only candidate, for one among several.
-const MIDDLE_OF_ONE: f64 = 0.5;
-const MIDDLE_OF_SEVERAL: f64 = 0.7;
+const MIN_MIDDLE_OF_ONE: f64 = 0.5;
+const MIN_MIDDLE_OF_SEVERAL: f64 = 0.7;
 /// Required similarity of a line.
-const LINE: f64 = 0.8;
+const MIN_LINE_SIMILARITY: f64 = 0.8;
 
 impl Strategy {
     pub const ALL: &'static [Self] = &[
@@ -356,9 +356,9 @@ fn anchors(content: &str, old: &str, work: &mut WorkBudget) -> Vec<Range<usize>>
     let starts = (have.len() + 1).saturating_sub(count);
     let candidates: Vec<usize> = (0..starts).filter(|first| fits(*first)).collect();
     let least = if candidates.len() == 1 {
-        MIDDLE_OF_ONE
+        MIN_MIDDLE_OF_ONE
     } else {
-        MIDDLE_OF_SEVERAL
+        MIN_MIDDLE_OF_SEVERAL
     };
     let middle = wanted[1..count - 1].join("\n");
     candidates
@@ -391,7 +391,12 @@ fn alike(content: &str, old: &str, work: &mut WorkBudget) -> Vec<Range<usize>> {
         }
         let mut alike = 0;
         for (at, line) in wanted.iter().enumerate() {
-            alike += usize::from(similarity::at_least(*line, have[first + at], LINE, work));
+            alike += usize::from(similarity::at_least(
+                *line,
+                have[first + at],
+                MIN_LINE_SIMILARITY,
+                work,
+            ));
             // Neither can change any more.
             if alike >= enough || alike + (count - at - 1) < enough {
                 break;

@@ -243,8 +243,8 @@ fn detail(message: &str) -> String {
 
 /// Maximum size of a response.
 const MAX_ANSWER: usize = 20 << 20;
-const SEARCH_TIME: Duration = Duration::from_secs(30);
-const EXTRACT_TIME: Duration = Duration::from_mins(1);
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(30);
+const EXTRACT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Calls the services. Cheap to clone.
 #[derive(Clone)]

@@ -326,7 +326,7 @@ type JobRunTask = tokio::task::JoinHandle<Result<Option<JobRunReport>, task::Pan
 
 /// Maximum number of runs per claim. Each claim rewrites the whole table, so one claim per run
 /// would make the cost quadratic.
-const CLAIMED_AT_ONCE: usize = 1024;
+const MAX_CLAIMED_RUNS: usize = 1024;
 
 fn lost_run() -> CronError {
     CronError::Broken("the run could not be followed to its end".to_owned())
@@ -567,7 +567,7 @@ impl SchedulerInner {
         if one.is_none() && self.waiting.load(Ordering::SeqCst) > 0 {
             return Ok((Vec::new(), true));
         }
-        let free = CLAIMED_AT_ONCE;
+        let free = MAX_CLAIMED_RUNS;
         let (inner, one) = (Arc::clone(self), one.map(str::to_owned));
         let taken = tokio::task::spawn_blocking(move || match one {
             Some(reference) => inner.claim_one(&reference),

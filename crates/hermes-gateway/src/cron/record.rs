@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::SchedulerInner;
 
 /// How long to wait for further ends while other runs are active.
-const TOGETHER: Duration = Duration::from_millis(500);
+const BATCH_DELAY: Duration = Duration::from_millis(500);
 
 type RecordResult = Result<JobAfterRun, String>;
 
@@ -67,7 +67,7 @@ impl SchedulerInner {
     async fn write_ends(&self) {
         if !self.is_last() {
             // An early wake-up only makes the group smaller.
-            let _ = tokio::time::timeout(TOGETHER, self.recorder.full.notified()).await;
+            let _ = tokio::time::timeout(BATCH_DELAY, self.recorder.full.notified()).await;
         }
         let taken = {
             let mut queue = self.recorder.queue();

@@ -22,11 +22,11 @@ use super::messages::{self, JobPromptContext, RunRecord};
 use crate::conversation_pool::PooledConversation;
 
 /// How long a conversation may take to stop after an interrupt.
-const STOPPING: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a single run renews its claim.
-const SIGN_OF_LIFE: Duration = Duration::from_mins(1);
+const CLAIM_RENEWAL_INTERVAL: Duration = Duration::from_mins(1);
 /// Maximum length of the conversation title.
-const TITLE: usize = 60;
+const MAX_TITLE_CHARS: usize = 60;
 /// Toolsets that are useless or harmful without a person present.
 const NOT_HERE: [&str; 3] = ["cronjob", "messaging", "clarify"];
 
@@ -54,7 +54,7 @@ impl SchedulerInner {
             }
         };
         tokio::pin!(work);
-        let mut signs = tokio::time::interval(SIGN_OF_LIFE);
+        let mut signs = tokio::time::interval(CLAIM_RENEWAL_INTERVAL);
         signs.tick().await;
         loop {
             tokio::select! {
@@ -265,7 +265,7 @@ impl SchedulerInner {
         let said = self.submit(&mut conversation, prompt, cancel).await;
         self.name_session(&id, job, at).await;
         // Not awaited: closing is not part of the job.
-        let closing = tokio::time::timeout(STOPPING, conversation.close());
+        let closing = tokio::time::timeout(STOP_TIMEOUT, conversation.close());
         if closing.await.is_err() {
             tracing::warn!(job = job.id(), "its conversation takes long to end");
         }
@@ -359,7 +359,7 @@ impl SchedulerInner {
         let Some(store) = &self.deps.store else {
             return;
         };
-        let name: String = job.name().chars().take(TITLE).collect();
+        let name: String = job.name().chars().take(MAX_TITLE_CHARS).collect();
         let words: Vec<&str> = name.split_whitespace().collect();
         let title = format!("{} · {}", words.join(" "), at.format("%b %d %H:%M"));
         if let Err(error) = store.set_title(&SessionId::new(id), &title, true).await {
@@ -456,7 +456,7 @@ async fn stop(conversation: &mut PooledConversation) {
             }
         }
     };
-    if tokio::time::timeout(STOPPING, ended).await.is_err() {
+    if tokio::time::timeout(STOP_TIMEOUT, ended).await.is_err() {
         tracing::warn!("the conversation of a job does not stop");
     }
 }

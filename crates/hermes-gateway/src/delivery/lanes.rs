@@ -131,9 +131,9 @@ impl Outbox {
     /// One round: the next chunk of every chat. Platform errors are recorded with the chunk; a
     /// store error ends the round.
     pub async fn pump(&self) -> Result<LaneRound, StoreError> {
-        const ROUND: usize = 256;
+        const MAX_CHUNKS_PER_ROUND: usize = 256;
         let rounds = join_all(self.places().into_iter().map(|place| async {
-            let due = self.delivery.due(vec![place], ROUND).await?;
+            let due = self.delivery.due(vec![place], MAX_CHUNKS_PER_ROUND).await?;
             let mut pumped = LaneRound {
                 due: 0,
                 next_at: due.next_at,

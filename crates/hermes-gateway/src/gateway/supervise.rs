@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 use crate::turn::GatewayShared;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
-const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+const MAX_PAUSE: Duration = Duration::from_mins(5);
 /// After running this long, earlier failures no longer count.
-const SETTLED: Duration = Duration::from_mins(10);
+const STABLE_AFTER: Duration = Duration::from_mins(10);
 
 /// How one run of a platform ended.
 enum PlatformRunEnd {
@@ -92,15 +92,13 @@ pub(super) async fn run(
             PlatformRunEnd::Broken(why) => {
                 tracing::error!("{name}: {why}; it is restarted");
                 health.is(PlatformState::Retrying, Some(why));
-                failures = if began.elapsed() > SETTLED {
+                failures = if began.elapsed() > STABLE_AFTER {
                     1
                 } else {
                     failures + 1
                 };
                 let pause = FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(6));
-                let pause = pause
-                    .min(LONGEST_PAUSE)
-                    .mul_f64(0.5 + shared.rng.unit() / 2.0);
+                let pause = pause.min(MAX_PAUSE).mul_f64(0.5 + shared.rng.unit() / 2.0);
                 tokio::select! {
                     () = cancel.cancelled() => return,
                     () = tokio::time::sleep(pause) => continue,

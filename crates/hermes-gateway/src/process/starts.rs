@@ -29,7 +29,7 @@ pub struct RestartStorm {
     pub pause: Duration,
 }
 
-const LONGEST: f64 = 300.0;
+const MAX_PAUSE_SECONDS: f64 = 300.0;
 
 /// Records this start (`now`: seconds since the epoch). Errors of the file are ignored.
 pub fn started(root: &Path, limits: RestartStormLimits, now: f64) -> Option<RestartStorm> {
@@ -51,7 +51,7 @@ pub fn started(root: &Path, limits: RestartStormLimits, now: f64) -> Option<Rest
         .filter(|at| now - **at <= limits.window)
         .count();
     let over = recent.checked_sub(limits.starts).filter(|over| *over > 0)?;
-    let pause = (5.0 * f64::powi(2.0, over.min(6) as i32)).min(LONGEST);
+    let pause = (5.0 * f64::powi(2.0, over.min(6) as i32)).min(MAX_PAUSE_SECONDS);
     Some(RestartStorm {
         starts: recent,
         pause: Duration::from_secs_f64(pause),

@@ -14,13 +14,13 @@ use serde_json::Value;
 use super::message::InboxMessage;
 use super::shared::GatewayShared;
 
-const FETCH: Duration = Duration::from_mins(3);
-const HEAR: Duration = Duration::from_mins(5);
+const FETCH_TIMEOUT: Duration = Duration::from_mins(3);
+const TRANSCRIBE_TIMEOUT: Duration = Duration::from_mins(5);
 /// Larger text files are named, not shown.
-const INLINE: u64 = 100 * 1024;
+const MAX_INLINE_BYTES: u64 = 100 * 1024;
 /// Images that one message shows to the model.
-const IMAGES: usize = 10;
-const KEPT: Duration = Duration::from_hours(24);
+const MAX_IMAGES: usize = 10;
+const MEDIA_RETENTION: Duration = Duration::from_hours(24);
 
 /// The input made from messages.
 #[derive(Default)]
@@ -95,7 +95,7 @@ async fn fetch(
     hermes_config::fs::create_private_dir(&dir)
         .map_err(|error| format!("{}: {error}", dir.display()))?;
     let fetching = outbound.fetch_media(media, &dir, most);
-    match tokio::time::timeout(FETCH, fetching).await {
+    match tokio::time::timeout(FETCH_TIMEOUT, fetching).await {
         Ok(Ok(path)) => Ok(path),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("it took too long".to_owned()),
@@ -111,7 +111,7 @@ async fn present(
     texts: &mut Vec<String>,
 ) -> Option<String> {
     match media.kind {
-        MediaKind::Image | MediaKind::Sticker if taken.input.images.len() < IMAGES => {
+        MediaKind::Image | MediaKind::Sticker if taken.input.images.len() < MAX_IMAGES => {
             match picture(path).await {
                 Ok(part) => {
                     taken.input.images.push(part);
@@ -172,7 +172,7 @@ async fn transcribe(shared: &GatewayShared, path: &Path) -> Result<String, Strin
     let Some(transcriber) = &shared.transcriber else {
         return Err("no transcription is set up (stt in config.yaml)".to_owned());
     };
-    match tokio::time::timeout(HEAR, transcriber.transcribe(path)).await {
+    match tokio::time::timeout(TRANSCRIBE_TIMEOUT, transcriber.transcribe(path)).await {
         Ok(Ok(text)) if text.trim().is_empty() => Err("no speech was recognized".to_owned()),
         Ok(heard) => heard,
         Err(_) => Err("it took too long".to_owned()),
@@ -187,7 +187,7 @@ async fn document(media: &MediaRef, path: &Path) -> String {
     );
     let small = tokio::fs::metadata(path)
         .await
-        .is_ok_and(|data| data.len() <= INLINE);
+        .is_ok_and(|data| data.len() <= MAX_INLINE_BYTES);
     if !small || !is_text(media, path) {
         return about;
     }
@@ -245,7 +245,7 @@ pub(super) fn sweep(cache: &Path) {
             let age = age.ok().and_then(|at| at.elapsed().ok());
             let is_file = file.file_type().is_ok_and(|kind| kind.is_file());
             if is_file
-                && age.is_some_and(|age| age > KEPT)
+                && age.is_some_and(|age| age > MEDIA_RETENTION)
                 && let Err(error) = std::fs::remove_file(file.path())
             {
                 tracing::debug!("{}: {error}", file.path().display());

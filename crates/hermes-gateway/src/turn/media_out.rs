@@ -210,7 +210,7 @@ impl MediaGuard {
         const OF_THE_MACHINE: [&str; 9] = [
             "/etc", "/proc", "/sys", "/dev", "/boot", "/var/log", "/var/lib", "/var/run", "/run",
         ];
-        const KEPT: [&str; 8] = [
+        const DELIVERABLE_DIRS: [&str; 8] = [
             "cache",
             "audio_cache",
             "image_cache",
@@ -224,7 +224,8 @@ impl MediaGuard {
             return true;
         }
         if let Ok(inside) = file.strip_prefix(self.home()) {
-            return !KEPT.iter().any(|dir| inside.starts_with(dir)) || has_hidden(inside);
+            return !DELIVERABLE_DIRS.iter().any(|dir| inside.starts_with(dir))
+                || has_hidden(inside);
         }
         if file.starts_with(real(&self.profiles))
             || OF_THE_MACHINE.iter().any(|dir| file.starts_with(dir))

@@ -16,7 +16,7 @@ use super::shared::GatewayShared;
 
 /// How long to wait for a running turn before a message is sent without being added to its
 /// conversation.
-const TURN: Duration = Duration::from_mins(2);
+const TURN_WAIT_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Posts messages to chats. A message is stored when a call returns, and delivered eventually.
 #[derive(Clone)]
@@ -48,7 +48,10 @@ impl MessagePoster {
             None => None,
             Some((_, entry)) => {
                 let still = shared.pool.close_exclusively(&entry.session_id);
-                tokio::time::timeout(TURN, still).await.ok().flatten()
+                tokio::time::timeout(TURN_WAIT_TIMEOUT, still)
+                    .await
+                    .ok()
+                    .flatten()
             }
         };
         let mirror = mirror.filter(|_| still.is_some());

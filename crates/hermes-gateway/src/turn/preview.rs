@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::render::pieces;
 use crate::settings::{StreamTransport, StreamingSettings};
 
-const TYPING: Duration = Duration::from_secs(4);
-const CALL: Duration = Duration::from_secs(10);
+const TYPING_INTERVAL: Duration = Duration::from_secs(4);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_FAILURES: u32 = 3;
 
@@ -145,11 +145,11 @@ async fn run(
     while !stop.is_cancelled() {
         let view = seen.borrow_and_update().clone();
         let now = Instant::now();
-        let due = typed.is_none_or(|at| now.duration_since(at) >= TYPING);
+        let due = typed.is_none_or(|at| now.duration_since(at) >= TYPING_INTERVAL);
         if player.deps.typing && !view.quiet && due {
             typed = Some(now);
             let typing = player.deps.outbound.typing(&player.deps.target);
-            let _ = tokio::time::timeout(CALL, typing).await;
+            let _ = tokio::time::timeout(CALL_TIMEOUT, typing).await;
         }
         if !player.disabled && now >= next && player.needs_update(&view) {
             player.show(&view.text).await;
@@ -159,7 +159,7 @@ async fn run(
         let wake = if pending {
             next
         } else {
-            Instant::now() + TYPING
+            Instant::now() + TYPING_INTERVAL
         };
         tokio::select! {
             () = stop.cancelled() => break,
@@ -194,7 +194,7 @@ impl PreviewTask {
         if self.message.is_none() && self.draft.is_none() && !(self.deps.clear)().await {
             return;
         }
-        let result = tokio::time::timeout(CALL, self.call(text)).await;
+        let result = tokio::time::timeout(CALL_TIMEOUT, self.call(text)).await;
         match result {
             Ok(Ok(())) => {
                 text.clone_into(&mut self.shown);

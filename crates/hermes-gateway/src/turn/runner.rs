@@ -11,8 +11,8 @@ use tokio_util::task::TaskTracker;
 use super::chat::ChatTask;
 use super::shared::GatewayShared;
 
-const PAGE: usize = 256;
-const PAUSE: Duration = Duration::from_secs(1);
+const PAGE_SIZE: usize = 256;
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Finds chats with open messages, at the start and after each arrival, and wakes them.
 pub(crate) async fn run(shared: Arc<GatewayShared>, cancel: CancellationToken) {
@@ -22,17 +22,17 @@ pub(crate) async fn run(shared: Arc<GatewayShared>, cancel: CancellationToken) {
         if shared.again.swap(false, Ordering::SeqCst) {
             after = 0;
         }
-        let page = match shared.delivery.open_after(after, PAGE).await {
+        let page = match shared.delivery.open_after(after, PAGE_SIZE).await {
             Ok(page) => page,
             Err(error) => {
                 tracing::error!("messages that wait: {error}");
                 tokio::select! {
                     () = cancel.cancelled() => break,
-                    () = tokio::time::sleep(PAUSE) => continue,
+                    () = tokio::time::sleep(RETRY_PAUSE) => continue,
                 }
             }
         };
-        let full = page.len() == PAGE;
+        let full = page.len() == PAGE_SIZE;
         for (id, key) in page {
             after = after.max(id);
             wake(&shared, &chats, key, &cancel);
@@ -77,7 +77,7 @@ fn wake(
             if task::catch("chat", Box::pin(chat.run())).await.is_ok() || cancel.is_cancelled() {
                 return;
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
         }
     };
     drop(task::spawn("chat", running.track_future(work)));

@@ -13,7 +13,7 @@ use crate::session::{ResetReason, SessionEntry, SessionIndexError, SessionKey};
 use crate::settings::home_var;
 
 /// How stale the stored time of use may become.
-const STALE: i64 = 60;
+const USE_TIME_INTERVAL_SECONDS: i64 = 60;
 
 /// Settings of one channel.
 #[derive(Default)]
@@ -42,7 +42,7 @@ impl GatewayShared {
         let left = known.as_ref().map(|entry| entry.session_id.clone());
         let fresh = known.filter(|entry| over.is_none() && !entry.suspended);
         if let Some(mut entry) = fresh {
-            let stale = (now - entry.updated_at).num_seconds() >= STALE;
+            let stale = (now - entry.updated_at).num_seconds() >= USE_TIME_INTERVAL_SECONDS;
             entry.updated_at = now;
             entry.resume_pending = false;
             if stale {

@@ -30,9 +30,9 @@ use crate::settings::GatewaySettings;
 use crate::voice::{SpeechSynthesizer, Transcriber};
 
 /// Default limit of concurrent turns.
-const TURNS: usize = 64;
+const DEFAULT_MAX_TURNS: usize = 64;
 /// Capabilities of a missing platform: conservative, so that texts fit anywhere.
-const NOWHERE: Capabilities = Capabilities {
+const FALLBACK_CAPABILITIES: Capabilities = Capabilities {
     edit: false,
     typing: false,
     threads: false,
@@ -48,8 +48,8 @@ const NOWHERE: Capabilities = Capabilities {
     recourse: Recourse::Mark,
 };
 /// Maximum number of conversations kept open by idle chats.
-const LINGERING: usize = 32;
-const STORE_PAUSE: Duration = Duration::from_secs(1);
+const MAX_IDLE_CONVERSATIONS: usize = 32;
+const STORE_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) struct GatewayShared {
     pub(crate) settings: Arc<GatewaySettings>,
@@ -108,7 +108,11 @@ pub(crate) struct ChatHandle {
 
 impl GatewayShared {
     pub(crate) fn new(deps: GatewayDeps, index: SessionIndex) -> Self {
-        let turns = deps.settings.max_sessions.unwrap_or(TURNS).max(1);
+        let turns = deps
+            .settings
+            .max_sessions
+            .unwrap_or(DEFAULT_MAX_TURNS)
+            .max(1);
         let variables = CurrentVariables::new(&deps.settings);
         let outbox = Outbox::new(
             deps.delivery.clone(),
@@ -139,7 +143,7 @@ impl GatewayShared {
             side_work: SideWork::default(),
             draining: AtomicBool::new(false),
             again: AtomicBool::new(false),
-            lingering: Arc::new(Semaphore::new(LINGERING)),
+            lingering: Arc::new(Semaphore::new(MAX_IDLE_CONVERSATIONS)),
             variables,
             questions: Mutex::default(),
             homes: Mutex::default(),
@@ -218,7 +222,7 @@ impl GatewayShared {
             }
             tokio::select! {
                 () = cancel.cancelled() => return false,
-                () = tokio::time::sleep(STORE_PAUSE) => {}
+                () = tokio::time::sleep(STORE_RETRY_PAUSE) => {}
             }
         }
     }
@@ -245,7 +249,7 @@ impl GatewayShared {
             }
             tokio::select! {
                 () = cancel.cancelled() => return false,
-                () = tokio::time::sleep(STORE_PAUSE) => {}
+                () = tokio::time::sleep(STORE_RETRY_PAUSE) => {}
             }
         }
     }
@@ -466,7 +470,9 @@ impl GatewayShared {
 
     pub(crate) fn capabilities(&self, target: &Target) -> Capabilities {
         self.outbound(target)
-            .map_or(NOWHERE, |outbound| outbound.capabilities().clone())
+            .map_or(FALLBACK_CAPABILITIES, |outbound| {
+                outbound.capabilities().clone()
+            })
     }
 }
 

@@ -10,8 +10,8 @@ use super::shared::GatewayShared;
 use crate::gateway::ShutdownNotice;
 
 /// How long sending the notices may delay the shutdown.
-const SENDING: Duration = Duration::from_secs(3);
-const LOOK: Duration = Duration::from_millis(20);
+const SEND_TIMEOUT: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Notifies chats with running turns and the home channels, each once. Only if it can be delivered
 /// now: the next process has other notices.
@@ -32,11 +32,11 @@ pub(crate) async fn announce(shared: &GatewayShared, leaving: &ShutdownNotice) {
     let left = async {
         for id in &ids {
             while matches!(shared.delivery.sent(id).await, Ok(sent) if sent.is_empty()) {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         }
     };
-    if tokio::time::timeout(SENDING, left).await.is_err() {
+    if tokio::time::timeout(SEND_TIMEOUT, left).await.is_err() {
         tracing::info!("some chats hear late that the gateway goes down");
     }
 }

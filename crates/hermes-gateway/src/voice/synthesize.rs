@@ -15,11 +15,11 @@ use super::{SpeechSynthesizer, template};
 use hermes_app::child;
 
 /// Longer texts are cut.
-const LONGEST: usize = 4096;
-const SERVICE: Duration = Duration::from_mins(2);
-const COMMAND: u64 = 120;
+const MAX_TEXT_CHARS: usize = 4096;
+const SERVICE_TIMEOUT: Duration = Duration::from_mins(2);
+const COMMAND_TIMEOUT_SECONDS: u64 = 120;
 /// Maximum size of a recording from a service.
-const LARGEST: usize = 25 * 1024 * 1024;
+const MAX_RECORDING_BYTES: usize = 25 * 1024 * 1024;
 
 /// The configured synthesizer of a home.
 pub struct HomeSynthesizer {
@@ -119,7 +119,7 @@ impl HomeSynthesizer {
             format: "wav".to_owned(),
             voice: of("voice").unwrap_or_default(),
             model: String::new(),
-            deadline: Duration::from_secs(COMMAND),
+            deadline: Duration::from_secs(COMMAND_TIMEOUT_SECONDS),
         })
     }
 
@@ -137,7 +137,7 @@ impl HomeSynthesizer {
             format: of("output_format").unwrap_or_else(|| "mp3".to_owned()),
             voice: of("voice").unwrap_or_default(),
             model: of("model").unwrap_or_default(),
-            deadline: Duration::from_secs(deadline.unwrap_or(COMMAND)),
+            deadline: Duration::from_secs(deadline.unwrap_or(COMMAND_TIMEOUT_SECONDS)),
         })
     }
 
@@ -208,14 +208,14 @@ impl HomeSynthesizer {
 fn spoken(text: &str) -> String {
     let text = render(Markup::Plain, text);
     let text = text.trim();
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_TEXT_CHARS) {
         Some((end, _)) => text[..end].to_owned(),
         None => text.to_owned(),
     }
 }
 
 async fn download(request: reqwest::RequestBuilder, output: &Path) -> Result<PathBuf, String> {
-    let answer = request.timeout(SERVICE).send().await;
+    let answer = request.timeout(SERVICE_TIMEOUT).send().await;
     let mut answer = answer.map_err(|error| format!("the service: {}", error.without_url()))?;
     let status = answer.status();
     if !status.is_success() {
@@ -232,7 +232,7 @@ async fn download(request: reqwest::RequestBuilder, output: &Path) -> Result<Pat
         .map_err(|e| e.without_url().to_string())?
     {
         length += chunk.len();
-        if length > LARGEST {
+        if length > MAX_RECORDING_BYTES {
             return Err("the service sent more than a recording can be".to_owned());
         }
         file.write_all(&chunk).await.map_err(at)?;

@@ -22,7 +22,7 @@ impl SeededRng {
 }
 
 /// Tokens with a logit this far below the best are never chosen.
-const HOPELESS: f32 = 16.0;
+const MAX_LOGIT_DISTANCE: f32 = 16.0;
 
 /// The next token; `None` if all are forbidden.
 pub(super) fn choose(logits: &[f32], how: &SamplingOptions, dice: &mut SeededRng) -> Option<u32> {
@@ -41,7 +41,7 @@ pub(super) fn choose(logits: &[f32], how: &SamplingOptions, dice: &mut SeededRng
         .iter()
         .enumerate()
         .map(|(token, logit)| (token as u32, (logit - top) / how.temperature))
-        .filter(|(_, distance)| *distance > -HOPELESS)
+        .filter(|(_, distance)| *distance > -MAX_LOGIT_DISTANCE)
         .map(|(token, distance)| (token, f64::from(distance).exp()))
         .collect();
     candidates.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));

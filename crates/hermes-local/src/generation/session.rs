@@ -17,9 +17,9 @@ use crate::grammar::{
 };
 
 /// Tokens of an answer where the question does not say.
-const ANSWER: usize = 2048;
+const DEFAULT_ANSWER_TOKENS: usize = 2048;
 /// Grammars that are kept, with their masks.
-const GRAMMARS: usize = 4;
+const MAX_CACHED_GRAMMARS: usize = 4;
 
 pub struct ModelSession {
     model: Box<dyn GenerationModel>,
@@ -201,7 +201,7 @@ impl ModelSession {
         if room == 0 {
             return Err(too_long);
         }
-        let max_tokens = ask.max_tokens.unwrap_or(ANSWER).min(room);
+        let max_tokens = ask.max_tokens.unwrap_or(DEFAULT_ANSWER_TOKENS).min(room);
         let (style, guided) = self.guided(ask)?;
         let guide = guided.map(|guided| GrammarGuide::new(&guided, max_tokens));
         let least = guide.as_ref().map_or(0, GrammarGuide::shortest);
@@ -250,7 +250,7 @@ impl ModelSession {
             },
             Ok,
         )?;
-        if self.grammars.len() >= GRAMMARS {
+        if self.grammars.len() >= MAX_CACHED_GRAMMARS {
             self.grammars.remove(0);
         }
         self.grammars.push((key, Rc::clone(&guided)));

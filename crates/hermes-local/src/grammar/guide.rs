@@ -10,7 +10,7 @@ use super::trie::Vocabulary;
 use crate::engine::Constraint;
 
 /// Maximum number of cached masks of one grammar.
-const MASKS: usize = 256;
+const MAX_CACHED_MASKS: usize = 256;
 
 /// A grammar with the masks of its states, shared by all answers that follow it.
 pub struct MaskedGrammar {
@@ -52,7 +52,7 @@ impl MaskedGrammar {
         }
         let mask = Rc::new(self.look(states, u32::MAX));
         let mut masks = self.masks.borrow_mut();
-        if masks.len() >= MASKS {
+        if masks.len() >= MAX_CACHED_MASKS {
             masks.clear();
         }
         masks.insert(key, Rc::clone(&mask));

@@ -5,11 +5,11 @@ use super::number::Range;
 pub(super) type GrammarNodeId = u32;
 
 /// Longer than any text: it cannot be completed.
-pub(super) const NEVER: u32 = 1 << 24;
+pub(super) const UNREACHABLE: u32 = 1 << 24;
 /// Maximum number of properties of one object, limited by the bit mask of seen ones.
-pub(super) const PROPERTIES: usize = 128;
+pub(super) const MAX_PROPERTIES: usize = 128;
 /// Maximum number of nodes: far more than tools need, few enough to compile quickly.
-pub(super) const NODES: usize = 20_000;
+pub(super) const MAX_NODES: usize = 20_000;
 
 #[derive(Debug)]
 pub(super) enum GrammarNode {
@@ -85,13 +85,13 @@ impl Object {
                 count += 1;
             }
         }
-        (bytes.min(NEVER), count)
+        (bytes.min(UNREACHABLE), count)
     }
 
     fn build_keys(&mut self, shortest: &[u32]) {
         let mut keys = vec![NameNode::default()];
         for (index, property) in self.properties.iter().enumerate() {
-            if shortest[property.value as usize] >= NEVER {
+            if shortest[property.value as usize] >= UNREACHABLE {
                 continue;
             }
             let bit = 1_u128 << index;
@@ -188,11 +188,11 @@ impl Builder {
 
     /// Computes minimum lengths and removes what cannot be completed.
     pub(super) fn finish(mut self, root: GrammarNodeId) -> Grammar {
-        let mut shortest = vec![NEVER; self.nodes.len()];
+        let mut shortest = vec![UNREACHABLE; self.nodes.len()];
         loop {
             let mut changed = false;
             for id in 0..self.nodes.len() {
-                let length = measure(&self.nodes[id], &shortest).min(NEVER);
+                let length = measure(&self.nodes[id], &shortest).min(UNREACHABLE);
                 if length < shortest[id] {
                     shortest[id] = length;
                     changed = true;
@@ -202,7 +202,7 @@ impl Builder {
                 break;
             }
         }
-        let possible = |id: &GrammarNodeId| shortest[*id as usize] < NEVER;
+        let possible = |id: &GrammarNodeId| shortest[*id as usize] < UNREACHABLE;
         for node in &mut self.nodes {
             match node {
                 GrammarNode::Either(nodes) => {
@@ -229,12 +229,12 @@ fn measure(node: &GrammarNode, shortest: &[u32]) -> u32 {
     match node {
         GrammarNode::Literal(text) => text.len() as u32,
         GrammarNode::Sequence(nodes) => nodes.iter().map(of).fold(0, u32::saturating_add),
-        GrammarNode::Either(nodes) => nodes.iter().map(of).min().unwrap_or(NEVER),
+        GrammarNode::Either(nodes) => nodes.iter().map(of).min().unwrap_or(UNREACHABLE),
         GrammarNode::Text(_) => 0,
-        GrammarNode::String { min, max } if min > max => NEVER,
+        GrammarNode::String { min, max } if min > max => UNREACHABLE,
         GrammarNode::String { min, .. } => min.saturating_add(2),
         GrammarNode::Number(range) => range.shortest(),
-        GrammarNode::Array { min, max, .. } if min > max => NEVER,
+        GrammarNode::Array { min, max, .. } if min > max => UNREACHABLE,
         GrammarNode::Array { min: 0, .. } => 2,
         GrammarNode::Array { item, min, .. } => of(item)
             .saturating_add(1)

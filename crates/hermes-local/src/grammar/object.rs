@@ -1,11 +1,11 @@
 //! Objects: properties in any order, each once, with all required ones.
 
-use super::node::{Grammar, GrammarNode, GrammarNodeId, NEVER, Object};
+use super::node::{Grammar, GrammarNode, GrammarNodeId, Object, UNREACHABLE};
 use super::state::{GrammarFrame, GrammarState, enter_with, pop};
 use super::text::StringState;
 
 /// Maximum length of a name that the schema does not list.
-const NAME: u16 = 64;
+const MAX_NAME_CHARS: u16 = 64;
 /// Index of a name that is not a known one.
 const OTHER: u32 = u32::MAX;
 /// A property that is not a known one.
@@ -99,7 +99,7 @@ pub(super) fn step(
 /// Minimum number of bytes that complete the object.
 pub(super) fn left(grammar: &Grammar, node: GrammarNodeId, seen: u128, at: ObjectAt) -> u32 {
     let GrammarNode::Object(object) = &grammar.nodes[node as usize] else {
-        return NEVER;
+        return UNREACHABLE;
     };
     let shortest = &grammar.shortest;
     let tail = |seen| {
@@ -109,7 +109,7 @@ pub(super) fn left(grammar: &Grammar, node: GrammarNodeId, seen: u128, at: Objec
     let value = |property| {
         let value = object
             .value(property)
-            .map_or(NEVER, |id| shortest[id as usize]);
+            .map_or(UNREACHABLE, |id| shortest[id as usize]);
         value.saturating_add(tail(seen | bit(property)))
     };
     match at {
@@ -136,7 +136,7 @@ fn name_left(grammar: &Grammar, object: &Object, seen: u128, key: u32, length: u
         let (bytes, count) = object.missing(seen, shortest);
         bytes.saturating_add(count + 1)
     };
-    let mut best = NEVER;
+    let mut best = UNREACHABLE;
     if let Some(extra) = object.extra {
         // At most two more characters: one, or two if one would make a known name.
         let more = match object.named(key, length, seen) {
@@ -230,7 +230,7 @@ impl Object {
             }
         }
         self.extra?;
-        if length >= self.longest.max(NAME) + 8 && inner == StringState::Plain {
+        if length >= self.longest.max(MAX_NAME_CHARS) + 8 && inner == StringState::Plain {
             return None;
         }
         // No escapes in other names, so that none of them is a known one in disguise.

@@ -22,18 +22,18 @@ use super::completion::{self, AnswerHeader, CompleteAnswer};
 use super::error::ServerError;
 use super::guard::authorize;
 use super::lifetime::{ActiveRequest, RequestLease, ServerLifetime};
-use super::queue::{FinishedAnswer, QueueFull, QueuedRequest, RequestQueue, WAITING};
+use super::queue::{FinishedAnswer, MAX_WAITING, QueueFull, QueuedRequest, RequestQueue};
 use super::request::{self, ParsedRequest};
 use super::stats::{self, ServerStats};
 use crate::engine::ModelFacts;
 use crate::generation::AnswerDelta;
 
 /// Maximum request size: far more than any context holds.
-const BODY: usize = 8_000_000;
+const MAX_BODY_BYTES: usize = 8_000_000;
 /// Capacity of the delta channel of a client.
-const DELTAS: usize = 64;
+const DELTA_QUEUE_CAPACITY: usize = 64;
 /// Keep-alive interval of a lease.
-const ALIVE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 pub(super) struct ServerState {
     pub(super) token: String,
@@ -125,7 +125,7 @@ async fn lease(State(app): State<Arc<ServerState>>) -> Response {
         (lease, true),
         |(lease, first): (RequestLease, bool)| async move {
             if !first {
-                tokio::time::sleep(ALIVE).await;
+                tokio::time::sleep(KEEPALIVE_INTERVAL).await;
             }
             Some((
                 Ok::<_, Infallible>(Bytes::from_static(b": alive\n\n")),
@@ -177,21 +177,22 @@ async fn chat(
 
 async fn whole_body(request: Request) -> Result<Bytes, ServerError> {
     let too_large = || {
-        let message = format!("the request is larger than {BODY} bytes, or came only in part");
+        let message =
+            format!("the request is larger than {MAX_BODY_BYTES} bytes, or came only in part");
         ServerError::new(StatusCode::PAYLOAD_TOO_LARGE, message).code("body_too_large")
     };
     // A request that announces too large a size is not read.
     let length = request.headers().get(CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if length > Some(BODY) {
+    if length > Some(MAX_BODY_BYTES) {
         return Err(too_large());
     }
-    let read = axum::body::to_bytes(request.into_body(), BODY).await;
+    let read = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES).await;
     read.map_err(|_| too_large())
 }
 
 fn enqueue(app: &Arc<ServerState>, wanted: ParsedRequest) -> Result<Answering, ServerError> {
-    let (tell, deltas) = mpsc::channel(DELTAS);
+    let (tell, deltas) = mpsc::channel(DELTA_QUEUE_CAPACITY);
     let (finish, done) = oneshot::channel();
     let cancel = app.cancel.child_token();
     let question = app.lifetime.question();
@@ -202,7 +203,7 @@ fn enqueue(app: &Arc<ServerState>, wanted: ParsedRequest) -> Result<Answering, S
         done: finish,
     };
     app.queue.push(job).map_err(|QueueFull| {
-        let message = format!("{WAITING} requests wait for the model already: try again");
+        let message = format!("{MAX_WAITING} requests wait for the model already: try again");
         ServerError::new(StatusCode::TOO_MANY_REQUESTS, message)
             .code("queue_full")
             .retry_after(2)

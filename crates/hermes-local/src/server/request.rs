@@ -9,10 +9,10 @@ use crate::generation::{AnswerShape, GenerationRequest};
 use crate::grammar::CallChoice;
 
 /// Default temperature: small models lose the thread at higher ones.
-const TEMPERATURE: f32 = 0.2;
-const TOP_P: f32 = 0.9;
-const STOPS: usize = 16;
-const TOOLS: usize = 128;
+const DEFAULT_TEMPERATURE: f32 = 0.2;
+const DEFAULT_TOP_P: f32 = 0.9;
+const MAX_STOPS: usize = 16;
+const MAX_TOOLS: usize = 128;
 
 /// What to answer, and how the answer is sent.
 #[derive(Debug)]
@@ -143,8 +143,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<ParsedRequest, ServerError> {
         Some(Stops::One(stop)) => vec![stop],
         Some(Stops::Many(stops)) => stops,
     };
-    if stops.len() > STOPS {
-        let message = format!("at most {STOPS} stop sequences are possible");
+    if stops.len() > MAX_STOPS {
+        let message = format!("at most {MAX_STOPS} stop sequences are possible");
         return Err(ServerError::bad(message).param("stop"));
     }
     let thinking = body.chat_template_kwargs.as_ref();
@@ -160,8 +160,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<ParsedRequest, ServerError> {
         parallel: body.parallel_tool_calls.unwrap_or(true),
         shape: shape(body.response_format.as_ref())?,
         thinking,
-        temperature: between(body.temperature, TEMPERATURE, 2.0, "temperature")?,
-        top_p: between(body.top_p, TOP_P, 1.0, "top_p")?,
+        temperature: between(body.temperature, DEFAULT_TEMPERATURE, 2.0, "temperature")?,
+        top_p: between(body.top_p, DEFAULT_TOP_P, 1.0, "top_p")?,
         seed: body.seed.map_or_else(rand::random, |seed| seed as u64),
         max_tokens: max_tokens(body.max_completion_tokens.or(body.max_tokens))?,
         stops,
@@ -293,8 +293,8 @@ fn called(call: RequestToolCall) -> Result<PromptCall, String> {
 }
 
 fn tools(offered: Vec<RequestTool>) -> Result<Vec<PromptTool>, ServerError> {
-    if offered.len() > TOOLS {
-        let message = format!("at most {TOOLS} tools are possible");
+    if offered.len() > MAX_TOOLS {
+        let message = format!("at most {MAX_TOOLS} tools are possible");
         return Err(ServerError::bad(message).param("tools"));
     }
     let mut tools: Vec<PromptTool> = Vec::with_capacity(offered.len());

@@ -6,9 +6,9 @@ use super::{FieldChange, FieldRule, FieldRules, HEADERS, effort_levels};
 use crate::codec::EncodedRequest;
 
 /// Tokens that an answer needs in addition to its thinking.
-const ANSWER_ROOM: u64 = 1_024;
+const MIN_ANSWER_TOKENS: u64 = 1_024;
 /// Smallest thinking budget that providers accept.
-const SMALLEST_BUDGET: u64 = 1_024;
+const MIN_THINKING_BUDGET: u64 = 1_024;
 
 impl FieldRules {
     /// The request adapted to this endpoint. The same rules give the same bytes.
@@ -150,8 +150,8 @@ fn keep_answer_room(body: &mut Value) {
     if budget < limit {
         return;
     }
-    let smaller = limit.saturating_sub(ANSWER_ROOM);
-    if smaller >= SMALLEST_BUDGET {
+    let smaller = limit.saturating_sub(MIN_ANSWER_TOKENS);
+    if smaller >= MIN_THINKING_BUDGET {
         body["thinking"]["budget_tokens"] = smaller.into();
     } else if let Some(fields) = body.as_object_mut() {
         fields.shift_remove("thinking");

@@ -90,7 +90,7 @@ fn recommends(text: &str, format: WireFormat) -> bool {
         .ok()
     });
     /// Maximum distance between the advice and the name.
-    const NEAR: usize = 60;
+    const MAX_ADVICE_DISTANCE: usize = 60;
     let Some(advice) = ADVICE.as_ref() else {
         return false;
     };
@@ -101,7 +101,7 @@ fn recommends(text: &str, format: WireFormat) -> bool {
         let rest = &text[found.end()..];
         let near = rest
             .char_indices()
-            .nth(NEAR)
+            .nth(MAX_ADVICE_DISTANCE)
             .map_or(rest, |(end, _)| &rest[..end]);
         let place = names(format)
             .iter()

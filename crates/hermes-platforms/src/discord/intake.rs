@@ -24,12 +24,12 @@ use crate::platform::{AdapterLink, Applicant, IncomingMessage};
 use crate::source::MessageSource;
 
 /// Lanes for messages, and behind them lanes for commands and presses.
-const MESSAGES: u64 = 8;
-const INTERACTIONS: u64 = 4;
+const MESSAGE_LANES: u64 = 8;
+const INTERACTION_LANES: u64 = 4;
 /// Capacity of a lane; a full lane stops reading the socket.
-const WAITING: usize = 256;
+const LANE_CAPACITY: usize = 256;
 /// Discord's patience with an interaction.
-const ANSWER: Duration = Duration::from_secs(3);
+const INTERACTION_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(super) enum DiscordWork {
     Message(EventTicket, Box<DiscordMessage>),
@@ -40,10 +40,10 @@ pub(super) enum DiscordWork {
 impl DiscordWork {
     fn lane(&self) -> usize {
         let lane = match self {
-            Self::Message(_, message) => message.channel_id.0 % MESSAGES,
-            Self::Missed(missed) => missed.channel.0 % MESSAGES,
+            Self::Message(_, message) => message.channel_id.0 % MESSAGE_LANES,
+            Self::Missed(missed) => missed.channel.0 % MESSAGE_LANES,
             Self::Interaction(_, used) => {
-                MESSAGES + used.channel_id.unwrap_or_default().0 % INTERACTIONS
+                MESSAGE_LANES + used.channel_id.unwrap_or_default().0 % INTERACTION_LANES
             }
         };
         lane as usize
@@ -55,7 +55,7 @@ pub(super) struct DiscordLanes(Vec<mpsc::Sender<DiscordWork>>);
 
 impl DiscordLanes {
     pub(super) fn new() -> (Self, Vec<mpsc::Receiver<DiscordWork>>) {
-        let lanes = (0..MESSAGES + INTERACTIONS).map(|_| mpsc::channel(WAITING));
+        let lanes = (0..MESSAGE_LANES + INTERACTION_LANES).map(|_| mpsc::channel(LANE_CAPACITY));
         let (entrances, ends) = lanes.unzip();
         (Self(entrances), ends)
     }
@@ -374,7 +374,7 @@ impl DiscordIntake<'_> {
     async fn answer(&self, used: &DiscordInteraction, answer: &Value) {
         let path = format!("/interactions/{}/{}/callback", used.id, used.token);
         let call = self.shared.api.call(Method::POST, &path, Some(answer));
-        match tokio::time::timeout(ANSWER, call).await {
+        match tokio::time::timeout(INTERACTION_TIMEOUT, call).await {
             Ok(Ok(_)) => {}
             // Too late, or acknowledged by an earlier process.
             Ok(Err(error)) => tracing::debug!("discord: an interaction: {error}"),

@@ -16,14 +16,14 @@ use super::wire::{DiscordChannel, DiscordMessage, Guild, Snowflake};
 use super::{DiscordShared, DiscordTiming};
 
 /// Maximum number of direct channels checked.
-const DIRECT: usize = 50;
+const MAX_DIRECT_CHANNELS: usize = 50;
 /// Messages per request.
-const PAGE: usize = 100;
+const PAGE_SIZE: usize = 100;
 
 /// Maximum number of channels per lane that are retried; others wait for the next session.
-const LATER: usize = 256;
+const MAX_DEFERRED_CHANNELS: usize = 256;
 /// Factor of the longest connection pause between retries of an unreadable channel.
-const SELDOM: u32 = 15;
+const UNREADABLE_PAUSE_FACTOR: u32 = 15;
 
 /// The messages of a channel after a known one.
 pub(super) struct MissedMessages {
@@ -74,10 +74,10 @@ pub(super) struct DeferredReads(Vec<(Instant, MissedMessages)>);
 
 impl DeferredReads {
     pub(super) fn add(&mut self, mut missed: MissedMessages, timing: &DiscordTiming) {
-        if self.0.len() >= LATER {
+        if self.0.len() >= MAX_DEFERRED_CHANNELS {
             return;
         }
-        let longest = timing.longest_pause.saturating_mul(SELDOM);
+        let longest = timing.longest_pause.saturating_mul(UNREADABLE_PAUSE_FACTOR);
         let pause = timing.pause.saturating_mul(1 << missed.failures.min(16));
         missed.failures += 1;
         self.0.push((Instant::now() + pause.min(longest), missed));
@@ -119,7 +119,7 @@ impl DiscordOutage {
 
     /// Direct channels, which Discord does not list.
     pub(super) fn direct(&self, shared: &DiscordShared) -> Vec<DiscordWork> {
-        let known = shared.memory.direct(DIRECT);
+        let known = shared.memory.direct(MAX_DIRECT_CHANNELS);
         known
             .into_iter()
             .map(|(channel, _)| self.work(shared, channel))
@@ -268,7 +268,7 @@ async fn history(
     let mut newest_first: Vec<DiscordMessage> = Vec::new();
     let (mut read, mut before) = (0, None);
     while read < limit {
-        let count = PAGE.min(limit - read);
+        let count = PAGE_SIZE.min(limit - read);
         let from = before.map(|id: Snowflake| format!("&before={id}"));
         let path = format!(
             "/channels/{channel}/messages?limit={count}{}",

@@ -21,13 +21,13 @@ use crate::platform::{
 use crate::settings::ReplyMode;
 
 /// Discord remembers a nonce for "a few minutes"; it is trusted for less.
-const NONCE: Duration = Duration::from_mins(2);
+const NONCE_LIFETIME: Duration = Duration::from_mins(2);
 /// The largest file a bot may upload to a server without boosts.
-const FILE: u64 = 10 << 20;
+const MAX_FILE_BYTES: u64 = 10 << 20;
 /// Timeout for unimportant calls.
-const COURTESY: Duration = Duration::from_secs(10);
+const OPTIONAL_CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of remembered messages: those that cannot be replied to, and our reactions.
-const REMEMBERED: usize = 256;
+const MAX_REMEMBERED: usize = 256;
 
 pub(super) struct DiscordSender {
     shared: Arc<DiscordShared>,
@@ -53,9 +53,11 @@ impl DiscordSender {
                 text: 2000,
                 // Never less than Discord's own count.
                 unit: TextUnit::Utf16,
-                file_bytes: FILE,
+                file_bytes: MAX_FILE_BYTES,
             },
-            recourse: Recourse::Idempotent { window: NONCE },
+            recourse: Recourse::Idempotent {
+                window: NONCE_LIFETIME,
+            },
         };
         Self {
             shared,
@@ -137,7 +139,7 @@ impl DiscordSender {
             Some(to) if refers && !self.cannot_answer(to) => {
                 let mut known = (self.unanswerable.lock()).unwrap_or_else(PoisonError::into_inner);
                 known.push_back(to.clone());
-                let over = known.len().saturating_sub(REMEMBERED);
+                let over = known.len().saturating_sub(MAX_REMEMBERED);
                 known.drain(..over);
                 SendError::NotSent {
                     error: error.to_string(),
@@ -188,7 +190,7 @@ impl DiscordSender {
         let mut signs = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
         signs.retain(|(known, _)| *known != key);
         signs.extend(emoji.map(|emoji| (key, emoji.to_owned())));
-        let over = signs.len().saturating_sub(REMEMBERED);
+        let over = signs.len().saturating_sub(MAX_REMEMBERED);
         signs.drain(..over);
     }
 
@@ -212,7 +214,7 @@ impl DiscordSender {
         let emoji = encoded(emoji);
         let path = format!("{}/reactions/{emoji}/@me", message_path(target, id));
         let put = (self.shared.api)
-            .patiently(method, &path, None, COURTESY)
+            .patiently(method, &path, None, OPTIONAL_CALL_TIMEOUT)
             .await;
         if let Err(error) = put {
             tracing::debug!("discord: a reaction: {error}");
@@ -231,7 +233,7 @@ impl DiscordSender {
         let text: String = note.chars().take(2000).collect();
         let body = json!({"content": text, "flags": 64, "allowed_mentions": {"parse": []}});
         let told = self.shared.api.call(Method::POST, &path, Some(&body));
-        if let Ok(Err(error)) = tokio::time::timeout(COURTESY, told).await {
+        if let Ok(Err(error)) = tokio::time::timeout(OPTIONAL_CALL_TIMEOUT, told).await {
             tracing::debug!("discord: a note: {error}");
         }
     }
@@ -254,7 +256,7 @@ impl OutboundAdapter for DiscordSender {
         Box::pin(async move {
             let path = format!("/channels/{}/typing", place(target));
             let typing = self.shared.api.call(Method::POST, &path, None);
-            if let Ok(Err(error)) = tokio::time::timeout(COURTESY, typing).await {
+            if let Ok(Err(error)) = tokio::time::timeout(OPTIONAL_CALL_TIMEOUT, typing).await {
                 tracing::debug!("discord: typing: {error}");
             }
         })

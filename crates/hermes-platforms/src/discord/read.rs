@@ -200,8 +200,8 @@ pub(super) fn context(
     me: Snowflake,
     bots: bool,
 ) -> Option<String> {
-    const LINE: usize = 500;
-    const ALL: usize = 8000;
+    const MAX_LINE_CHARS: usize = 500;
+    const MAX_QUOTED_CHARS: usize = 8000;
     let mut lines = Vec::new();
     let mut length = 0;
     for message in newest_first {
@@ -218,11 +218,11 @@ pub(super) fn context(
         if said.is_empty() {
             continue;
         }
-        let short: String = said.chars().take(LINE).collect();
+        let short: String = said.chars().take(MAX_LINE_CHARS).collect();
         let name: String = message.author.name().chars().take(64).collect();
         let line = format!("[{}] {short}", name.replace(['[', ']', '\n'], " "));
         length += line.len();
-        if length > ALL {
+        if length > MAX_QUOTED_CHARS {
             break;
         }
         lines.push(line);

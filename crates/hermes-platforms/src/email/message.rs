@@ -3,14 +3,14 @@
 use mail_parser::{Address, HeaderValue, Message, MessageParser, MimeHeaders as _};
 
 use super::account::EmailAccount;
-use super::state::{MailThread, REFERENCES};
+use super::state::{MAX_REFERENCES, MailThread};
 use super::{automated, proof, quote};
 use crate::platform::{IncomingMessage, MediaKind, MediaRef, ReplyTo};
 use crate::source::MessageSource;
 
 /// Maximum lengths of a mail's text and of its quoted context.
-const TEXT: usize = 100_000;
-const AROUND: usize = 8_000;
+const MAX_TEXT_BYTES: usize = 100_000;
+const MAX_QUOTE_BYTES: usize = 8_000;
 
 /// The position of a mail in the mailbox.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +125,8 @@ pub(super) fn read(
             own: id.starts_with(super::OWN_ID) && id.ends_with(account.domain()),
         }),
         pressed: None,
-        context: Some(cut(&said.around, AROUND).to_owned()).filter(|around| !around.is_empty()),
+        context: Some(cut(&said.around, MAX_QUOTE_BYTES).to_owned())
+            .filter(|around| !around.is_empty()),
         sent_at: message
             .date()
             .map_or(0.0, |date| date.to_timestamp() as f64),
@@ -137,7 +138,7 @@ pub(super) fn read(
             references.push(id);
         }
     }
-    references.drain(..references.len().saturating_sub(REFERENCES));
+    references.drain(..references.len().saturating_sub(MAX_REFERENCES));
     let thread = MailThread {
         message_id,
         subject,
@@ -149,7 +150,7 @@ pub(super) fn read(
 
 /// A new subject is part of the text; that of a reply is known. A command has no subject.
 fn text(subject: &str, said: &str, media: bool, whole: bool) -> String {
-    let said = cut(said, TEXT);
+    let said = cut(said, MAX_TEXT_BYTES);
     let mut text = match said {
         "" if media || !subject.is_empty() => String::new(),
         "" => "(an empty mail)".to_owned(),

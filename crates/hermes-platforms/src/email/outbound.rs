@@ -18,7 +18,7 @@ use crate::platform::{
 };
 
 /// Maximum file size of large providers, minus the encoding overhead of a third.
-const FILE: u64 = 18 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 18 * 1024 * 1024;
 
 pub(super) struct EmailSender {
     account: Arc<EmailAccount>,
@@ -45,7 +45,7 @@ impl EmailSender {
             limits: PlatformLimits {
                 text: 50_000,
                 unit: TextUnit::Chars,
-                file_bytes: FILE,
+                file_bytes: MAX_FILE_BYTES,
             },
             recourse: Recourse::History {
                 grace: Duration::from_secs(45),
@@ -65,11 +65,11 @@ impl EmailSender {
                 .await
                 .map(|meta| meta.len());
             match bytes {
-                Ok(bytes) if bytes > FILE => {
+                Ok(bytes) if bytes > MAX_FILE_BYTES => {
                     return Err(SendError::Refused(format!(
                         "{} is larger than a mail may be ({} MB)",
                         media.path.display(),
-                        FILE / 1024 / 1024
+                        MAX_FILE_BYTES / 1024 / 1024
                     )));
                 }
                 Ok(_) => {}

@@ -16,7 +16,7 @@ use super::team::ChannelAccess;
 use crate::platform::{MediaKind, MediaRef, OutMedia, OutgoingMessage, SendError};
 
 /// Redirects that are followed, to Slack's own hosts only.
-const HOPS: usize = 3;
+const MAX_REDIRECTS: usize = 3;
 
 /// A file of an event. Its id combines workspace and file; the address is requested when it is
 /// fetched.
@@ -181,7 +181,7 @@ impl SlackShared {
     /// The token is sent to Slack's own hosts only.
     async fn get(&self, url: &str, token: &str) -> Result<reqwest::Response, SendError> {
         let mut url = url.to_owned();
-        for _ in 0..=HOPS {
+        for _ in 0..=MAX_REDIRECTS {
             if !self.is_slack(&url) {
                 break;
             }

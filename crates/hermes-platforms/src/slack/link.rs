@@ -22,13 +22,13 @@ use super::team::TeamsError;
 use crate::platform::{AdapterLink, FatalPlatformError, InboundAdapter, PlatformState};
 
 /// Number of lanes.
-const LANES: usize = 8;
+const LANE_COUNT: usize = 8;
 
 /// Capacity of a lane.
-const LANE: usize = 64;
+const LANE_CAPACITY: usize = 64;
 
 /// How often changed state is written.
-const SAVE: Duration = Duration::from_secs(5);
+const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 
 pub(super) struct SlackReceiver {
     shared: Arc<SlackShared>,
@@ -101,8 +101,8 @@ async fn run(shared: Arc<SlackShared>, link: AdapterLink) -> Result<(), FatalPla
 
 fn open_lanes(shared: &Arc<SlackShared>, link: &AdapterLink, tasks: &TaskTracker) -> SlackLanes {
     let mut lanes = Vec::new();
-    for _ in 0..LANES {
-        let (sender, mut receiver) = mpsc::channel(LANE);
+    for _ in 0..LANE_COUNT {
+        let (sender, mut receiver) = mpsc::channel(LANE_CAPACITY);
         lanes.push(sender);
         let (shared, link) = (Arc::clone(shared), link.clone());
         let work = async move {
@@ -154,7 +154,7 @@ async fn keep(shared: Arc<SlackShared>, cancel: CancellationToken) {
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
-            () = tokio::time::sleep(SAVE) => shared.memory.save().await,
+            () = tokio::time::sleep(SAVE_INTERVAL) => shared.memory.save().await,
         }
     }
 }

@@ -12,7 +12,7 @@ const MAX_THREADS: usize = 5000;
 const MAX_PLACES: usize = 5000;
 
 /// How often the time of the last sign of life is stored, in seconds.
-const SIGN: f64 = 60.0;
+const HEARTBEAT_SECONDS: f64 = 60.0;
 
 /// A conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,7 +164,7 @@ impl SlackMemory {
         // A clock that was set back counts, too.
         if kept
             .alive_at
-            .is_none_or(|before| (now - before).abs() >= SIGN)
+            .is_none_or(|before| (now - before).abs() >= HEARTBEAT_SECONDS)
         {
             kept.alive_at = Some(now);
             drop(kept);

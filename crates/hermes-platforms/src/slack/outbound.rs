@@ -29,7 +29,7 @@ const MAX_SIGNS: usize = 1000;
 const MAX_FILE: u64 = 1 << 30;
 
 /// Slack shows it for two minutes, or until our next message.
-const STATUS: Duration = Duration::from_secs(30);
+const STATUS_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The event type in the metadata of our messages.
 pub(super) const EVENT_TYPE: &str = "hermes_delivery";
@@ -222,7 +222,7 @@ impl SlackSender {
     fn is_due(&self, place: (String, String)) -> bool {
         let mut shown = self.shown();
         let now = Instant::now();
-        shown.retain(|_, at| now.duration_since(*at) < STATUS);
+        shown.retain(|_, at| now.duration_since(*at) < STATUS_INTERVAL);
         match shown.entry(place) {
             Entry::Occupied(_) => false,
             Entry::Vacant(free) => {

@@ -20,7 +20,7 @@ use super::intake::SlackEnvelope;
 const MAX_ENVELOPE: usize = 4 << 20;
 
 /// Acknowledgements that wait to be written.
-const ACKS: usize = 256;
+const ACK_QUEUE_CAPACITY: usize = 256;
 
 pub(super) struct SlackSocket {
     stream: WebSocketStream<reqwest::Upgraded>,
@@ -39,7 +39,7 @@ pub(super) enum SlackSocketEvent {
 pub(super) type EnvelopeAcks = mpsc::Sender<String>;
 
 pub(super) fn acks() -> (EnvelopeAcks, mpsc::Receiver<String>) {
-    mpsc::channel(ACKS)
+    mpsc::channel(ACK_QUEUE_CAPACITY)
 }
 
 impl SlackShared {

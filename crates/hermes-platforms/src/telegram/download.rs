@@ -9,14 +9,14 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::api::{TelegramCallError, failed};
 use super::outbound::TelegramSender;
-use super::polling::CALL;
+use super::polling::CALL_TIMEOUT;
 use super::wire::RemoteFile;
 use crate::platform::{MediaRef, SendError};
 
 /// Silence that ends a download.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of the original file name.
-const NAME: usize = 80;
+const MAX_NAME_CHARS: usize = 80;
 
 impl TelegramSender {
     pub(super) async fn fetch(
@@ -34,7 +34,7 @@ impl TelegramSender {
         }
         let api = self.api();
         let about = api
-            .call::<RemoteFile>("getFile", &json!({"file_id": media.id}), CALL)
+            .call::<RemoteFile>("getFile", &json!({"file_id": media.id}), CALL_TIMEOUT)
             .await;
         self.look_at(&about);
         let about = about.map_err(|error| {
@@ -124,7 +124,7 @@ async fn discard(path: &Path) {
 }
 
 async fn within<T>(work: impl Future<Output = T>) -> Result<T, SendError> {
-    let waited = tokio::time::timeout(IDLE, work).await;
+    let waited = tokio::time::timeout(IDLE_TIMEOUT, work).await;
     waited.map_err(|_| not_sent("the download stalled".to_owned()))
 }
 
@@ -166,7 +166,10 @@ fn file_name(media: &MediaRef, remote: &str) -> String {
         .collect();
     let length = harmless.chars().count();
     // The end has the extension.
-    let kept: String = harmless.chars().skip(length.saturating_sub(NAME)).collect();
+    let kept: String = harmless
+        .chars()
+        .skip(length.saturating_sub(MAX_NAME_CHARS))
+        .collect();
     format!("{id:016x}_{}", kept.trim_start_matches('.'))
 }
 

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use super::TelegramShared;
 use super::api::TelegramApi;
-use super::polling::{CALL, PollError, RetryPauses, UPDATES, fresh};
+use super::polling::{CALL_TIMEOUT, PollError, RetryPauses, UPDATES, fresh};
 use super::read::{UpdateContent, UpdateReader};
 use super::settings::WebhookSettings;
 use super::wire::{TelegramUser, WebhookInfo};
@@ -25,7 +25,7 @@ const SECRET: &str = "x-telegram-bot-api-secret-token";
 /// An update is far smaller.
 const MAX_BODY: usize = 1024 * 1024;
 /// How often the webhook status is checked.
-const WATCH: Duration = Duration::from_mins(1);
+const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
 pub(super) async fn run(
     parts: &Arc<TelegramShared>,
@@ -39,7 +39,7 @@ pub(super) async fn run(
             ended = serve(parts, hook, link, &mut patience) => ended,
         };
         let trouble = ended.err().unwrap_or_else(|| {
-            PollError::Other("the server for the webhook ended".to_owned(), CALL)
+            PollError::Other("the server for the webhook ended".to_owned(), CALL_TIMEOUT)
         });
         if !patience.wait(parts, link, trouble).await? {
             return Ok(());
@@ -54,7 +54,7 @@ async fn serve(
     patience: &mut RetryPauses,
 ) -> Result<(), PollError> {
     let api = fresh(parts)?;
-    let bot: TelegramUser = api.call("getMe", &json!({}), CALL).await?;
+    let bot: TelegramUser = api.call("getMe", &json!({}), CALL_TIMEOUT).await?;
     let address = (hook.host.as_str(), hook.port);
     let listener = TcpListener::bind(address).await.map_err(|error| {
         let why = format!("cannot listen on {}:{}: {error}", hook.host, hook.port);
@@ -74,7 +74,7 @@ async fn serve(
     let _stop_when_dropped = stop.clone().drop_guard();
     tokio::select! {
         served = crate::serve::serve(listener, router, stop) => {
-            served.map_err(|error| PollError::Other(error.to_string(), CALL))
+            served.map_err(|error| PollError::Other(error.to_string(), CALL_TIMEOUT))
         }
         trouble = watch(parts, hook, link, &api, patience) => Err(trouble),
     }
@@ -94,17 +94,17 @@ async fn watch(
         "max_connections": 1,
         "drop_pending_updates": false,
     });
-    if let Err(error) = api.call::<Value>("setWebhook", &params, CALL).await {
+    if let Err(error) = api.call::<Value>("setWebhook", &params, CALL_TIMEOUT).await {
         return error.into();
     }
     loop {
-        let info: WebhookInfo = match api.call("getWebhookInfo", &json!({}), CALL).await {
+        let info: WebhookInfo = match api.call("getWebhookInfo", &json!({}), CALL_TIMEOUT).await {
             Ok(info) => info,
             Err(error) => return error.into(),
         };
         if info.url != hook.url {
             let why = "another program took the webhook of this bot; it is set again";
-            return PollError::Other(why.to_owned(), WATCH);
+            return PollError::Other(why.to_owned(), CHECK_INTERVAL);
         }
         match info.last_error_message {
             Some(error) if info.pending_update_count > 0 => {
@@ -119,7 +119,7 @@ async fn watch(
                 patience.progress();
             }
         }
-        tokio::time::sleep(WATCH).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }
 

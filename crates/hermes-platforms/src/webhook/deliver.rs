@@ -15,7 +15,7 @@ use crate::platform::{
 /// The target of answers that are only logged.
 pub(super) const LOG: &str = "log";
 const GITHUB: &str = "github:";
-const PATIENCE: Duration = Duration::from_secs(30);
+const DELIVER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The target of a comment, as a chat. `Err`: not a valid GitHub target.
 pub(super) fn github(repository: &str, number: &str) -> Result<String, String> {
@@ -111,7 +111,7 @@ impl WebhookSender {
         if let Some(mut stdin) = child.stdin.take() {
             let _ = stdin.write_all(text.as_bytes()).await;
         }
-        let ended = tokio::time::timeout(PATIENCE, child.wait_with_output()).await;
+        let ended = tokio::time::timeout(DELIVER_TIMEOUT, child.wait_with_output()).await;
         match ended {
             Ok(Ok(output)) if output.status.success() => Ok(()),
             // It may have failed before or after the comment was created.
@@ -129,7 +129,7 @@ impl WebhookSender {
             Ok(Err(error)) => Err(SendError::Unclear(error.to_string())),
             Err(_) => Err(SendError::Unclear(format!(
                 "gh: nothing within {} s",
-                PATIENCE.as_secs()
+                DELIVER_TIMEOUT.as_secs()
             ))),
         }
     }

@@ -36,7 +36,7 @@ pub use signature::sign_github;
 pub use subscriptions::{Subscriptions, call, new_secret};
 
 /// The default port.
-pub const PORT: u16 = 8644;
+pub const DEFAULT_PORT: u16 = 8644;
 /// The name in sessions, settings and files.
 pub const NAME: &str = "webhook";
 

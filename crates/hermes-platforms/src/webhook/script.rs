@@ -9,9 +9,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 /// Maximum output of a script.
-const OUTPUT: u64 = 1 << 20;
+const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 /// Maximum error output read.
-const COMPLAINTS: u64 = 8 << 10;
+const MAX_STDERR_BYTES: u64 = 8 << 10;
 /// Its environment variables, without secrets.
 const VARIABLES: [&str; 8] = [
     "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "SHELL",
@@ -52,14 +52,17 @@ pub(super) async fn run(
         let read = async {
             let mut said = Vec::new();
             if let Some(stdout) = stdout {
-                let _ = stdout.take(OUTPUT).read_to_end(&mut said).await;
+                let _ = stdout.take(MAX_OUTPUT_BYTES).read_to_end(&mut said).await;
             }
             said
         };
         let complain = async {
             let mut said = Vec::new();
             if let Some(mut stderr) = stderr {
-                let _ = (&mut stderr).take(COMPLAINTS).read_to_end(&mut said).await;
+                let _ = (&mut stderr)
+                    .take(MAX_STDERR_BYTES)
+                    .read_to_end(&mut said)
+                    .await;
                 let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
             }
             String::from_utf8_lossy(&said).trim().to_owned()

@@ -28,7 +28,7 @@ use super::recent::RecentCalls;
 use super::replay::Replays;
 use super::routes::{NO_SECRET, WebhookRoute, WebhookRoutes};
 use super::signature::{SignatureScheme, hex, timed, verify};
-use super::{NAME, PORT, WebhookHost, script, template};
+use super::{DEFAULT_PORT, NAME, WebhookHost, script, template};
 use crate::platform::{
     AdapterLink, FatalPlatformError, InboundAdapter, IncomingMessage, PlatformState,
 };
@@ -36,10 +36,10 @@ use crate::posting::{PostError, Posting};
 use crate::settings::PlatformSettings;
 use crate::source::MessageSource;
 
-const WINDOW: Duration = Duration::from_mins(1);
+const RATE_WINDOW: Duration = Duration::from_mins(1);
 /// For the body of a call.
-const PATIENCE: Duration = Duration::from_secs(30);
-const TIDYING: Duration = Duration::from_mins(5);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+const CLEANUP_INTERVAL: Duration = Duration::from_mins(5);
 
 pub(super) struct WebhookServer {
     shared: Arc<WebhookShared>,
@@ -84,7 +84,7 @@ impl WebhookServer {
         let host = settings.text("host");
         let loopback = host.as_deref().is_none_or(is_loopback);
         let root = home.root().to_owned();
-        let port = number("port", u64::from(PORT))?;
+        let port = number("port", u64::from(DEFAULT_PORT))?;
         let routes = WebhookRoutes::new(
             &root,
             settings.extra.get("routes"),
@@ -248,7 +248,7 @@ struct VerifiedCall<'a> {
 impl WebhookShared {
     async fn tidy(&self) -> std::convert::Infallible {
         loop {
-            tokio::time::sleep(TIDYING).await;
+            tokio::time::sleep(CLEANUP_INTERVAL).await;
             self.gateway.close_answered().await;
         }
     }
@@ -284,7 +284,8 @@ impl WebhookShared {
             tracing::warn!(route = name, "webhook: a call is refused: {why}");
             return refuse(StatusCode::FORBIDDEN, why);
         }
-        let read = tokio::time::timeout(PATIENCE, axum::body::to_bytes(body, self.max_body)).await;
+        let read =
+            tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, self.max_body)).await;
         let body = match read {
             Ok(Ok(body)) => body,
             Ok(Err(_)) => return refuse(StatusCode::PAYLOAD_TOO_LARGE, "Payload too large"),
@@ -390,7 +391,7 @@ impl WebhookShared {
             let mut response = refuse(StatusCode::TOO_MANY_REQUESTS, "Rate limit exceeded");
             response
                 .headers_mut()
-                .insert("retry-after", WINDOW.as_secs().into());
+                .insert("retry-after", RATE_WINDOW.as_secs().into());
             return response;
         }
         let Some(payload) = parse(body) else {
@@ -598,7 +599,7 @@ impl WebhookShared {
         let calls = rates.entry(route.to_owned()).or_default();
         while calls
             .front()
-            .is_some_and(|first| now.duration_since(*first) >= WINDOW)
+            .is_some_and(|first| now.duration_since(*first) >= RATE_WINDOW)
         {
             calls.pop_front();
         }

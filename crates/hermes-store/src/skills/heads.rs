@@ -17,7 +17,7 @@ use super::{Frontmatter, SkillLibrary, frontmatter, walk};
 const SKILL: &str = "SKILL.md";
 const CATEGORY: &str = "DESCRIPTION.md";
 /// Format version of the cache file; others are not read.
-const FORMAT: u32 = 1;
+const CACHE_VERSION: u32 = 1;
 /// With fewer files, reading them costs less than caching them.
 const MIN_CACHED_FILES: usize = 32;
 /// Two changes within this time may leave the same stamp.
@@ -151,7 +151,7 @@ impl SkillLibrary {
         let mut kept = kept.unwrap_or_default();
         let now = self.settings.clock.epoch_seconds();
         let mut next = HeadCache {
-            format: FORMAT,
+            format: CACHE_VERSION,
             roots: BTreeMap::new(),
         };
         let mut changed = false;
@@ -180,7 +180,7 @@ impl SkillLibrary {
 fn load_cache(path: &Path) -> Option<HeadCache> {
     let bytes = std::fs::read(path).ok()?;
     let kept: HeadCache = serde_json::from_slice(&bytes).ok()?;
-    (kept.format == FORMAT).then_some(kept)
+    (kept.format == CACHE_VERSION).then_some(kept)
 }
 
 /// Errors are ignored: a cache that cannot be written only costs time.

@@ -26,8 +26,8 @@ use super::rpc::ProgramCalls;
 use super::{CodeDeps, CodeMode, HELPERS, NAME, remote, rpc};
 use crate::{confinement_level, is_free, reaches_network};
 
-const STDOUT_BYTES: usize = 50_000;
-const STDERR_BYTES: usize = 10_000;
+const MAX_STDOUT_BYTES: usize = 50_000;
+const MAX_STDERR_BYTES: usize = 10_000;
 
 pub(super) struct ExecuteCode {
     spec: ToolSpec,
@@ -277,7 +277,7 @@ impl PreparedProgram<'_> {
 
     /// Runs a small command of our own in the environment.
     async fn aside(&self, script: &str) -> Result<(), ToolOutcome> {
-        let mut errors = OutputCollector::new(STDERR_BYTES);
+        let mut errors = OutputCollector::new(MAX_STDERR_BYTES);
         let exec = Exec::new(script, "/");
         let finished = self.deps.environment.exec(exec, &mut errors).await;
         match finished.map_err(|error| broken(&error))?.exit {
@@ -359,8 +359,8 @@ impl PreparedProgram<'_> {
     ) -> Result<ProgramResult, ToolOutcome> {
         let confinement = exec.confinement.clone();
         let mut output = ProgramOutput {
-            out: OutputCollector::new(STDOUT_BYTES),
-            err: OutputCollector::new(STDERR_BYTES),
+            out: OutputCollector::new(MAX_STDOUT_BYTES),
+            err: OutputCollector::new(MAX_STDERR_BYTES),
         };
         let finished = {
             let mut running = self.deps.environment.exec(exec, &mut output);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::FileToolsShared;
 use super::text::TextFile;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const LINT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of the reported errors.
 const MAX_OUTPUT: usize = 4_000;
 /// Larger files are not checked.
@@ -211,7 +211,7 @@ async fn run(
         Confinement::Off => Confinement::Off,
     };
     let mut exec = Exec::new(script, cwd);
-    exec.timeout = PATIENCE;
+    exec.timeout = LINT_TIMEOUT;
     exec.cancel = cx.cancel.clone();
     exec.stdin = Stdin::Bytes(Bytes::copy_from_slice(content.as_bytes()));
     exec.confinement = confinement;

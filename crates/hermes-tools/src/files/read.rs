@@ -37,7 +37,7 @@ const DEFAULT_LINES: i64 = 500;
 /// Maximum size of documents and images, which are held in memory.
 const MAX_DOCUMENT: usize = 32 * 1024 * 1024;
 /// Maximum size of a file that is read when it is opened.
-const SMALL: usize = 64 * 1024;
+const MAX_PRELOADED_BYTES: usize = 64 * 1024;
 /// Maximum size of a remote file that can be paged.
 const MAX_REMOTE: usize = 64 * 1024 * 1024;
 /// Maximum number of listed directory entries.
@@ -384,14 +384,15 @@ enum ShowError {
 impl FileSource {
     /// Keeps a small text in memory.
     fn at_hand(mut self) -> std::io::Result<Self> {
-        if self.stamp.size <= SMALL as u64
+        if self.stamp.size <= MAX_PRELOADED_BYTES as u64
             && !self.needs_decoding()
             && let FileBody::File(file) = &self.body
         {
             let mut bytes = Vec::with_capacity(self.stamp.size as usize);
             // It may grow while it is read: then the rest is read from the file.
-            file.take(SMALL as u64 + 1).read_to_end(&mut bytes)?;
-            if bytes.len() <= SMALL {
+            file.take(MAX_PRELOADED_BYTES as u64 + 1)
+                .read_to_end(&mut bytes)?;
+            if bytes.len() <= MAX_PRELOADED_BYTES {
                 self.body = FileBody::Bytes(bytes);
             } else {
                 let mut file = file;
@@ -403,7 +404,7 @@ impl FileSource {
 
     /// Whether showing it takes no time.
     fn is_at_hand(&self) -> bool {
-        matches!(&self.body, FileBody::Bytes(bytes) if bytes.len() <= SMALL)
+        matches!(&self.body, FileBody::Bytes(bytes) if bytes.len() <= MAX_PRELOADED_BYTES)
             && !self.needs_decoding()
     }
 
@@ -440,7 +441,7 @@ impl FileSource {
         }
         let page = match self.body {
             FileBody::File(file) => page::read(
-                BufReader::with_capacity(page::SAMPLE, file),
+                BufReader::with_capacity(page::SAMPLE_BYTES, file),
                 wanted,
                 cancelled,
             ),

@@ -23,7 +23,7 @@ use query::SearchQuery;
 
 const NAME: &str = "search_files";
 /// From this many matches on, each file is named once instead of in every match.
-const DENSE_FROM: usize = 5;
+const MIN_DENSE_MATCHES: usize = 5;
 
 pub(super) struct SearchFiles {
     spec: ToolSpec,
@@ -247,7 +247,7 @@ async fn missing(given: &str, path: PathBuf, error: &std::io::Error) -> ToolOutc
 
 fn shown(found: SearchResults, query: &SearchQuery) -> Value {
     let mut value = json!({ "total_count": found.total });
-    if found.hits.len() >= DENSE_FROM {
+    if found.hits.len() >= MIN_DENSE_MATCHES {
         value["matches_format"] =
             json!("each file on a line of its own, below it its lines as '  number: text'");
         value["matches_text"] = json!(dense(&found.hits));

@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 
 use super::{TerminalShared, hide};
 
-const PREVIEW: usize = 1000;
-const LIST_PREVIEW: usize = 200;
-const LAST_WORDS: usize = 2000;
-const LINES: usize = 200;
+const PREVIEW_CHARS: usize = 1000;
+const LIST_PREVIEW_CHARS: usize = 200;
+const FINAL_OUTPUT_CHARS: usize = 2000;
+const DEFAULT_LINES: usize = 200;
 
 pub(super) struct ProcessTool {
     spec: ToolSpec,
@@ -68,7 +68,7 @@ impl ProcessTool {
             "poll" => self.poll(&id).await,
             "log" => {
                 let offset = args.integer("offset")?.unwrap_or(0);
-                let limit = args.integer("limit")?.unwrap_or(LINES as i64);
+                let limit = args.integer("limit")?.unwrap_or(DEFAULT_LINES as i64);
                 self.log(&id, offset, limit).await
             }
             "wait" => self.wait(&id, args.integer("timeout")?, cx).await,
@@ -96,7 +96,7 @@ impl ProcessTool {
         let mut processes = Vec::new();
         for info in registry.list(Some(&cx.session)) {
             let preview = registry
-                .tail(&info.id, LIST_PREVIEW)
+                .tail(&info.id, LIST_PREVIEW_CHARS)
                 .await
                 .unwrap_or_default();
             let mut row = Map::new();
@@ -130,7 +130,7 @@ impl ProcessTool {
     async fn poll(&self, id: &str) -> Result<Value, ProcessError> {
         let registry = &self.shared.deps.processes;
         let info = registry.info(id)?;
-        let preview = registry.tail(id, PREVIEW).await?;
+        let preview = registry.tail(id, PREVIEW_CHARS).await?;
         let mut result = Map::new();
         result.insert("session_id".into(), id.into());
         result.insert("command".into(), said(&info.command));
@@ -179,9 +179,9 @@ impl ProcessTool {
         let waited = registry.wait(id, asked.min(longest), &cx.cancel).await?;
         let mut result = Map::new();
         let (state, shown) = match waited {
-            WaitOutcome::Ended(_) => ("exited", LAST_WORDS),
-            WaitOutcome::TimedOut => ("timeout", PREVIEW),
-            WaitOutcome::Interrupted => ("interrupted", PREVIEW),
+            WaitOutcome::Ended(_) => ("exited", FINAL_OUTPUT_CHARS),
+            WaitOutcome::TimedOut => ("timeout", PREVIEW_CHARS),
+            WaitOutcome::Interrupted => ("interrupted", PREVIEW_CHARS),
         };
         result.insert("status".into(), state.into());
         result.insert("command".into(), said(&info.command));
@@ -214,7 +214,7 @@ impl ProcessTool {
         let registry = &self.shared.deps.processes;
         let killed = registry.kill(id).await?;
         let info = registry.info(id)?;
-        let output = registry.tail(id, LAST_WORDS).await?;
+        let output = registry.tail(id, FINAL_OUTPUT_CHARS).await?;
         let mut result = Map::new();
         let state = if killed { "killed" } else { "already_exited" };
         result.insert("status".into(), state.into());

@@ -30,13 +30,13 @@ const FRAME_INTERVAL: Duration = Duration::from_micros(16_600);
 /// screen refresh.
 const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(4);
 /// How long a size must stay unchanged before everything is printed again for it.
-const RESIZE_SETTLE: Duration = Duration::from_millis(75);
+const RESIZE_SETTLE_TIME: Duration = Duration::from_millis(75);
 /// Maximum number of rows printed again.
-const REFLOW_ROWS: usize = 5000;
+const MAX_REFLOW_ROWS: usize = 5000;
 /// The exit signal that is not sent by a key.
-const TERM: i32 = 15;
+const SIGTERM: i32 = 15;
 /// Events and keys processed before the next frame.
-const BATCH: usize = 512;
+const MAX_EVENTS_PER_FRAME: usize = 512;
 
 /// Shows a conversation until the person leaves. The terminal is restored when this returns.
 pub async fn run(port: UiPort, options: AppOptions) -> Result<ExitReason, AppError> {
@@ -129,7 +129,7 @@ impl EventLoop {
         };
         let screen_options = ScreenOptions {
             reflow,
-            reflow_rows: REFLOW_ROWS,
+            reflow_rows: MAX_REFLOW_ROWS,
             ..ScreenOptions::new(look)
         };
         let out = rustix::stdio::stdout().try_clone_to_owned()?;
@@ -213,7 +213,7 @@ impl EventLoop {
     fn drain_ready(&mut self, first: HostUpdate) {
         let now = Instant::now();
         self.app.on_port_event(first, now);
-        for _ in 0..BATCH {
+        for _ in 0..MAX_EVENTS_PER_FRAME {
             match self.port.news.try_recv() {
                 Ok(news) => self.app.on_port_event(news, now),
                 Err(_) => break,
@@ -246,7 +246,7 @@ impl EventLoop {
     fn on_input(&mut self, first: TerminalInput) -> Result<LoopControl, AppError> {
         self.key_pending = true;
         let mut next = Some(first);
-        for _ in 0..BATCH {
+        for _ in 0..MAX_EVENTS_PER_FRAME {
             let Some(input) = next else {
                 break;
             };
@@ -292,7 +292,7 @@ impl EventLoop {
             self.app.replay(self.screen.size().width, usize::MAX);
         }
         if self.screen.needs_reflow() {
-            self.reflow = Some(Instant::now() + RESIZE_SETTLE);
+            self.reflow = Some(Instant::now() + RESIZE_SETTLE_TIME);
         }
         self.app.touch();
     }
@@ -349,7 +349,7 @@ impl EventLoop {
             self.app.touch();
             return Ok(());
         }
-        let rows = self.app.replay(width, REFLOW_ROWS);
+        let rows = self.app.replay(width, MAX_REFLOW_ROWS);
         self.screen.leave_overlay()?;
         self.screen.reflow(&rows, &drawing.frame)?;
         self.drawn = Some(now);
@@ -435,7 +435,7 @@ impl EventLoop {
                     break result.unwrap_or_else(|_| Err("the editor's thread is gone".to_owned()));
                 }
                 signal = self.signals.next() => match signal {
-                    ProcessSignal::Hangup | ProcessSignal::End(TERM) => return Ok(LoopControl::End(ExitReason::TerminalGone)),
+                    ProcessSignal::Hangup | ProcessSignal::End(SIGTERM) => return Ok(LoopControl::End(ExitReason::TerminalGone)),
                     // These keys were meant for the editor.
                     ProcessSignal::End(_) | ProcessSignal::Suspend | ProcessSignal::Continue | ProcessSignal::Resize => {}
                 },
@@ -464,7 +464,7 @@ impl EventLoop {
         }
         let drawing = self.app.draw(width, height, now);
         let rows = if self.full {
-            self.app.replay(width, REFLOW_ROWS)
+            self.app.replay(width, MAX_REFLOW_ROWS)
         } else {
             drawing.rows
         };

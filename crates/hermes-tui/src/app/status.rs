@@ -13,7 +13,7 @@ use crate::theme::StyleRole;
 use crate::width;
 
 /// From this share on, the context window is nearly full.
-const NEARLY_FULL: u64 = 80;
+const NEARLY_FULL_PERCENT: u64 = 80;
 
 /// A fact of the status line. The one with the lowest rank is dropped first if there is not enough
 /// space.
@@ -115,7 +115,7 @@ impl App {
         }
         if let Some((used, size)) = status.context.filter(|(_, size)| *size > 0) {
             let percent = used * 100 / u64::from(size);
-            let role = if percent >= NEARLY_FULL {
+            let role = if percent >= NEARLY_FULL_PERCENT {
                 StyleRole::Warning
             } else {
                 StyleRole::Dim

@@ -16,7 +16,7 @@ use crate::row::{RowFlow, StyledRow};
 use crate::width;
 
 /// Lines of reasoning shown while it is streamed.
-const THOUGHT_LINES: usize = 4;
+const MAX_THOUGHT_LINES: usize = 4;
 
 #[derive(Default)]
 pub(crate) struct Transcript {
@@ -495,7 +495,7 @@ impl Transcript {
                     } else {
                         Vec::new()
                     };
-                    let skip = rows.len().saturating_sub(THOUGHT_LINES);
+                    let skip = rows.len().saturating_sub(MAX_THOUGHT_LINES);
                     clip_rows(rows.into_iter().skip(skip), width)
                 }
                 LiveCell::Tool {

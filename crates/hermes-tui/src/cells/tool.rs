@@ -21,13 +21,13 @@ use crate::width;
 use facts::ToolFacts;
 
 /// Lines of output shown while it runs.
-const LIVE_OUTPUT_LINES: usize = 5;
+const MAX_LIVE_OUTPUT_LINES: usize = 5;
 /// Progress reports that are kept.
 const MAX_PROGRESS: usize = 200;
 /// Lines of a command in the transcript.
 const MAX_COMMAND_LINES: usize = 4;
 /// Lines of a command while it runs.
-const LIVE_COMMAND_LINES: usize = 3;
+const MAX_LIVE_COMMAND_LINES: usize = 3;
 
 #[derive(Clone, Debug)]
 pub(crate) struct ToolCell {
@@ -124,7 +124,7 @@ impl ToolCell {
         let sign = frames.get(tick % frames.len().max(1)).unwrap_or(&"");
         let head = CellHead {
             glyph: Span::styled(*sign, theme.style(StyleRole::Accent)),
-            title: self.title(false, LIVE_COMMAND_LINES * usize::from(columns), cx),
+            title: self.title(false, MAX_LIVE_COMMAND_LINES * usize::from(columns), cx),
             // Whole seconds, so that nothing is drawn in between.
             facts: took(Duration::from_secs(elapsed.as_secs()))
                 .map(|time| Span::styled(time, theme.style(StyleRole::Dim)))
@@ -133,15 +133,15 @@ impl ToolCell {
             exact: false,
         };
         let mut rows = head.rows(columns, cx);
-        rows.truncate(LIVE_COMMAND_LINES);
+        rows.truncate(MAX_LIVE_COMMAND_LINES);
         if self.facts.name == "delegate_task" {
             rows.extend(tree::running(&self.facts, &self.progress, columns, cx));
         } else {
             let lines = ansi::lines(&self.progress.join("\n"), theme);
-            let last = lines.len().saturating_sub(LIVE_OUTPUT_LINES);
+            let last = lines.len().saturating_sub(MAX_LIVE_OUTPUT_LINES);
             rows.extend(block(
                 &lines[last..],
-                BlockPart::Last(LIVE_OUTPUT_LINES),
+                BlockPart::Last(MAX_LIVE_OUTPUT_LINES),
                 columns,
                 cx,
             ));
@@ -297,7 +297,7 @@ impl TranscriptCell for ToolCell {
         if cx.verbose {
             return self.whole(columns, cx);
         }
-        let mut rows = self.head(columns, BlockPart::Last(body::OUTPUT_LINES), cx);
+        let mut rows = self.head(columns, BlockPart::Last(body::MAX_OUTPUT_LINES), cx);
         rows.extend(body::short(&self.facts, &self.progress, columns, cx));
         rows
     }

@@ -19,7 +19,7 @@ use crate::width;
 /// Maximum rows of the popup.
 const MAX_POPUP_ROWS: usize = 8;
 /// The prompt sign before the text and a space.
-const SIGN: usize = 2;
+const SIGN_COLUMNS: usize = 2;
 const SEARCH: &str = "search: ";
 /// Below this width the sign is omitted.
 const MIN_WIDTH_FOR_SIGN: usize = 8;
@@ -58,7 +58,11 @@ impl Composer {
         if height == 0 {
             return ScreenFrame::default();
         }
-        let indent = if width < MIN_WIDTH_FOR_SIGN { 0 } else { SIGN };
+        let indent = if width < MIN_WIDTH_FOR_SIGN {
+            0
+        } else {
+            SIGN_COLUMNS
+        };
         let hit = self.search.as_ref().and_then(|s| s.hit(&self.recall));
         let editor = &self.editor;
         let (text, begin, caret) = hit.map_or_else(

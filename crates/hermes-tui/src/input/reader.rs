@@ -21,7 +21,7 @@ const ESCAPE_TIMEOUT: Duration = Duration::from_millis(30);
 const MAX_PIECES: usize = 16;
 /// The thread answers at once; this is for one that cannot.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(5);
-const TRIES: u32 = 100;
+const MAX_TRIES: u32 = 100;
 
 /// Input of the person, as it arrives.
 pub struct InputReader {
@@ -155,7 +155,7 @@ impl InputReader {
         // A full pipe has woken it already.
         let _ = self.wake.write(&[0]);
         self.shared.changed.notify_all();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             let control = self.shared.lock();
             let (control, _) = self
                 .shared

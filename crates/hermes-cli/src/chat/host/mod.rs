@@ -37,7 +37,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::output::StderrHold;
 
 /// How often background processes are checked, while there are any.
-const LOOK: Duration = Duration::from_secs(1);
+const PROCESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shows a conversation until the person quits.
 pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
@@ -493,7 +493,7 @@ impl HostInputs {
             step = next_step(shell) => HostEvent::Shell(step),
             () = next_change(servers) => HostEvent::Changed,
             // There is no event for the end of a background process.
-            () = tokio::time::sleep(LOOK), if status.background > 0 => HostEvent::Changed,
+            () = tokio::time::sleep(PROCESS_CHECK_INTERVAL), if status.background > 0 => HostEvent::Changed,
         }
     }
 

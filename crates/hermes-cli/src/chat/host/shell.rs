@@ -13,13 +13,13 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 
 /// The end of the output that is kept, in bytes.
-const KEPT: usize = 64 * 1024;
+const MAX_OUTPUT: usize = 64 * 1024;
 /// The part of the output for the model.
-const TOLD: usize = 8 * 1024;
+const MAX_OUTPUT_FOR_MODEL: usize = 8 * 1024;
 /// Minimum interval between updates of the screen.
-const PACE: Duration = Duration::from_millis(50);
+const MIN_UPDATE_INTERVAL: Duration = Duration::from_millis(50);
 /// How long to wait for the end of the output after the command has ended.
-const LINGER: Duration = Duration::from_millis(200);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A running command.
 pub(super) struct ShellCommand {
@@ -88,9 +88,9 @@ impl ShellCommand {
     pub(super) async fn step(&mut self) -> ShellStep {
         let mut news = false;
         loop {
-            let wait = self
-                .shown
-                .map_or(Duration::ZERO, |shown| PACE.saturating_sub(shown.elapsed()));
+            let wait = self.shown.map_or(Duration::ZERO, |shown| {
+                MIN_UPDATE_INTERVAL.saturating_sub(shown.elapsed())
+            });
             tokio::select! {
                 read = self.output.read_buf(&mut self.text), if self.open => match read {
                     Ok(1..) => {
@@ -116,8 +116,8 @@ impl ShellCommand {
     }
 
     fn cut_off(&mut self) {
-        if self.text.len() > KEPT {
-            let extra = self.text.len() - KEPT;
+        if self.text.len() > MAX_OUTPUT {
+            let extra = self.text.len() - MAX_OUTPUT;
             self.text.drain(..extra);
             self.cut = true;
         }
@@ -127,7 +127,7 @@ impl ShellCommand {
     async fn drain(&mut self) {
         while self.open {
             let read = self.output.read_buf(&mut self.text);
-            match tokio::time::timeout(LINGER, read).await {
+            match tokio::time::timeout(DRAIN_TIMEOUT, read).await {
                 Ok(Ok(1..)) => self.cut_off(),
                 _ => self.open = false,
             }
@@ -162,7 +162,7 @@ impl ShellCommand {
             note: format!(
                 "The person ran this command themselves ({how}):\n$ {}\n{}",
                 self.command,
-                last(&output, TOLD)
+                last(&output, MAX_OUTPUT_FOR_MODEL)
             ),
             event: AgentEvent::ToolFinished {
                 call_id: self.id.clone(),
@@ -240,8 +240,8 @@ mod tests {
         let Some(AgentEvent::ToolFinished { preview, .. }) = events.last() else {
             panic!("{events:?}")
         };
-        assert!(preview.len() < 2 * KEPT && preview.contains("199999\\n200000"));
-        assert!(note.len() < TOLD + 200);
+        assert!(preview.len() < 2 * MAX_OUTPUT && preview.contains("199999\\n200000"));
+        assert!(note.len() < MAX_OUTPUT_FOR_MODEL + 200);
     }
 
     #[tokio::test]

@@ -100,7 +100,7 @@ impl EditorHost {
             Ok(opened) => Conversation::with_session(options, &cx, Surface::Line, opened).await?,
             Err(failure) => {
                 if let Some(toolbox) = toolbox {
-                    toolbox.shutdown(wiring::mcp::STOPPING).await;
+                    toolbox.shutdown(wiring::mcp::STOP_TIMEOUT).await;
                 }
                 return Err(failure);
             }

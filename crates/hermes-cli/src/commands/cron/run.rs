@@ -28,8 +28,8 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
 
 /// Delivery is ours for as long as it takes to send.
-const LEASE: Duration = Duration::from_mins(1);
-const SENDING: Duration = Duration::from_secs(45);
+const DELIVERY_LEASE: Duration = Duration::from_mins(1);
+const SEND_TIMEOUT: Duration = Duration::from_secs(45);
 
 pub(super) fn one(reference: &str, json: bool, cx: &Context) -> Outcome {
     // Before anything is opened: a name that is wrong is a matter of milliseconds.
@@ -162,9 +162,11 @@ impl<'a> JobRunner<'a> {
         if !self.scheduler(None).has_unfinished() {
             return Ok(Vec::new());
         }
-        let owned = self
-            .store
-            .own_delivery(self.owner.clone(), LEASE, Arc::new(MachineProcesses));
+        let owned = self.store.own_delivery(
+            self.owner.clone(),
+            DELIVERY_LEASE,
+            Arc::new(MachineProcesses),
+        );
         let delivery = match owned.await {
             Ok((delivery, _)) => delivery,
             Err(StoreError::NotOwner { .. }) => return Ok(Vec::new()),
@@ -181,7 +183,7 @@ impl<'a> JobRunner<'a> {
             settings: Arc::clone(&self.settings),
             store: self.store.clone(),
             delivery: delivery.clone(),
-            lease: LEASE,
+            lease: DELIVERY_LEASE,
             pool: self.pool.clone(),
             pairing: Pairing::new(&self.cx.home, Arc::clone(&clock)),
             clock,
@@ -198,7 +200,7 @@ impl<'a> JobRunner<'a> {
             .scheduler(Some(Arc::new(gateway.post())))
             .settle_earlier_runs()
             .await;
-        gateway.send_owed(SENDING).await?;
+        gateway.send_owed(SEND_TIMEOUT).await?;
         delivery.release().await?;
         Ok(handed)
     }

@@ -11,7 +11,7 @@ use crate::commands::{Context, counted};
 use crate::exit::{Failure, Outcome};
 
 /// A scheduler looks at least every minute; three looks missed are a fault.
-const STALE: f64 = 200.0;
+const STALE_HEARTBEAT_SECONDS: f64 = 200.0;
 
 pub(super) const NOBODY: &str = "The gateway isn't running, so jobs won't start. \
     Run hermes gateway install, or call hermes cron tick from your own timer.";
@@ -188,7 +188,7 @@ pub(super) fn status(args: &StatusArgs, cx: &Context) -> Outcome {
         Some((now - text.trim().parse::<f64>().ok()?).max(0.0))
     };
     let (beat, success) = (age("ticker_heartbeat"), age("ticker_last_success"));
-    let stale = |age: Option<f64>| age.is_none_or(|age| age > STALE);
+    let stale = |age: Option<f64>| age.is_none_or(|age| age > STALE_HEARTBEAT_SECONDS);
     let (state, words) = match gateway {
         None => ("stopped", NOBODY),
         Some(_) if stale(beat) => (

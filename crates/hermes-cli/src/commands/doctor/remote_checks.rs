@@ -16,7 +16,7 @@ use crate::exit::Failure;
 use crate::wiring;
 
 /// What an answer may take: a local model may have to be loaded.
-const ANSWER: Duration = Duration::from_mins(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn loaded(cx: &Context) -> Option<Arc<Config>> {
     // What is wrong with the config is said by the check of the config.
@@ -70,9 +70,9 @@ pub(super) fn model(cx: &Context, report: &mut DoctorReport) {
     let name = client.route().model.clone();
     let asked = wiring::runtime().and_then(|runtime| {
         runtime.block_on(async {
-            tokio::time::timeout(ANSWER, model::probe_with_tools(client))
+            tokio::time::timeout(ANSWER_TIMEOUT, model::probe_with_tools(client))
                 .await
-                .unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs())))
+                .unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())))
                 .map_err(Failure::failed)
         })
     });

@@ -12,7 +12,7 @@ use super::{Check, DoctorFinding, DoctorReport};
 use crate::commands::{Context, profile};
 
 /// Temporary files of a write take no longer than this; older ones were left by a crash.
-const LEFTOVER: Duration = Duration::from_hours(24);
+const LEFTOVER_AGE: Duration = Duration::from_hours(24);
 
 pub(super) fn run(cx: &Context) -> Vec<DoctorFinding> {
     let steps: [Check; 5] = [
@@ -75,7 +75,7 @@ fn leftovers(cx: &Context, report: &mut DoctorReport) {
         changed.is_ok_and(|at| {
             SystemTime::now()
                 .duration_since(at)
-                .is_ok_and(|age| age > LEFTOVER)
+                .is_ok_and(|age| age > LEFTOVER_AGE)
         })
     };
     for entry in std::fs::read_dir(cx.home.root())

@@ -21,10 +21,10 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
 
 /// Timeout for the start of a gateway.
-const STARTING: Duration = Duration::from_secs(15);
+const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// Timeout for the end of a gateway, besides draining.
-const STOPPING: Duration = Duration::from_secs(20);
-const KILLED: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn start(args: WhichArgs, cx: &Context) -> Outcome {
     each(args, cx, |home| start_one(home, args, cx))
@@ -175,11 +175,11 @@ fn end(target: GatewayProcess, drain: Duration) -> Outcome {
     let failed = |error: std::io::Error| Failure::failed(format!("pid {}: {error}", target.pid));
     target.signal(Signal::TERM).map_err(failed)?;
     wiring::runtime()?.block_on(async {
-        if target.gone(STOPPING + drain).await {
+        if target.gone(STOP_TIMEOUT + drain).await {
             return Ok(());
         }
         target.signal(Signal::KILL).map_err(failed)?;
-        if target.gone(KILLED).await {
+        if target.gone(KILL_TIMEOUT).await {
             return Ok(());
         }
         Err(Failure::new(
@@ -280,7 +280,7 @@ fn appeared(home: &Home, before: &Value) -> Result<GatewayProcess, Failure> {
         }
     };
     wiring::runtime()?.block_on(async {
-        tokio::time::timeout(STARTING, waiting)
+        tokio::time::timeout(START_TIMEOUT, waiting)
             .await
             .unwrap_or_else(|_| Err(late()))
     })

@@ -9,7 +9,7 @@ use super::{DayUsage, InsightsReport};
 use crate::commands::sessions::fit;
 
 /// Rows of a list before the rest is summed up in one.
-const ROWS: usize = 10;
+const MAX_ROWS: usize = 10;
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The report for a terminal of `width` columns.
@@ -181,7 +181,7 @@ fn models(out: &mut String, report: &InsightsReport, width: usize) {
             "cost"
         ),
     );
-    for model in report.models.iter().take(ROWS) {
+    for model in report.models.iter().take(MAX_ROWS) {
         let name = if model.provider.is_empty() {
             model.model.clone()
         } else {
@@ -202,8 +202,8 @@ fn models(out: &mut String, report: &InsightsReport, width: usize) {
 }
 
 fn more(out: &mut String, count: usize) {
-    if count > ROWS {
-        line(out, &format!("  … and {} more", count - ROWS));
+    if count > MAX_ROWS {
+        line(out, &format!("  … and {} more", count - MAX_ROWS));
     }
 }
 
@@ -211,7 +211,7 @@ fn bars(out: &mut String, title: &str, rows: &[(String, i64)], width: usize) {
     if rows.is_empty() {
         return;
     }
-    let shown = &rows[..rows.len().min(ROWS)];
+    let shown = &rows[..rows.len().min(MAX_ROWS)];
     let longest = shown.iter().map(|(name, _)| name.width()).max();
     let name_room = longest.unwrap_or(0).min(width / 3).max(6);
     let bar_room = width.saturating_sub(2 + name_room + 1 + 8).max(4);
@@ -280,8 +280,8 @@ fn when(out: &mut String, report: &InsightsReport, width: usize) {
 }
 
 fn days(out: &mut String, days: &[DayUsage], width: usize) {
-    const SHOWN: usize = 14;
-    let skipped = days.len().saturating_sub(SHOWN);
+    const MAX_DAYS: usize = 14;
+    let skipped = days.len().saturating_sub(MAX_DAYS);
     let rows = &days[skipped..];
     let peak = rows.iter().map(|day| day.messages).max().unwrap_or(0);
     line(out, "\nDays (messages; sessions started, and their tokens)");

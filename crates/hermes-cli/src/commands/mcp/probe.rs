@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring::{self, mcp};
 
 /// What ending the servers of a command may take.
-pub(super) const STOPPING: Duration = Duration::from_secs(3);
+pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct McpTestArgs {
@@ -88,7 +88,7 @@ pub(super) fn connect(
             let snapshot = server.catalogue().borrow().clone();
             snapshot.map_or_else(Vec::new, |snapshot| names(&snapshot))
         });
-        toolbox.shutdown(STOPPING).await;
+        toolbox.shutdown(STOP_TIMEOUT).await;
         let report = reports
             .into_iter()
             .next()

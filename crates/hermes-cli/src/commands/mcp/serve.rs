@@ -23,9 +23,9 @@ use crate::wiring;
 /// Versions of the protocol that this server speaks, newest first.
 const VERSIONS: &[&str] = &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 /// Longest message that is read.
-const LONGEST: usize = 4 * 1024 * 1024;
+const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Calls at once.
-const CALLS: usize = 16;
+const MAX_CONCURRENT_CALLS: usize = 16;
 
 const PARSE_ERROR: i64 = -32700;
 const INVALID_REQUEST: i64 = -32600;
@@ -49,7 +49,7 @@ pub(super) fn run(_: &ServeArgs, cx: &Context) -> Outcome {
             desk,
             answers,
             running: HashMap::new(),
-            room: Arc::new(Semaphore::new(CALLS)),
+            room: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)),
         };
         let read = server.serve().await;
         drop(server);
@@ -86,7 +86,7 @@ impl ServeLoop {
             if read == 0 {
                 return Ok(());
             }
-            if line.len() > LONGEST {
+            if line.len() > MAX_MESSAGE_BYTES {
                 self.fail(&Value::Null, INVALID_REQUEST, "the message is too long")
                     .await;
                 continue;

@@ -6,7 +6,7 @@ use hermes_mcp::report::ServerReport;
 use hermes_mcp::{Note, Toolbox, report};
 use serde_json::json;
 
-use super::probe::STOPPING;
+use super::probe::STOP_TIMEOUT;
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
 use crate::wiring::{self, mcp};
@@ -124,11 +124,11 @@ pub(crate) enum StatusWait {
 }
 
 /// Where somebody only looks: what is left when one server has settled gets this long.
-const LULL: Duration = Duration::from_millis(300);
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(300);
 /// The longest look, where none settles.
-const LOOK: Duration = Duration::from_secs(3);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest wait of a command that examines everything.
-const CHECK: Duration = Duration::from_secs(10);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl StatusWait {
     fn named(seconds: Option<u64>) -> Self {
@@ -138,9 +138,9 @@ impl StatusWait {
     async fn wait(self, toolbox: &Toolbox, cx: &Context) {
         let settled = async {
             match self {
-                Self::Soon => toolbox.settle_soon(LULL, LOOK).await,
+                Self::Soon => toolbox.settle_soon(SETTLE_TIMEOUT, STATUS_TIMEOUT).await,
                 Self::Seconds(seconds) => toolbox.settle(Duration::from_secs(seconds)).await,
-                Self::Thorough => toolbox.settle(CHECK).await,
+                Self::Thorough => toolbox.settle(CHECK_TIMEOUT).await,
             }
         };
         wiring::report_wait(Some(&*cx.process), settled, || toolbox.awaited()).await;
@@ -176,7 +176,7 @@ fn live(
         let toolbox = mcp::start_all(cx, entries, None);
         patience.wait(&toolbox, cx).await;
         let reports = toolbox.report();
-        toolbox.shutdown(STOPPING).await;
+        toolbox.shutdown(STOP_TIMEOUT).await;
         Ok(reports)
     })
 }

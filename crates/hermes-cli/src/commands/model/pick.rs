@@ -19,9 +19,9 @@ use crate::prompt::{self, PromptAnswer};
 use crate::wiring;
 
 /// How many models of one provider are shown before anything is typed.
-const FIRST: usize = 4;
+const UNFILTERED_PER_PROVIDER: usize = 4;
 /// How many rows are shown at once.
-const ROWS: usize = 40;
+const MAX_ROWS: usize = 40;
 
 /// Where a model is to be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -249,7 +249,7 @@ fn take(row: &PickRow, cx: &Context) -> Result<Option<PickedModel>, Failure> {
 
 fn print(shown: &[&PickRow], all: usize, cx: &Context) -> Result<(), Failure> {
     let mut group = None;
-    for (index, row) in shown.iter().take(ROWS).enumerate() {
+    for (index, row) in shown.iter().take(MAX_ROWS).enumerate() {
         if group != Some(row.group) {
             cx.out.line(row.group.title())?;
             group = Some(row.group);
@@ -263,7 +263,7 @@ fn print(shown: &[&PickRow], all: usize, cx: &Context) -> Result<(), Failure> {
         );
         cx.out.foreign_line(line.trim_end())?;
     }
-    let hidden = all - shown.len().min(ROWS);
+    let hidden = all - shown.len().min(MAX_ROWS);
     if hidden > 0 {
         cx.out
             .line(format!("      {hidden} more: type to filter"))?;
@@ -337,7 +337,7 @@ fn rows(router: &Router, found: Vec<LocalServerInfo>) -> Vec<PickRow> {
                 model,
                 base_url: None,
                 note,
-                first: index < FIRST && group == ModelGroup::WithKey,
+                first: index < UNFILTERED_PER_PROVIDER && group == ModelGroup::WithKey,
             });
         }
     }

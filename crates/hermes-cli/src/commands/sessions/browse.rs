@@ -189,14 +189,14 @@ async fn on_screen(panel: Panel, cx: &Context) -> Result<Option<String>, Failure
 
 /// The same in lines, for terminals that cannot be drawn on and for screen readers.
 fn by_number(sessions: &[SessionSummary]) -> Result<Option<String>, Failure> {
-    const SHOWN: usize = 20;
+    const MAX_ROWS: usize = 20;
     let now = show::now();
     let mut words = String::new();
     loop {
         let found: Vec<&SessionSummary> = sessions
             .iter()
             .filter(|session| fits(session, &words))
-            .take(SHOWN)
+            .take(MAX_ROWS)
             .collect();
         let mut err = SafeStderr;
         for (number, session) in found.iter().enumerate() {

@@ -16,7 +16,7 @@ use crate::prompt::{self, PromptAnswer};
 use crate::wiring;
 
 /// What a first command may take: a container may have to start.
-const TRY: Duration = Duration::from_secs(30);
+const COMMAND_TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) fn standing(draft: &SetupDraft<'_>) -> Result<(bool, String), Failure> {
     let config = draft.config()?;
@@ -165,7 +165,7 @@ pub(crate) fn try_out(cx: &Context, config: &Config) -> Result<String, String> {
     let runtime = wiring::runtime().map_err(|failure| failure.message)?;
     runtime.block_on(async {
         let mut command = Exec::new("true", cwd);
-        command.timeout = TRY;
+        command.timeout = COMMAND_TEST_TIMEOUT;
         let mut output = ProbeOutput::default();
         let done = environment.exec(command, &mut output).await;
         // It was only for this.

@@ -15,7 +15,7 @@ use tempfile::TempPath;
 use crate::exit::{Exit, Failure};
 
 /// How long a program may take to tell its version.
-const PATIENCE: Duration = Duration::from_secs(10);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Places whose files belong to a package manager, and its name.
 const MANAGED: &[(&str, &str)] = &[
@@ -200,7 +200,9 @@ pub(super) fn version_of(path: &Path) -> Result<String, Failure> {
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status,
-            Ok(None) if begun.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(10)),
+            Ok(None) if begun.elapsed() < VERSION_TIMEOUT => {
+                std::thread::sleep(Duration::from_millis(10))
+            }
             other => {
                 let _ = child.kill();
                 let _ = child.wait();

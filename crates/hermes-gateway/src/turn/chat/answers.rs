@@ -8,7 +8,7 @@ use hermes_core::event::AgentCommand;
 use hermes_platforms::{Button, Tone};
 use serde_json::{Map, Value};
 
-const BUTTONS: usize = 12;
+const MAX_BUTTONS: usize = 12;
 
 pub(super) fn button(id: &str, choice: &str, label: &str, tone: Tone) -> Button {
     Button {
@@ -88,7 +88,7 @@ pub(super) fn choices(
     let rows = options
         .iter()
         .enumerate()
-        .take(BUTTONS)
+        .take(MAX_BUTTONS)
         .map(|(number, option)| {
             vec![button(
                 id,

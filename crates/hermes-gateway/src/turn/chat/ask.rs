@@ -28,7 +28,7 @@ use crate::settings;
 use crate::turn::message::InboxMessage;
 
 /// As much of a command as is shown.
-const ACTION: usize = 3800;
+const MAX_ACTION_CHARS: usize = 3800;
 
 /// An open question.
 pub(in crate::turn) struct PendingQuestion {
@@ -133,7 +133,7 @@ impl QuestionKind {
 impl ChatTask {
     pub(super) async fn approval_needed(&mut self, request: ApprovalRequest) {
         let action = redact::secrets(&request.action);
-        let mut shown: String = action.chars().take(ACTION).collect();
+        let mut shown: String = action.chars().take(MAX_ACTION_CHARS).collect();
         if shown.len() < action.len() {
             shown.push('…');
         }

@@ -31,10 +31,10 @@ pub(in crate::turn) fn offers(mut program: Vec<Offer>) -> Vec<Offer> {
 }
 
 /// Maximum length of a chain of aliases.
-const LONGEST_ALIAS: usize = 8;
+const MAX_ALIAS_CHAIN: usize = 8;
 
 /// Commands per page of the list.
-const PAGE: usize = 30;
+const COMMANDS_PER_PAGE: usize = 30;
 
 impl ChatTask {
     pub(super) async fn command(&mut self, mut msg: InboxMessage, line: &str) {
@@ -132,7 +132,7 @@ impl ChatTask {
     /// unknown.
     fn expanded(&self, line: &str) -> Option<String> {
         let mut expanded: Option<String> = None;
-        for _ in 0..LONGEST_ALIAS {
+        for _ in 0..MAX_ALIAS_CHAIN {
             let line = expanded.as_deref().unwrap_or(line);
             let Some(QuickKind::Alias(target)) = self.quick(line) else {
                 break;
@@ -287,7 +287,7 @@ impl ChatTask {
             let found = self
                 .shared
                 .delivery
-                .waiting_of(&self.key, after, super::PAGE);
+                .waiting_of(&self.key, after, super::PAGE_SIZE);
             let page = match found.await {
                 Ok(page) => page,
                 Err(error) => {
@@ -296,7 +296,7 @@ impl ChatTask {
                     return dropped;
                 }
             };
-            let full = page.len() == super::PAGE;
+            let full = page.len() == super::PAGE_SIZE;
             for waiting in page {
                 after = after.max(waiting.id);
                 let ours = waiting.turn.is_none() && waiting.id < until;
@@ -432,9 +432,12 @@ impl ChatTask {
                 format!("/{}{}: {}", one.name, args.unwrap_or_default(), one.about)
             })
             .collect();
-        let pages = lines.len().div_ceil(PAGE).max(1);
+        let pages = lines.len().div_ceil(COMMANDS_PER_PAGE).max(1);
         let page = page.min(pages);
-        let shown = lines.iter().skip((page - 1) * PAGE).take(PAGE);
+        let shown = lines
+            .iter()
+            .skip((page - 1) * COMMANDS_PER_PAGE)
+            .take(COMMANDS_PER_PAGE);
         let mut text = shown.cloned().collect::<Vec<_>>().join("\n");
         if pages > 1 {
             let _ = write!(

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answers::{outcome, verdict_word};
 use super::ask::{ADMINS, QuestionRecord};
-use super::{ChatTask, QUEUE, TurnJob, TurnStart};
+use super::{ChatTask, MAX_QUEUED_MESSAGES, TurnJob, TurnStart};
 use crate::turn::message::InboxMessage;
 
 /// The stored form of a press.
@@ -49,9 +49,9 @@ pub(super) struct HeldAnswer {
 const UNKNOWN: &str = "I do not know that button.";
 const OVER: &str = "This question is no longer open. If it still matters, I will ask again.";
 const TAKEN: &str = "This question is no longer open: it was answered.";
-const LATE: &str = "This question is no longer open: the time to answer is over.";
+const QUESTION_EXPIRED: &str = "This question is no longer open: the time to answer is over.";
 const NOT_NOW: &str = "This could not be stored; press it again.";
-const KEPT: &str = "Noted. It counts when the work that was cut comes to this again.";
+const ANSWER_STORED: &str = "Noted. It counts when the work that was cut comes to this again.";
 
 impl ChatTask {
     /// Handles a press, possibly for a question of another chat.
@@ -114,7 +114,7 @@ impl ChatTask {
             return Some(ADMINS);
         }
         if self.is_late(&stored) {
-            return Some(LATE);
+            return Some(QUESTION_EXPIRED);
         }
         if !asked && !stored.awaited {
             return Some(OVER);
@@ -136,7 +136,7 @@ impl ChatTask {
     }
 
     fn notify_asker(&self, id: &str) -> Option<&'static str> {
-        (!self.shared.notify_question(id)).then_some(KEPT)
+        (!self.shared.notify_question(id)).then_some(ANSWER_STORED)
     }
 
     fn is_late(&self, stored: &StoredQuestion) -> bool {
@@ -284,7 +284,9 @@ impl ChatTask {
 
     /// Holds back a message that answers a question which the turn has not asked again yet.
     pub(super) async fn hold_answer(&mut self, msg: &InboxMessage) -> bool {
-        if !self.has_interrupted_turn() || !msg.incoming.media.is_empty() || self.waiting() >= QUEUE
+        if !self.has_interrupted_turn()
+            || !msg.incoming.media.is_empty()
+            || self.waiting() >= MAX_QUEUED_MESSAGES
         {
             return false;
         }

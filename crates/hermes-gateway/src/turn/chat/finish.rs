@@ -17,9 +17,9 @@ use crate::turn::preview::PreviewResult;
 use crate::turn::shared::react;
 use crate::turn::voice_mode::VoiceMode;
 
-const DELETING: Duration = Duration::from_secs(10);
+const DELETE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer answers are not synthesized.
-const SPOKEN: usize = 4000;
+const MAX_SPOKEN_CHARS: usize = 4000;
 
 impl ChatTask {
     pub(super) async fn turn_finished(&mut self, summary: TurnSummary) {
@@ -230,7 +230,7 @@ impl ChatTask {
             VoiceMode::Spoken => turn.spoken,
             VoiceMode::All => speaker.can_speak(),
         };
-        if !wanted || text.is_empty() || text.chars().count() > SPOKEN {
+        if !wanted || text.is_empty() || text.chars().count() > MAX_SPOKEN_CHARS {
             return None;
         }
         let dir = self.shared.settings.home.cache_dir().join("audio");
@@ -250,7 +250,7 @@ impl ChatTask {
         let Some(outbound) = self.shared.outbound(target) else {
             return;
         };
-        let deleting = tokio::time::timeout(DELETING, outbound.delete(target, message));
+        let deleting = tokio::time::timeout(DELETE_TIMEOUT, outbound.delete(target, message));
         if !matches!(deleting.await, Ok(Ok(()))) {
             tracing::debug!("a preview stays");
         }

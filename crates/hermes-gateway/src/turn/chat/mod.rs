@@ -45,17 +45,17 @@ use slash::ChatCommandRun;
 use state::{ChatActivity, ChatCommands, ChatQueue, CutTurns, InboxPosition, OpenConversation};
 
 /// Maximum number of messages queued in memory; the rest stays in the database.
-const QUEUE: usize = 256;
-const PAGE: usize = 64;
+const MAX_QUEUED_MESSAGES: usize = 256;
+const PAGE_SIZE: usize = 64;
 /// How long a conversation stays open here after its last turn.
-const LINGER: Duration = Duration::from_mins(10);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 /// A turn that does not stop is abandoned after this time.
-const STOPPING: Duration = Duration::from_secs(10);
-const ACK_EVERY: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+const ACK_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum number of messages per turn.
-const JOINED: usize = 16;
+const MAX_MESSAGES_PER_TURN: usize = 16;
 /// Delay after a failure of the store or the index.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Messages for one turn.
 pub(super) struct TurnJob {
@@ -203,7 +203,7 @@ impl ChatTask {
         {
             self.begin_slash(msg).await;
         }
-        if self.waiting() < QUEUE / 2
+        if self.waiting() < MAX_QUEUED_MESSAGES / 2
             && let Some(left) = self.inbox.take_left()
         {
             self.inbox = InboxPosition::UpTo(left);
@@ -237,7 +237,7 @@ impl ChatTask {
         open.linger = Arc::clone(&self.shared.lingering)
             .try_acquire_owned()
             .ok()
-            .map(|permit| (Instant::now() + LINGER, permit));
+            .map(|permit| (Instant::now() + IDLE_TIMEOUT, permit));
         self.shared.pool.used(open.pooled.id());
     }
 
@@ -252,7 +252,7 @@ impl ChatTask {
     }
 
     fn schedule_retry(&mut self) {
-        self.retry_at = Some(Instant::now() + RETRY);
+        self.retry_at = Some(Instant::now() + RETRY_DELAY);
     }
 
     /// Whether a message is queued here already.
@@ -272,7 +272,7 @@ impl ChatTask {
     /// `true`: too many messages are queued; this one stays in the database and is read later,
     /// without being overtaken.
     fn defer_if_full(&mut self, msg: &InboxMessage) -> bool {
-        let full = self.inbox.is_behind() || self.waiting() >= QUEUE;
+        let full = self.inbox.is_behind() || self.waiting() >= MAX_QUEUED_MESSAGES;
         if full {
             self.inbox.fall_behind(msg.id - 1);
         }
@@ -289,7 +289,7 @@ impl ChatTask {
             let found = self
                 .shared
                 .delivery
-                .waiting_of(&self.key, self.inbox.cursor(), PAGE)
+                .waiting_of(&self.key, self.inbox.cursor(), PAGE_SIZE)
                 .await;
             let page = match found {
                 Ok(page) => page,
@@ -298,7 +298,7 @@ impl ChatTask {
                     return self.schedule_retry();
                 }
             };
-            let full = page.len() == PAGE;
+            let full = page.len() == PAGE_SIZE;
             for waiting in page {
                 self.inbox.advance(waiting.id);
                 // Claimed messages are being handled; an unused answer is considered again.
@@ -393,7 +393,7 @@ impl ChatTask {
     /// Acknowledges a message that is not answered immediately.
     async fn ack(&mut self, msg: &InboxMessage, sign: &str) {
         let style = ChatStyle::from_settings(&self.shared.settings, &msg.source().platform);
-        let recent = self.acked.is_some_and(|at| at.elapsed() < ACK_EVERY);
+        let recent = self.acked.is_some_and(|at| at.elapsed() < ACK_INTERVAL);
         let Some(outbound) = self.shared.outbound(&msg.target()) else {
             return;
         };
@@ -434,7 +434,7 @@ impl ChatTask {
         if self.shared.settings.busy != BusyMode::Steer {
             return;
         }
-        for _ in 0..JOINED {
+        for _ in 0..MAX_MESSAGES_PER_TURN {
             let joins = self.queue.jobs.front().is_some_and(|job| {
                 let plain = |msg: &InboxMessage| msg.incoming.media.is_empty();
                 job.start == TurnStart::Fresh && job.msgs.iter().all(plain)
@@ -454,7 +454,7 @@ impl ChatTask {
         let (Some(turn), Some(open)) = (self.activity.turn_mut(), &mut self.conversation) else {
             return;
         };
-        if turn.stop(why, Instant::now() + STOPPING) {
+        if turn.stop(why, Instant::now() + STOP_TIMEOUT) {
             open.pooled.command(AgentCommand::Interrupt);
         }
     }
@@ -472,7 +472,7 @@ impl ChatTask {
         if self.queue.grows_until.is_some()
             && let Some(last) = self.queue.jobs.back_mut()
             && (last.start, how) == (TurnStart::Fresh, TurnStart::Fresh)
-            && last.msgs.len() < JOINED
+            && last.msgs.len() < MAX_MESSAGES_PER_TURN
             && let Some(other) = last.msgs.last()
             && are_parts_of_one(other, &msg, wait)
             && style.batch.joins(

@@ -17,7 +17,7 @@ use crate::turn::messages;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of a command's output, in characters.
-const SHOWN: usize = 12_000;
+const MAX_OUTPUT_CHARS: usize = 12_000;
 
 /// Descriptions for menus and `/help`.
 pub(in crate::turn) fn offers(settings: &GatewaySettings) -> Vec<Offer> {
@@ -88,7 +88,7 @@ fn output_text(ran: &CommandOutput) -> String {
         output => output,
     };
     let words = redact::secrets(words);
-    let mut shown: String = words.chars().take(SHOWN).collect();
+    let mut shown: String = words.chars().take(MAX_OUTPUT_CHARS).collect();
     if shown.len() < words.len() {
         shown.push_str("\n…");
     }

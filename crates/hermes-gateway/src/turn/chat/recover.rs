@@ -23,9 +23,9 @@ pub(super) const PREVIEW: &str = "preview";
 const TRIED: &str = "tried";
 
 /// Attempts to resume a turn that made progress.
-const TRIES: u32 = 3;
+const MAX_RESUMES: u32 = 3;
 /// Attempts to start a turn that made no progress.
-const BEGINNINGS: u32 = 6;
+const MAX_STARTS: u32 = 6;
 
 impl ChatTask {
     /// The first check: claimed messages come before new ones. Retried when the store fails.
@@ -39,7 +39,7 @@ impl ChatTask {
             let found = self
                 .shared
                 .delivery
-                .waiting_of(&self.key, after, super::PAGE);
+                .waiting_of(&self.key, after, super::PAGE_SIZE);
             let page = match found.await {
                 Ok(page) => page,
                 Err(error) => {
@@ -47,7 +47,7 @@ impl ChatTask {
                     return self.schedule_retry();
                 }
             };
-            let full = page.len() == super::PAGE;
+            let full = page.len() == super::PAGE_SIZE;
             for waiting in page {
                 after = after.max(waiting.id);
                 if waiting.turn.is_none() || under_way.contains(&waiting.id) {
@@ -287,9 +287,9 @@ impl ChatTask {
         let lead = msgs[0].id;
         let notes = self.shared.delivery.notes(lead).await.unwrap_or_default();
         let most = if how == TurnStart::Resume {
-            TRIES
+            MAX_RESUMES
         } else {
-            BEGINNINGS
+            MAX_STARTS
         };
         if tried(&notes) + 1 >= most {
             for msg in &msgs {

@@ -8,7 +8,7 @@ use super::MessagePoster;
 use crate::session::SessionIndexError;
 
 /// A conversation unused for this long has no pending work.
-const REST: TimeDelta = TimeDelta::minutes(10);
+const IDLE_BEFORE_CLOSE: TimeDelta = TimeDelta::minutes(10);
 
 impl MessagePoster {
     /// Ends answered conversations of a platform with one conversation per message (webhooks),
@@ -16,7 +16,7 @@ impl MessagePoster {
     pub async fn close_answered(&self, platform: &str) -> Result<usize, SessionIndexError> {
         let shared = &self.shared;
         let now = shared.clock.now();
-        let since = now.with_timezone(&Local).naive_local() - REST;
+        let since = now.with_timezone(&Local).naive_local() - IDLE_BEFORE_CLOSE;
         let mut over = Vec::new();
         for entry in shared.index.entries() {
             if entry.platform.as_deref() != Some(platform) || entry.updated_at > since {

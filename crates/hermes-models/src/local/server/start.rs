@@ -31,7 +31,7 @@ const MAX_LOG_BYTES: u64 = 1_000_000;
 /// Prefix of our lines in the log: earlier output belongs to a previous server.
 const MARK: &str = "hermes starts it: ";
 /// Exit code: another server holds the lock.
-const ANOTHER: i32 = 3;
+const EXIT_ALREADY_RUNNING: i32 = 3;
 
 /// Environment variables passed to the server. Keys are not among them.
 const ENVIRONMENT: &[&str] = &["HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ"];
@@ -214,7 +214,9 @@ fn open_log(log: &Path, run: &Path) -> std::io::Result<File> {
 fn ended(status: std::io::Result<ExitStatus>, log: &Path) -> Result<StartOutcome, StartError> {
     let said = said(log);
     match status {
-        Ok(status) if status.code() == Some(ANOTHER) => Ok(StartOutcome::AnotherRunning),
+        Ok(status) if status.code() == Some(EXIT_ALREADY_RUNNING) => {
+            Ok(StartOutcome::AnotherRunning)
+        }
         Ok(status) => match status.signal() {
             Some(signal) => Err(StartError::Died(format!("signal {signal}: {said}"))),
             None => Err(StartError::Refused(said)),

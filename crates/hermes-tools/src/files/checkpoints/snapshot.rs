@@ -13,7 +13,7 @@ use super::{Checkpoint, CheckpointError, Checkpoints, project};
 
 /// Maximum number of files of a project.
 const MAX_FILES: usize = 50_000;
-const LOCK_WAIT: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Excluded: dependencies, build output, other repositories, secrets, media.
 const EXCLUDES: &[&str] = &[
@@ -205,7 +205,7 @@ impl Checkpoints {
                 source,
             })?;
             let path = dir.join("hermes.lock");
-            FileLock::acquire(&path, LOCK_WAIT).map_err(|error| match error {
+            FileLock::acquire(&path, LOCK_TIMEOUT).map_err(|error| match error {
                 LockError::Busy(_) => CheckpointError::Busy,
                 LockError::Io { path, source } => CheckpointError::Io { path, source },
             })

@@ -6,7 +6,7 @@ use crate::files::limits::ReadLimits;
 use crate::files::text::{self, TextEncoding};
 
 /// Bytes inspected to distinguish text from binary.
-pub(super) const SAMPLE: usize = 64 * 1024;
+pub(super) const SAMPLE_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct TextPage {
@@ -64,7 +64,7 @@ pub(super) fn read(
         file.consume(3);
     }
     let start = file.fill_buf()?;
-    let encoding = text::guess(start, start.len() < SAMPLE);
+    let encoding = text::guess(start, start.len() < SAMPLE_BYTES);
     lines(file, encoding, wanted, cancelled)
 }
 

@@ -13,7 +13,7 @@ use super::{LineHit, SearchError, SearchResults};
 use crate::files::guard::FileGuard;
 use crate::files::lint::quoted;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const SEARCH_TIMEOUT: Duration = Duration::from_mins(1);
 /// Maximum size of processed output.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 const MAX_LINE: usize = 500;
@@ -43,7 +43,7 @@ pub(super) async fn search(
     cx: &ToolContext,
 ) -> Result<SearchResults, SearchError> {
     let mut exec = Exec::new(script(query, given), cwd);
-    exec.timeout = PATIENCE;
+    exec.timeout = SEARCH_TIMEOUT;
     exec.cancel = cx.cancel.clone();
     exec.split = true;
     let mut head = BoundedOutput {

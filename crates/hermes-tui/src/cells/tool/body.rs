@@ -16,13 +16,13 @@ use crate::width::{self, Indent};
 use crate::{ansi, markdown};
 
 /// Lines of output in the transcript.
-pub(super) const OUTPUT_LINES: usize = 3;
+pub(super) const MAX_OUTPUT_LINES: usize = 3;
 /// The same for a failed call.
-const FAILED_OUTPUT_LINES: usize = 6;
+const MAX_FAILED_OUTPUT_LINES: usize = 6;
 /// Rows of a change.
-const DIFF_ROWS: usize = 16;
+const MAX_DIFF_ROWS: usize = 16;
 /// Lines of a file that was written.
-const FILE_LINES: usize = 4;
+const MAX_FILE_LINES: usize = 4;
 
 pub(super) fn short(
     facts: &ToolFacts,
@@ -31,13 +31,13 @@ pub(super) fn short(
     cx: &CellContext<'_>,
 ) -> Vec<StyledRow> {
     if facts.failed {
-        return failure(facts, BlockPart::Last(FAILED_OUTPUT_LINES), columns, cx);
+        return failure(facts, BlockPart::Last(MAX_FAILED_OUTPUT_LINES), columns, cx);
     }
     match facts.name.as_str() {
-        "patch" => limited(&changes(facts, columns, cx), DIFF_ROWS, columns, cx),
+        "patch" => limited(&changes(facts, columns, cx), MAX_DIFF_ROWS, columns, cx),
         "write_file" => block(
             &written(facts, cx),
-            BlockPart::First(FILE_LINES),
+            BlockPart::First(MAX_FILE_LINES),
             columns,
             cx,
         ),
@@ -46,13 +46,13 @@ pub(super) fn short(
         "clarify" => answer(facts, columns, cx),
         "search_files" => block(
             &hits(facts, cx),
-            BlockPart::First(OUTPUT_LINES),
+            BlockPart::First(MAX_OUTPUT_LINES),
             columns,
             cx,
         ),
         "web_search" => block(
             &found(facts, cx),
-            BlockPart::First(OUTPUT_LINES),
+            BlockPart::First(MAX_OUTPUT_LINES),
             columns,
             cx,
         ),
@@ -62,7 +62,7 @@ pub(super) fn short(
         "terminal" if facts.get("session_id").is_some() => Vec::new(),
         "process" if facts.get("processes").is_some() => block(
             &processes(facts, cx),
-            BlockPart::First(OUTPUT_LINES),
+            BlockPart::First(MAX_OUTPUT_LINES),
             columns,
             cx,
         ),
@@ -74,9 +74,9 @@ pub(super) fn short(
         _ => {
             let lines = output(facts, progress, cx);
             let most = if facts.exit_code().is_some_and(|code| code != 0) {
-                FAILED_OUTPUT_LINES
+                MAX_FAILED_OUTPUT_LINES
             } else {
-                OUTPUT_LINES
+                MAX_OUTPUT_LINES
             };
             block(&lines, BlockPart::Last(most), columns, cx)
         }

@@ -16,9 +16,9 @@ const MAX_PATHS: usize = 40_000;
 /// Maximum entries of one directory outside the project.
 const MAX_LISTED: usize = 2_000;
 /// A walk ends after this time, complete or not.
-const WALK_TIME: Duration = Duration::from_secs(3);
+const WALK_TIMEOUT: Duration = Duration::from_secs(3);
 /// Paths per batch.
-const BATCH: usize = 1_000;
+const BATCH_SIZE: usize = 1_000;
 /// Maximum number of rows offered.
 const MAX_ROWS: usize = 50;
 
@@ -218,7 +218,7 @@ impl FileWalk {
 
     /// Walks everything in the project that git would not ignore.
     fn project(&self, project: &Path) {
-        let end = Instant::now() + WALK_TIME;
+        let end = Instant::now() + WALK_TIMEOUT;
         let walk = WalkBuilder::new(project)
             .hidden(false)
             .require_git(false)
@@ -243,7 +243,7 @@ impl FileWalk {
                 path.to_owned()
             });
             count += 1;
-            if piece.len() == BATCH && !self.send(std::mem::take(&mut piece), false) {
+            if piece.len() == BATCH_SIZE && !self.send(std::mem::take(&mut piece), false) {
                 return;
             }
             if count == MAX_PATHS || Instant::now() >= end {

@@ -22,7 +22,7 @@ use crate::wiring::mcp::{ServerWait, server_details};
 pub(super) const ID: &str = "mcp";
 
 /// How long a server may take to answer a test.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 const NONE: &str = "no MCP servers are configured; in a shell: hermes mcp add NAME --url https://…";
 
 fn toolbox(conversation: &ScreenConversation) -> Option<Arc<Toolbox>> {
@@ -154,7 +154,7 @@ fn test(
     conversation.panels.start("mcp-test", label, async move {
         let started = Instant::now();
         let options = CallOptions {
-            deadline: Some(started + PATIENCE),
+            deadline: Some(started + TEST_TIMEOUT),
             cancel,
             progress: None,
             behalf: None,

@@ -27,7 +27,7 @@ use crate::wiring;
 pub(super) const ID: &str = "model";
 
 /// What a test of a model may take.
-const TEST: Duration = Duration::from_mins(1);
+const MODEL_TEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// Between the parts of a row's id; no name has it.
 const PART: char = '\u{1f}';
 /// The first part of the id of a row that only wants a key.
@@ -92,7 +92,7 @@ pub(super) fn router(conversation: &ScreenConversation) -> Result<Arc<Router>, F
 /// The provider that is nothing but an address in the config.
 const NAMED: &str = "custom";
 /// How long its list of models may take.
-const SERVED: Duration = Duration::from_secs(2);
+const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Asks the ports where model servers of this machine usually listen, and the server in use for
 /// what else it has where nothing else knows.
@@ -108,7 +108,10 @@ pub(super) fn look_around(conversation: &ScreenConversation) -> Result<(), Failu
                     return Vec::new();
                 }
                 // Without an answer there is only the model that is in use.
-                router.live_models(None, SERVED).await.unwrap_or_default()
+                router
+                    .live_models(None, MODEL_LIST_TIMEOUT)
+                    .await
+                    .unwrap_or_default()
             };
             let (found, served) = tokio::join!(router.local_servers(), served);
             let mut tray = tray.lock();
@@ -543,7 +546,7 @@ fn test(
     let name = args.model;
     let label = format!("calling {name}");
     conversation.panels.start("model-test", label, async move {
-        let tried = model::attempt(client, TEST).await;
+        let tried = model::attempt(client, MODEL_TEST_TIMEOUT).await;
         let (short, said) = match &tried {
             Ok(tried) => {
                 let took = format!("{:.1}s", tried.took.as_secs_f64());

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// Refresh interval while work is running.
-const SOON: Duration = Duration::from_millis(250);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(250);
 
 /// One open panel at a time; work of an earlier one is cancelled.
 #[derive(Default)]
@@ -112,7 +112,11 @@ impl OpenPanel {
         }
         if let Some(busy) = &shared.busy {
             panel.busy = Some(busy.clone());
-            panel.refresh = Some(panel.refresh.map_or(SOON, |every| every.min(SOON)));
+            panel.refresh = Some(
+                panel
+                    .refresh
+                    .map_or(REFRESH_INTERVAL, |every| every.min(REFRESH_INTERVAL)),
+            );
         }
     }
 }
@@ -153,7 +157,7 @@ mod tests {
         let mut panel = Panel::default();
         desk.dress(&mut panel);
         assert_eq!(panel.busy.as_deref(), Some("asking"));
-        assert_eq!(panel.refresh, Some(SOON));
+        assert_eq!(panel.refresh, Some(REFRESH_INTERVAL));
         go.send(()).unwrap();
         while desk.shared().busy.is_some() {
             tokio::task::yield_now().await;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hermes_core::figures::size;
 use hermes_models::local::WeightsHub;
-use hermes_models::local::probe::PROMPTS;
+use hermes_models::local::probe::MAX_PROMPTS;
 use hermes_models::local::program::{self, LocalProgram};
 use hermes_models::local::pull::{Pull, PullError, PullProgress};
 use hermes_models::local::table;
@@ -39,7 +39,7 @@ pub(crate) fn ready(cx: &Context, name: Option<&str>) -> Result<NamedWeights, Fa
             weights.name
         ));
         let bar = DownloadBar::new(&weights.name, cx.out);
-        let tell = |tried| bar.line(&format!("{tried} of {PROMPTS} prompts"));
+        let tell = |tried| bar.line(&format!("{tried} of {MAX_PROMPTS} prompts"));
         let tried = wiring::runtime()?.block_on(here.settings.try_tools(&program, &weights, &tell));
         bar.end();
         match tried {
@@ -135,7 +135,7 @@ pub(super) fn pull(
 }
 
 /// Cells of the bar.
-const CELLS: u64 = 24;
+const BAR_CELLS: u64 = 24;
 
 /// How far something is: one line that changes at a terminal, a line per step elsewhere.
 struct DownloadBar<'a> {
@@ -223,8 +223,8 @@ impl<'a> DownloadBar<'a> {
 fn describe(done: u64, total: Option<u64>) -> String {
     match total.filter(|total| *total > 0) {
         Some(total) => {
-            let full = usize::try_from(done.min(total) * CELLS / total).unwrap_or_default();
-            let rest = usize::try_from(CELLS).unwrap_or_default() - full;
+            let full = usize::try_from(done.min(total) * BAR_CELLS / total).unwrap_or_default();
+            let rest = usize::try_from(BAR_CELLS).unwrap_or_default() - full;
             format!(
                 "[{}{}] {:>3} %  {} of {}",
                 "#".repeat(full),
