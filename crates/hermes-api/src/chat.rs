@@ -93,7 +93,7 @@ fn whole(
     outcome: &TurnResult,
 ) -> Result<StoredReply, ApiError> {
     let verdict = OutcomeReport::new(outcome);
-    if outcome.text.trim().is_empty() && !verdict.complete() {
+    if outcome.text.trim().is_empty() && !verdict.is_complete() {
         return Err(verdict.error(&outcome.session));
     }
     completion.remember(state, outcome, &outcome.text);
@@ -110,7 +110,7 @@ fn whole(
         }],
         "usage": chat_usage(&outcome.usage),
     });
-    if !verdict.complete() {
+    if !verdict.is_complete() {
         body["hermes"] = verdict.block();
     }
     let mut told = StoredReply::new(StatusCode::OK, body);
@@ -278,7 +278,7 @@ impl CompletionStream {
         }
         let verdict = OutcomeReport::new(outcome);
         self.ending = StreamEnding::of(&verdict, !self.told.trim().is_empty());
-        if verdict.complete() || !self.told.trim().is_empty() {
+        if verdict.is_complete() || !self.told.trim().is_empty() {
             let told = std::mem::take(&mut self.told);
             self.completion.remember(&self.state, outcome, &told);
         }
@@ -288,7 +288,7 @@ impl CompletionStream {
         } else {
             (usage, None)
         };
-        let more = if verdict.complete() {
+        let more = if verdict.is_complete() {
             Map::new()
         } else {
             let error = json!({

@@ -35,7 +35,7 @@ pub(super) enum StreamEnding {
 
 impl StreamEnding {
     pub(super) fn of(verdict: &OutcomeReport, told: bool) -> Self {
-        match (verdict.complete(), told) {
+        match (verdict.is_complete(), told) {
             (true, _) => Self::Complete,
             (false, true) => Self::Partial,
             (false, false) => Self::Failed,

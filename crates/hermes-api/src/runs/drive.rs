@@ -154,7 +154,7 @@ fn end(run: &ApiRun, outcome: &TurnResult, now: f64) {
     let mut data = json!({"session_id": outcome.session, "usage": usage});
     let status = if outcome.exit == TurnExit::Interrupted {
         RunStatus::Cancelled
-    } else if verdict.failed && outcome.text.trim().is_empty() {
+    } else if verdict.is_failed() && outcome.text.trim().is_empty() {
         RunStatus::Failed
     } else {
         RunStatus::Completed

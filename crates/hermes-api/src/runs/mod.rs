@@ -27,7 +27,7 @@ use super::reply::StoredReply;
 use super::responses::{self, ResponsesRequest};
 use super::sse::{self, SseFrames};
 use super::turn_call::{self, TurnCall};
-use super::turn_request::TurnRequest;
+use super::turn_request::{SessionChoice, TurnRequest};
 use super::{ApiState, SharedApiState, reply};
 
 /// Maximum number of runs kept; the earliest ended are dropped first.
@@ -123,8 +123,13 @@ pub(super) async fn create(
     };
     let input = super::input::user_input(said.now);
     let past = (said.system, said.history);
-    let mut place = TurnRequest::named(&state, (&session, fresh), model, past, input).await?;
-    place.opening.unattended = false;
+    let choice = if fresh {
+        SessionChoice::New(&session)
+    } else {
+        SessionChoice::Existing(&session)
+    };
+    let mut request = TurnRequest::named(&state, choice, model, past, input).await?;
+    request.opening.unattended = false;
     let now = state.deps.clock.epoch_seconds();
     let shown = model.unwrap_or(&state.settings.model_name);
     let run = Arc::new(ApiRun::new(id.clone(), &session, shown, now));
@@ -140,7 +145,7 @@ pub(super) async fn create(
         shared.runs.all().insert(id, Arc::clone(&run));
         shared.runs.sweep();
         task::spawn("api run", async move {
-            drive::drive(&shared, &run, call.permit, place).await;
+            drive::drive(&shared, &run, call.permit, request).await;
             if let Err(error) = keep(&shared, &run).await {
                 tracing::warn!("run {}: {}", run.id, error.to_json());
             }

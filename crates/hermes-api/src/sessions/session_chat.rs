@@ -19,7 +19,7 @@ use crate::responses::ResponseItems;
 use crate::sse::{self, SseFrames};
 use crate::turn::{ApiTurn, TurnResult, TurnStep};
 use crate::turn_call::TurnCall;
-use crate::turn_request::TurnRequest;
+use crate::turn_request::{SessionChoice, TurnRequest};
 use crate::{ApiState, SharedApiState, reply};
 
 /// The stored message and the turn that answers it.
@@ -60,8 +60,9 @@ async fn begin(
     let past = (system.map(str::to_owned), Vec::new());
     let input = input::user_input(content);
     let model = call.model.as_deref();
-    let place = TurnRequest::named(state, (id, false), model, past, input).await?;
-    let turn = ApiTurn::begin(state, call.permit, place.opening, place.input).await?;
+    let session = SessionChoice::Existing(id);
+    let request = TurnRequest::named(state, session, model, past, input).await?;
+    let turn = ApiTurn::begin(state, call.permit, request.opening, request.input).await?;
     Ok(StartedChat {
         turn,
         key: named.key,
@@ -79,7 +80,7 @@ pub(crate) async fn chat(
     let begun = begin(&state, &id, &headers, (&body, ApiEndpoint::SessionChat)).await?;
     let outcome = begun.turn.finish().await;
     let verdict = OutcomeReport::new(&outcome);
-    if outcome.text.trim().is_empty() && !verdict.complete() {
+    if outcome.text.trim().is_empty() && !verdict.is_complete() {
         return Err(verdict.error(&outcome.session));
     }
     let mut answer = json!({
@@ -88,7 +89,7 @@ pub(crate) async fn chat(
         "message": {"role": "assistant", "content": outcome.text},
         "usage": response_usage(&outcome.usage),
     });
-    if !verdict.complete() {
+    if !verdict.is_complete() {
         answer["hermes"] = verdict.block();
     }
     let mut told = StoredReply::new(StatusCode::OK, answer);
@@ -224,14 +225,14 @@ impl ChatEventStream {
         self.items.close();
         self.session.clone_from(&outcome.session);
         let verdict = OutcomeReport::new(outcome);
-        if outcome.text.trim().is_empty() && !verdict.complete() {
+        if outcome.text.trim().is_empty() && !verdict.is_complete() {
             let error = json!({"message": verdict.error, "code": verdict.code});
             self.event(frames, "error", error);
         } else {
-            let complete = verdict.complete();
+            let complete = verdict.is_complete();
             let interrupted = verdict.code == "interrupted";
             let whole = json!({"message_id": id, "content": outcome.text, "completed": complete,
-                               "partial": verdict.partial, "interrupted": interrupted,
+                               "partial": verdict.is_partial(), "interrupted": interrupted,
                                "error": verdict.error});
             self.event(frames, "assistant.completed", whole);
             let usage = response_usage(&outcome.usage);

@@ -16,17 +16,20 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Notifies chats with running turns and the home channels, each once. Only if it can be delivered
 /// now: the next process has other notices.
 pub(crate) async fn announce(shared: &GatewayShared, leaving: &ShutdownNotice) {
-    let mut told: HashSet<Target> = leaving.requested_by.iter().cloned().collect();
+    let mut notified: HashSet<Target> = leaving.requested_by.iter().cloned().collect();
     let mut ids = Vec::new();
     let homes = if leaving.requested_by.is_none() && leaving.homes {
         homes(shared)
     } else {
         Vec::new()
     };
-    let working = shared.working().into_iter().map(|target| (target, true));
-    for (target, works) in working.chain(homes.into_iter().map(|target| (target, false))) {
-        if wants_notice(shared, &target) && told.insert(target.clone()) {
-            ids.extend(send(shared, target, notice_text(leaving.restart, works)).await);
+    let working = shared
+        .working()
+        .into_iter()
+        .map(|target| (target, ChatWork::Running));
+    for (target, work) in working.chain(homes.into_iter().map(|target| (target, ChatWork::None))) {
+        if wants_notice(shared, &target) && notified.insert(target.clone()) {
+            ids.extend(send(shared, target, notice_text(leaving.restart, work)).await);
         }
     }
     let left = async {
@@ -68,14 +71,23 @@ fn wants_notice(shared: &GatewayShared, target: &Target) -> bool {
     !off && connected && !is_for_programs(&target.platform)
 }
 
-fn notice_text(restart: bool, works: bool) -> &'static str {
-    match (restart, works) {
-        (true, true) => "♻️ The gateway is restarting. I will continue with my work afterwards.",
-        (true, false) => "♻️ The gateway is restarting.",
-        (false, true) => {
+/// Whether a chat has a turn that the shutdown interrupts.
+#[derive(Clone, Copy)]
+enum ChatWork {
+    Running,
+    None,
+}
+
+fn notice_text(restart: bool, work: ChatWork) -> &'static str {
+    match (restart, work) {
+        (true, ChatWork::Running) => {
+            "♻️ The gateway is restarting. I will continue with my work afterwards."
+        }
+        (true, ChatWork::None) => "♻️ The gateway is restarting.",
+        (false, ChatWork::Running) => {
             "⏸️ The gateway is shutting down. I will continue with my work when it is back."
         }
-        (false, false) => "⏸️ The gateway is shutting down.",
+        (false, ChatWork::None) => "⏸️ The gateway is shutting down.",
     }
 }
 

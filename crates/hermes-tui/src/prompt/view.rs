@@ -141,6 +141,31 @@ fn small(number: usize) -> u16 {
     u16::try_from(number).unwrap_or(u16::MAX)
 }
 
+/// A key and its meaning.
+struct KeyHint {
+    key: String,
+    label: String,
+    /// What Enter does.
+    is_default: bool,
+}
+
+impl KeyHint {
+    fn new(key: impl Into<String>, label: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            label: label.into(),
+            is_default: false,
+        }
+    }
+
+    fn default_answer(key: &str, label: &str) -> Self {
+        Self {
+            is_default: true,
+            ..Self::new(key, label)
+        }
+    }
+}
+
 impl PromptLook<'_> {
     fn style(&self, role: StyleRole) -> Style {
         self.theme.style(role)
@@ -242,27 +267,31 @@ impl PromptLook<'_> {
     }
 
     /// Keys and their meaning, as many per line as fit.
-    fn keys(&self, keys: &[(&str, String)]) -> Vec<Line<'static>> {
+    fn keys(&self, keys: &[KeyHint]) -> Vec<Line<'static>> {
         let mut lines: Vec<Line<'static>> = Vec::new();
-        for (key, label) in keys {
-            let marked = key.strip_prefix('>');
-            let key = marked.unwrap_or(key);
+        for KeyHint {
+            key,
+            label,
+            is_default,
+        } in keys
+        {
             let room = self.columns.saturating_sub(4 + width::width(key) + 1);
             let label = width::truncate(label, room.max(1)).into_owned();
             let wide = width::width(key) + 1 + width::width(&label);
             let fits = lines.last().is_some_and(|line| {
-                width::line_width(line) + 4 + wide <= self.columns && marked.is_none()
+                width::line_width(line) + 4 + wide <= self.columns && !is_default
             });
-            let gap = match (fits, marked) {
-                (true, _) | (_, None) => Span::raw("    "),
-                (false, Some(_)) => Span::styled(
+            let gap = if *is_default {
+                Span::styled(
                     format!("  {} ", self.theme.glyphs().pointer),
                     self.style(StyleRole::Accent),
-                ),
+                )
+            } else {
+                Span::raw("    ")
             };
             let item = [
                 gap,
-                Span::styled(key.to_owned(), self.style(StyleRole::Key)),
+                Span::styled(key.clone(), self.style(StyleRole::Key)),
                 Span::raw(" "),
                 Span::styled(label, self.style(StyleRole::Text)),
             ];
@@ -375,12 +404,15 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &PromptLook<'_
     let rule = request.rule.as_ref().map_or("", |rule| &rule.0);
     match &prompt.stage {
         ApprovalStage::Choose => {
-            let mut keys = vec![("y", "once".to_owned()), ("s", "this session".to_owned())];
+            let mut keys = vec![KeyHint::new("y", "once"), KeyHint::new("s", "this session")];
             if request.rule.is_some() {
-                keys.push(("a", format!("always: {}", width::visible(rule))));
+                keys.push(KeyHint::new(
+                    "a",
+                    format!("always: {}", width::visible(rule)),
+                ));
             }
-            keys.push((">n", "deny".to_owned()));
-            keys.push(("e", "deny and explain".to_owned()));
+            keys.push(KeyHint::default_answer("n", "deny"));
+            keys.push(KeyHint::new("e", "deny and explain"));
             sheet.keys = look.keys(&keys);
         }
         ApprovalStage::Rule { .. } => {
@@ -388,21 +420,21 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &PromptLook<'_
             sheet.notes.extend(stored);
             sheet.letters = "a e Esc";
             sheet.keys = look.keys(&[
-                ("a", "store it and allow".to_owned()),
-                ("e", "edit it".to_owned()),
-                ("Esc", "back".to_owned()),
+                KeyHint::new("a", "store it and allow"),
+                KeyHint::new("e", "edit it"),
+                KeyHint::new("Esc", "back"),
             ]);
         }
         ApprovalStage::EditRule { line, .. } => {
             sheet.type_into("rule: ", line, look);
             sheet.keys = look.keys(&[
-                ("Enter", "store it and allow".to_owned()),
-                ("Esc", "back".to_owned()),
+                KeyHint::new("Enter", "store it and allow"),
+                KeyHint::new("Esc", "back"),
             ]);
         }
         ApprovalStage::Why { line } => {
             sheet.type_into("why not: ", line, look);
-            sheet.keys = look.keys(&[("Enter", "deny".to_owned()), ("Esc", "back".to_owned())]);
+            sheet.keys = look.keys(&[KeyHint::new("Enter", "deny"), KeyHint::new("Esc", "back")]);
         }
     }
     look.closed(&mut sheet.keys, prompt.guard());
@@ -433,8 +465,8 @@ fn question(prompt: &QuestionPrompt, place: Option<String>, look: &PromptLook<'_
         QuestionEntry::Text(line) => {
             sheet.type_into("answer: ", line, look);
             sheet.keys.extend(look.keys(&[
-                ("Enter", "answer".to_owned()),
-                ("Esc", "no answer".to_owned()),
+                KeyHint::new("Enter", "answer"),
+                KeyHint::new("Esc", "no answer"),
             ]));
         }
         QuestionEntry::Choice(picker) => choices(picker, &mut sheet, look),
@@ -445,8 +477,8 @@ fn question(prompt: &QuestionPrompt, place: Option<String>, look: &PromptLook<'_
             }
             sheet.letters = "y [n]";
             sheet.keys.extend(look.keys(&[
-                ("y", "agree to visit this page".to_owned()),
-                (">n", "decline".to_owned()),
+                KeyHint::new("y", "agree to visit this page"),
+                KeyHint::default_answer("n", "decline"),
             ]));
         }
     }
@@ -486,9 +518,9 @@ fn choices(picker: &ChoicePicker, sheet: &mut PromptSheet, look: &PromptLook<'_>
     let glyphs = look.theme.glyphs();
     let arrows = format!("{}{}", glyphs.up, glyphs.down);
     sheet.keys.extend(look.keys(&[
-        (arrows.as_str(), "choose".to_owned()),
-        ("Enter", "answer".to_owned()),
-        ("Esc", "no answer".to_owned()),
+        KeyHint::new(arrows, "choose"),
+        KeyHint::new("Enter", "answer"),
+        KeyHint::new("Esc", "no answer"),
     ]));
 }
 
@@ -536,18 +568,20 @@ fn form(fields: &[FilledField], at: usize, sheet: &mut PromptSheet, look: &Promp
         }
     }
     let last = at + 1 == fields.len();
-    let mut keys = vec![("Enter", if last { "send" } else { "next" }.to_owned())];
+    let mut keys = vec![KeyHint::new("Enter", if last { "send" } else { "next" })];
     if let Some(filled) = fields.get(at) {
         match filled.field.kind {
-            FieldKind::Several { .. } => keys.push(("Space", "choose".to_owned())),
-            FieldKind::Boolean | FieldKind::One { .. } => keys.push(("Space", "change".to_owned())),
+            FieldKind::Several { .. } => keys.push(KeyHint::new("Space", "choose")),
+            FieldKind::Boolean | FieldKind::One { .. } => {
+                keys.push(KeyHint::new("Space", "change"))
+            }
             _ => {}
         }
     }
     if at > 0 {
-        keys.push(("Shift+Tab", "back".to_owned()));
+        keys.push(KeyHint::new("Shift+Tab", "back"));
     }
-    keys.push(("Esc", "no answer".to_owned()));
+    keys.push(KeyHint::new("Esc", "no answer"));
     sheet.keys.extend(look.keys(&keys));
 }
 

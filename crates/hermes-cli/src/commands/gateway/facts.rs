@@ -8,6 +8,7 @@ use hermes_app::hooks::{HookEvent, Hooks};
 use hermes_app::toolsets;
 use hermes_config::fs::write_atomic;
 use hermes_gateway::GatewaySettings;
+use hermes_gateway::process::GatewayState;
 use hermes_gateway::{Gateway, RestartRequest};
 use hermes_gateway::{HomeSynthesizer, HomeTranscriber, SpeechSynthesizer, Transcriber};
 use hermes_platforms::{PlatformHttp, Posting};
@@ -122,8 +123,13 @@ impl hermes_api::GatewayFacts for RunningGatewayFacts {
             .iter()
             .map(|one| (one.name.clone(), json!(one.condition)))
             .collect();
+        let state = if status.draining {
+            GatewayState::Draining
+        } else {
+            GatewayState::Running
+        };
         json!({
-            "gateway_state": if status.draining { "draining" } else { "running" },
+            "gateway_state": state,
             "platforms": platforms,
             "active_agents": status.active_turns,
             "queued": status.queued,
