@@ -237,15 +237,9 @@ fn output(result: &str) -> Value {
 /// Verbatim, not as markdown; only the end if it is long.
 pub(crate) fn fenced(text: &str) -> String {
     let text = text.trim_end_matches('\n');
-    let mut from = text.len().saturating_sub(MAX_RESULT_BYTES);
-    while !text.is_char_boundary(from) {
-        from += 1;
-    }
-    let (mark, text) = if from > 0 {
-        ("…\n", &text[from..])
-    } else {
-        ("", text)
-    };
+    let end = hermes_core::text::last_bytes(text, MAX_RESULT_BYTES);
+    let mark = if end.len() < text.len() { "…\n" } else { "" };
+    let text = end;
     // Longer than any fence inside.
     let longest = text
         .lines()

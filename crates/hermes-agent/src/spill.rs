@@ -63,7 +63,7 @@ impl SizedResult<'_> {
 
     /// Writes the result below `dir` and gives the text that stands for it.
     pub async fn spill(&self, dir: Option<&Path>) -> String {
-        let preview = self.fenced(cut(self.text, PREVIEW_CHARS));
+        let preview = self.fenced(hermes_core::text::first_chars(self.text, PREVIEW_CHARS));
         let total = self.text.chars().count();
         let Some(dir) = dir else {
             return format!(
@@ -96,13 +96,6 @@ impl SizedResult<'_> {
         } else {
             text.to_owned()
         }
-    }
-}
-
-fn cut(text: &str, chars: usize) -> &str {
-    match text.char_indices().nth(chars) {
-        Some((at, _)) => &text[..at],
-        None => text,
     }
 }
 

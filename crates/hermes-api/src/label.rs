@@ -27,11 +27,7 @@ pub(super) fn label(tool: &str, arguments: &str) -> String {
     };
     let line = telling.lines().next().unwrap_or_default();
     let line = hermes_core::redact::secrets(line);
-    let mut short: String = line.chars().take(MAX_LABEL_CHARS).collect();
-    if line.chars().count() > MAX_LABEL_CHARS {
-        short.push('…');
-    }
-    short
+    hermes_core::text::shorten(&line, MAX_LABEL_CHARS)
 }
 
 #[cfg(test)]

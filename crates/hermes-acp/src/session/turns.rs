@@ -247,13 +247,8 @@ fn add(progress: &mut String, text: &str) {
     if !text.ends_with('\n') {
         progress.push('\n');
     }
-    if progress.len() > MAX_PROGRESS_BYTES {
-        let mut from = progress.len() - MAX_PROGRESS_BYTES;
-        while !progress.is_char_boundary(from) {
-            from += 1;
-        }
-        progress.drain(..from);
-    }
+    let excess = progress.len() - hermes_core::text::last_bytes(progress, MAX_PROGRESS_BYTES).len();
+    progress.drain(..excess);
 }
 
 #[cfg(test)]

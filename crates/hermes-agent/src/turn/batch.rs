@@ -287,9 +287,5 @@ impl Turn<'_> {
 
 fn preview_line(content: &hermes_core::message::Content) -> String {
     let text = said(content);
-    let line = text.lines().next().unwrap_or_default();
-    match line.char_indices().nth(120) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line.to_owned(),
-    }
+    hermes_core::text::shorten(text.lines().next().unwrap_or_default(), 120)
 }

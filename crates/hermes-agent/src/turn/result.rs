@@ -100,10 +100,7 @@ pub(super) fn preview(content: &Content, error: Option<ToolErrorKind>) -> String
         // With room for the mark.
         _ => middle_cut(&text, MAX_PREVIEW_CHARS - 100),
     };
-    match text.char_indices().nth(MAX_PREVIEW_CHARS) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text,
-    }
+    hermes_core::text::shorten(&text, MAX_PREVIEW_CHARS)
 }
 
 /// Cuts the long texts in a value.

@@ -207,11 +207,7 @@ impl HomeSynthesizer {
 /// The text to speak: without markup, limited in length.
 fn spoken(text: &str) -> String {
     let text = render(Markup::Plain, text);
-    let text = text.trim();
-    match text.char_indices().nth(MAX_TEXT_CHARS) {
-        Some((end, _)) => text[..end].to_owned(),
-        None => text.to_owned(),
-    }
+    hermes_core::text::first_chars(text.trim(), MAX_TEXT_CHARS).to_owned()
 }
 
 async fn download(request: reqwest::RequestBuilder, output: &Path) -> Result<PathBuf, String> {

@@ -3,7 +3,7 @@
 use hermes_core::model::ModelEvent;
 use hermes_http::sse::{SseEvent, SseParser};
 
-use super::json::{clip, lenient};
+use super::json::lenient;
 use super::{AnswerDecoder, WireFault};
 
 /// Maximum size of an answer in one piece.
@@ -97,7 +97,7 @@ impl AnswerReader {
                         self.decoder.done();
                     }
                     Err(error) if !is_lines(&text) => {
-                        let shown = clip(&text, 200);
+                        let shown = hermes_core::text::shorten(&text, 200);
                         return Err(WireFault::Malformed(format!(
                             "the answer is not JSON ({error}): {shown}"
                         )));

@@ -85,12 +85,7 @@ fn is_name(name: &str) -> bool {
 fn short(text: &str, otherwise: &str) -> String {
     let text = text.trim();
     let text = if text.is_empty() { otherwise } else { text };
-    if text.chars().count() <= MAX_DESCRIPTION_CHARS {
-        return text.to_owned();
-    }
-    let mut cut: String = text.chars().take(MAX_DESCRIPTION_CHARS - 1).collect();
-    cut.push('…');
-    cut
+    hermes_core::text::shorten_within(text, MAX_DESCRIPTION_CHARS)
 }
 
 /// Whether two menus are equal, ignoring fields added by Discord.

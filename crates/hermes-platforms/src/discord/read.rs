@@ -238,11 +238,7 @@ pub(super) fn context(
 /// The name of a thread created for a message.
 pub(super) fn thread_name(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty());
-    let mut name: String = line.unwrap_or("Conversation").chars().take(80).collect();
-    if line.is_some_and(|line| line.chars().count() > 80) {
-        name.push('…');
-    }
-    name
+    hermes_core::text::shorten(line.unwrap_or("Conversation"), 80)
 }
 
 #[cfg(test)]

@@ -215,17 +215,13 @@ fn file_name(id: &str, name: Option<&str>) -> String {
         .collect();
     let name = name.trim_matches(['.', ' ']);
     // The ending matters most, and names may be long.
-    let from = name.len().saturating_sub(80);
-    let from = (from..=name.len())
-        .find(|at| name.is_char_boundary(*at))
-        .unwrap_or(name.len());
     format!(
         "{:02x}{:02x}{:02x}{:02x}-{}",
         digest[0],
         digest[1],
         digest[2],
         digest[3],
-        &name[from..]
+        hermes_core::text::last_bytes(name, 80)
     )
 }
 

@@ -351,8 +351,7 @@ fn cut(diff: String) -> String {
     if diff.len() <= MAX_DIFF {
         return diff;
     }
-    let end = (0..=MAX_DIFF).rev().find(|at| diff.is_char_boundary(*at));
-    let kept = &diff[..end.unwrap_or(0)];
-    let kept = kept.rsplit_once('\n').map_or(kept, |(kept, _)| kept);
-    format!("{kept}\n… {} more bytes of diff", diff.len() - kept.len())
+    let head = &diff[..diff.floor_char_boundary(MAX_DIFF)];
+    let head = head.rsplit_once('\n').map_or(head, |(head, _)| head);
+    format!("{head}\n… {} more bytes of diff", diff.len() - head.len())
 }

@@ -318,11 +318,7 @@ fn wanted(args: &Args<'_>) -> Result<Vec<Result<String, ExtractEntry>>, ToolOutc
 
 fn short(url: &str) -> String {
     let end = url.find(['?', '#']).unwrap_or(url.len());
-    let mut short: String = url[..end].chars().take(80).collect();
-    if short.len() < end {
-        short.push('…');
-    }
-    short
+    hermes_core::text::shorten(&url[..end], 80)
 }
 
 pub(super) fn status(code: u16) -> String {

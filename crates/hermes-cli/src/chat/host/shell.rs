@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use hermes_core::event::AgentEvent;
+use hermes_core::text::last_bytes;
 use hermes_core::tool::ToolErrorKind;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
@@ -162,7 +163,7 @@ impl ShellCommand {
             note: format!(
                 "The person ran this command themselves ({how}):\n$ {}\n{}",
                 self.command,
-                last(&output, MAX_OUTPUT_FOR_MODEL)
+                last_bytes(&output, MAX_OUTPUT_FOR_MODEL)
             ),
             event: AgentEvent::ToolFinished {
                 call_id: self.id.clone(),
@@ -187,15 +188,6 @@ impl ShellCommand {
         self.kill();
         let _ = self.child.wait().await;
     }
-}
-
-/// The end of a text, at most this many bytes.
-fn last(text: &str, most: usize) -> &str {
-    let mut at = text.len().saturating_sub(most);
-    while !text.is_char_boundary(at) {
-        at += 1;
-    }
-    &text[at..]
 }
 
 #[cfg(test)]

@@ -413,13 +413,8 @@ fn platform_line(row: &PlatformStatusRow, running: bool, full: bool, now: DateTi
     line
 }
 
-fn first_line(text: &str, most: usize) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    if line.chars().count() <= most {
-        return line.to_owned();
-    }
-    let cut: String = line.chars().take(most.saturating_sub(1)).collect();
-    format!("{cut}…")
+fn first_line(text: &str, max: usize) -> String {
+    hermes_core::text::shorten_within(text.lines().next().unwrap_or_default(), max)
 }
 
 /// "in 41m", or the moment itself.

@@ -139,9 +139,5 @@ fn names(snapshot: &CatalogueSnapshot) -> Vec<String> {
 }
 
 fn first_line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    match line.char_indices().nth(90) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line.to_owned(),
-    }
+    hermes_core::text::shorten(text.lines().next().unwrap_or_default(), 90)
 }

@@ -133,10 +133,7 @@ impl QuestionKind {
 impl ChatTask {
     pub(super) async fn approval_needed(&mut self, request: ApprovalRequest) {
         let action = redact::secrets(&request.action);
-        let mut shown: String = action.chars().take(MAX_ACTION_CHARS).collect();
-        if shown.len() < action.len() {
-            shown.push('…');
-        }
+        let shown = hermes_core::text::shorten(&action, MAX_ACTION_CHARS);
         let fence = if shown.contains("```") { "~~~~" } else { "```" };
         let mut text = format!(
             "⚠️ **{}** wants to do this:\n{fence}\n{shown}\n{fence}",

@@ -6,7 +6,7 @@ use hermes_core::message::{BlobKind, FinishReason, WireBlob};
 use hermes_core::model::ModelEvent;
 use serde_json::{Value, json};
 
-use crate::codec::json::{clip, id, list, text};
+use crate::codec::json::{id, list, text};
 use crate::codec::{WireFault, finish, ids, usage};
 
 #[derive(Debug)]
@@ -139,7 +139,7 @@ impl ResponsesDecoder {
         response: &Value,
     ) -> Result<Vec<ModelEvent>, WireFault> {
         if !response.get("output").is_some_and(Value::is_array) {
-            let shown = clip(&response.to_string(), 200);
+            let shown = hermes_core::text::shorten(&response.to_string(), 200);
             return Err(WireFault::Malformed(format!(
                 "not an answer of the responses format: {shown}"
             )));

@@ -189,7 +189,7 @@ impl ServedConversations {
                 json!({
                     "id": row.id().to_string(),
                     "role": row.role(),
-                    "content": cut(&row.plain_text(), MAX_MESSAGE_CHARS),
+                    "content": hermes_core::text::first_chars(&row.plain_text(), MAX_MESSAGE_CHARS),
                     "timestamp": row.0.get("timestamp"),
                 })
             })
@@ -263,13 +263,6 @@ fn attachments(row: &MessageRecord) -> Vec<Value> {
         }
     }
     found
-}
-
-pub(super) fn cut(text: &str, longest: usize) -> &str {
-    match text.char_indices().nth(longest) {
-        Some((at, _)) => &text[..at],
-        None => text,
-    }
 }
 
 fn time(seconds: f64) -> String {

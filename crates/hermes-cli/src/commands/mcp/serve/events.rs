@@ -7,7 +7,7 @@ use hermes_store::MessageRecord;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::conversations::{ServedConversations, cut};
+use super::conversations::ServedConversations;
 
 /// How often the database is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -60,7 +60,7 @@ pub(super) async fn after(
                 kind: "message",
                 session_key: one.key().to_owned(),
                 role: row.role().to_owned(),
-                content: cut(&text, MAX_EVENT_CHARS).to_owned(),
+                content: hermes_core::text::first_chars(&text, MAX_EVENT_CHARS).to_owned(),
                 timestamp: timestamp.map(ToString::to_string).unwrap_or_default(),
                 message_id: row.id().to_string(),
             });
