@@ -117,7 +117,6 @@ fn search_spec(servers: &str) -> ToolSpec {
         effects: Effects::ReadOnly,
         // What is shown are words of servers.
         untrusted: true,
-        result_limit: None,
     }
 }
 
@@ -138,7 +137,6 @@ fn call_spec() -> ToolSpec {
         toolset: TOOLSET,
         effects: Effects::Exclusive,
         untrusted: true,
-        result_limit: None,
     }
 }
 

@@ -214,7 +214,6 @@ mod tests {
             toolset: "file",
             effects: Effects::ReadOnly,
             untrusted: false,
-            result_limit: None,
         }
     }
 

@@ -54,7 +54,6 @@ fn alike(one: &ToolSpec, other: &ToolSpec) -> bool {
         toolset,
         effects,
         untrusted,
-        result_limit,
     } = one;
     *name == other.name
         && *description == other.description
@@ -62,7 +61,6 @@ fn alike(one: &ToolSpec, other: &ToolSpec) -> bool {
         && *toolset == other.toolset
         && *effects == other.effects
         && *untrusted == other.untrusted
-        && *result_limit == other.result_limit
 }
 
 #[cfg(test)]
@@ -80,7 +78,6 @@ mod tests {
             toolset: "told",
             effects: Effects::ReadOnly,
             untrusted: false,
-            result_limit: None,
         }])
     }
 

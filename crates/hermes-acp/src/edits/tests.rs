@@ -85,7 +85,6 @@ fn writer() -> Arc<dyn Tool> {
         toolset: "file",
         effects: Effects::Exclusive,
         untrusted: false,
-        result_limit: None,
     }))
 }
 

@@ -51,7 +51,6 @@ impl DelegateTask {
             // Children may ask the person and set themselves no deadline.
             effects: Effects::Interactive,
             untrusted: false,
-            result_limit: None,
         };
         Self { spec, deps, depth }
     }

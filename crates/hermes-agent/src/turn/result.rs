@@ -196,10 +196,7 @@ impl Turn<'_> {
             untrusted,
             suspicious: &suspicious,
         };
-        let limit = spec
-            .and_then(|spec| spec.result_limit)
-            .unwrap_or(room.limits.result);
-        let mut shown = if result.exceeds(limit, room.left) {
+        let mut shown = if result.exceeds(room.limits.result, room.left) {
             let settings = &self.scope.deps.settings.tools;
             let dir = settings
                 .spill_dir

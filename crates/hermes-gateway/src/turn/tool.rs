@@ -73,7 +73,6 @@ fn spec() -> ToolSpec {
         toolset: "messaging",
         effects: Effects::Exclusive,
         untrusted: false,
-        result_limit: None,
     }
 }
 

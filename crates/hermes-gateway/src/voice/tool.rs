@@ -44,7 +44,6 @@ impl SpeakTool {
                 toolset: "tts",
                 effects: Effects::ReadOnly,
                 untrusted: false,
-                result_limit: None,
             },
             speaker,
             dir,

@@ -187,7 +187,6 @@ impl Shelf<'_> {
             toolset: naming::toolset(&config.name),
             effects: effects(config.parallel_calls, config.trusted && hints.read_only),
             untrusted: true,
-            result_limit: None,
         };
         let action = Action::Call {
             tool: name.to_owned(),
@@ -273,7 +272,6 @@ impl Shelf<'_> {
             toolset: naming::toolset(&config.name),
             effects: Effects::ReadOnly,
             untrusted: true,
-            result_limit: None,
         };
         self.push(spec, action, None);
     }

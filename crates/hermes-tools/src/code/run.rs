@@ -98,16 +98,13 @@ impl ExecuteCode {
         });
         let description = description(&HELPERS, &deps);
         Self {
-            spec: ToolSpec {
-                result_limit: Some(100_000),
-                ..ToolSpec::new(
-                    NAME,
-                    "code_execution",
-                    Effects::Exclusive,
-                    &description,
-                    parameters,
-                )
-            },
+            spec: ToolSpec::new(
+                NAME,
+                "code_execution",
+                Effects::Exclusive,
+                &description,
+                parameters,
+            ),
             deps: Arc::new(deps),
         }
     }

@@ -73,14 +73,13 @@ impl ReadFile {
             When truncated is true, go on with offset=next_offset. Notebooks, .docx and .xlsx come \
             as text, images as images where the model sees. Also the way to read a tool result \
             that was saved to a file because of its length.";
-        let mut spec = ToolSpec::new(
+        let spec = ToolSpec::new(
             NAME,
             "file",
             Effects::ReadsPaths(&["path"]),
             description,
             parameters,
         );
-        spec.result_limit = Some(shared.deps.limits.chars);
         Self { spec, shared }
     }
 

@@ -31,7 +31,7 @@ pub(super) struct TerminalTool {
 impl TerminalTool {
     pub(super) fn new(shared: Arc<TerminalShared>) -> Self {
         Self {
-            spec: super::terminal_spec(),
+            spec: super::terminal_spec(&shared.deps.settings),
             shared,
         }
     }

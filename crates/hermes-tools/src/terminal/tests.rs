@@ -457,6 +457,19 @@ async fn killed_processes_and_unknown_ones() {
 }
 
 #[test]
+fn the_description_states_the_configured_times() {
+    let settings = TerminalSettings {
+        timeout: Duration::from_secs(45),
+        max_timeout: Duration::from_secs(90),
+        ..TerminalSettings::from_config(&Config::default(), &Env::default())
+    };
+    let spec = super::terminal_spec(&settings);
+    let about = &spec.parameters["properties"]["timeout"]["description"];
+    let about = about.as_str().unwrap();
+    assert!(about.contains("45 unless given, at most 90;"), "{about}");
+}
+
+#[test]
 fn the_schemas_are_those_of_the_original() {
     let harness = TerminalHarness::new(Verdict::Once);
     let of = |name: &str| {

@@ -115,7 +115,6 @@ impl WebExtract {
             vision_analyze for them. Each page that cannot be read says why in its error.";
         let mut spec = ToolSpec::new(NAME, "web", Effects::ReadOnly, description, parameters);
         spec.untrusted = true;
-        spec.result_limit = Some(100_000);
         Self { spec, deps }
     }
 

@@ -45,7 +45,6 @@ impl WebSearch {
             Read a page that looks right with web_extract before relying on it.";
         let mut spec = ToolSpec::new(NAME, "web", Effects::ReadOnly, description, parameters);
         spec.untrusted = true;
-        spec.result_limit = Some(100_000);
         Self { spec, deps }
     }
 

@@ -243,7 +243,6 @@ fn with_tool() -> ModelRequest {
         toolset: "test",
         effects: Effects::ReadOnly,
         untrusted: false,
-        result_limit: None,
     };
     request(
         "Call the tool report_number with the number 7. Do not answer in words.",

@@ -62,7 +62,6 @@ fn tool(action: Action, caller: &Arc<Script>) -> RemoteTool {
             toolset: "mcp-srv",
             effects: Effects::Exclusive,
             untrusted: true,
-            result_limit: None,
         },
         action,
         consent: None,
