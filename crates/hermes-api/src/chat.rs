@@ -273,8 +273,8 @@ impl CompletionStream {
 
     fn done(&mut self, frames: &mut SseFrames, outcome: &TurnResult) {
         self.turn = None;
-        if !outcome.untold.is_empty() {
-            self.text(frames, &outcome.untold);
+        if !outcome.remaining_text.is_empty() {
+            self.text(frames, &outcome.remaining_text);
         }
         let verdict = OutcomeReport::new(outcome);
         self.ending = StreamEnding::of(&verdict, !self.told.trim().is_empty());

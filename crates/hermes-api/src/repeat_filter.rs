@@ -74,7 +74,7 @@ impl RepeatFilter {
     }
 
     /// The part of a final answer that was not sent in the last step.
-    pub(super) fn untold<'a>(&self, answer: &'a str) -> &'a str {
+    pub(super) fn remaining_text<'a>(&self, answer: &'a str) -> &'a str {
         if self.before.is_some() {
             return "";
         }

@@ -53,7 +53,7 @@ pub(super) struct TurnResult {
     /// The final answer.
     pub(super) text: String,
     /// The part that was not sent as [`TurnStep::Text`].
-    pub(super) untold: String,
+    pub(super) remaining_text: String,
     pub(super) usage: Usage,
     pub(super) exit: TurnExit,
 }
@@ -235,7 +235,7 @@ impl ApiTurn {
     fn outcome(&self, summary: TurnSummary) -> TurnResult {
         TurnResult {
             session: self.session.clone(),
-            untold: self.teller.untold(&summary.text).to_owned(),
+            remaining_text: self.teller.remaining_text(&summary.text).to_owned(),
             text: summary.text,
             usage: summary.usage,
             exit: summary.exit,

@@ -105,7 +105,7 @@ pub(crate) fn local(turn: &mut TurnArgs, cx: &Context) -> Result<(), Failure> {
 /// Nothing else is there: the built-in model is offered. `None`: the chat opens without a model.
 fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failure> {
     let settings = LocalModelSettings::new(&cx.home, config);
-    let row = match built_in(&settings, model::local::program_there()) {
+    let row = match built_in(&settings, model::local::is_installed()) {
         Ok(row) => row,
         Err(why) => {
             let line = format!("  {:<13} {why}", "built in");
@@ -114,7 +114,7 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
             return nothing_found(cx, config);
         }
     };
-    let cost = if row.there {
+    let cost = if row.is_downloaded {
         "already downloaded".to_owned()
     } else {
         format!("{} to download, once", size(row.bytes))
@@ -127,7 +127,7 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
     match ask(cx, config, &question)? {
         ProposalAnswer::Accepted => {
             let taken = model::local::ready(cx, Some(&row.weights.name))
-                .and_then(|weights| model::local::take(&weights, cx));
+                .and_then(|weights| model::local::select(&weights, cx));
             match taken {
                 Ok(()) => cx.reread().map(Some),
                 Err(failure) => {
@@ -162,7 +162,7 @@ fn ask(cx: &Context, config: &Arc<Config>, question: &str) -> Result<ProposalAns
             Some('m') => model::pick(cx)?,
             Some('u') => model::endpoint::ask(cx, None)?,
             Some('k') => {
-                if let Some(chosen) = with_key(cx, config)? {
+                if let Some(chosen) = ask_for_key_and_select(cx, config)? {
                     return Ok(ProposalAnswer::OtherModel(Some(chosen)));
                 }
                 None
@@ -172,7 +172,7 @@ fn ask(cx: &Context, config: &Arc<Config>, question: &str) -> Result<ProposalAns
             None => return Ok(ProposalAnswer::Declined),
         };
         if let Some(PickedModel { choice, key }) = picked {
-            return settle(cx, config, &choice, key).map(ProposalAnswer::OtherModel);
+            return test_and_save(cx, config, &choice, key).map(ProposalAnswer::OtherModel);
         }
     }
 }
@@ -184,18 +184,18 @@ fn nothing_found(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
              [Enter] open the chat without a model  [q] quit ";
         match prompt::key(question, &['c', 'k', 'u', 'm', 'q'])? {
             Some('k') => {
-                if let Some(chosen) = with_key(cx, config)? {
+                if let Some(chosen) = ask_for_key_and_select(cx, config)? {
                     return Ok(Some(chosen));
                 }
             }
             Some('u') => {
                 if let Some(PickedModel { choice, key }) = model::endpoint::ask(cx, None)? {
-                    return settle(cx, config, &choice, key);
+                    return test_and_save(cx, config, &choice, key);
                 }
             }
             Some('m') => {
                 if let Some(PickedModel { choice, key }) = model::pick(cx)? {
-                    return settle(cx, config, &choice, key);
+                    return test_and_save(cx, config, &choice, key);
                 }
             }
             Some('q') => return Err(Failure::silent(Exit::Ok)),
@@ -208,7 +208,7 @@ fn nothing_found(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
 }
 
 /// The built-in model as the config names it, or why it cannot be offered.
-fn built_in(settings: &LocalModelSettings, program_there: bool) -> Result<LocalModelRow, String> {
+fn built_in(settings: &LocalModelSettings, is_installed: bool) -> Result<LocalModelRow, String> {
     let weights = settings
         .weights(&settings.default_name())
         .map_err(|error| error.to_string())?;
@@ -216,17 +216,17 @@ fn built_in(settings: &LocalModelSettings, program_there: bool) -> Result<LocalM
         .into_iter()
         .find(|row| row.weights == weights)
         .ok_or_else(|| format!("{} is not known", weights.name))?;
-    match hindrance(&row, program_there) {
+    match unavailable_reason(&row, is_installed) {
         Some(why) => Err(why),
         None => Ok(row),
     }
 }
 
-fn hindrance(row: &LocalModelRow, program_there: bool) -> Option<String> {
-    if !program_there {
+fn unavailable_reason(row: &LocalModelRow, is_installed: bool) -> Option<String> {
+    if !is_installed {
         return Some(program::HOW_TO_GET.to_owned());
     }
-    if row.weights.model.is_none() && !row.there {
+    if row.weights.model.is_none() && !row.is_downloaded {
         return Some(format!("{} does not exist", row.weights.path.display()));
     }
     (!row.fits).then(|| {
@@ -248,7 +248,7 @@ struct LocalModelOffer {
 
 /// The first model of the first server that is meant for talking; one that is loaded goes first.
 fn best(found: &[LocalServerInfo]) -> Option<LocalModelOffer> {
-    let talks = |name: &str| {
+    let is_chat_model = |name: &str| {
         let name = name.to_lowercase();
         !["embed", "rerank", "whisper"]
             .iter()
@@ -258,12 +258,12 @@ fn best(found: &[LocalServerInfo]) -> Option<LocalModelOffer> {
         let mut models = server
             .models
             .iter()
-            .filter(|model| talks(&model.id) && model.tools != Some(false));
+            .filter(|model| is_chat_model(&model.id) && model.tools != Some(false));
         let first = models.clone().next();
         let chosen = models
             .find(|model| model.loaded == Some(true))
             .or(first)
-            .or_else(|| server.models.iter().find(|model| talks(&model.id)))?;
+            .or_else(|| server.models.iter().find(|model| is_chat_model(&model.id)))?;
         Some(LocalModelOffer {
             server: server.server,
             base_url: server.base_url.clone(),
@@ -370,8 +370,8 @@ fn propose(
         key_env: None,
     };
     let window = probe.and_then(|probe| probe.context_length);
-    let standing = try_out(cx, config, &choice, None, window)?;
-    let question = format!("Use {} on this machine? {standing}", choice.model);
+    let test_summary = test_model(cx, config, &choice, None, window)?;
+    let question = format!("Use {} on this machine? {test_summary}", choice.model);
     match ask(cx, config, &question)? {
         ProposalAnswer::Accepted => {
             model::set(&choice, cx)?;
@@ -383,7 +383,7 @@ fn propose(
 }
 
 /// A pasted key and the provider's usual model.
-fn with_key(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failure> {
+fn ask_for_key_and_select(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failure> {
     let Some(pasted) = keys::ask(cx, None)? else {
         return Ok(None);
     };
@@ -401,18 +401,18 @@ fn with_key(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failu
         base_url: None,
         key_env: None,
     };
-    settle(cx, config, &choice, Some(pasted))
+    test_and_save(cx, config, &choice, Some(pasted))
 }
 
 /// Tries what was chosen, and keeps it.
-fn settle(
+fn test_and_save(
     cx: &Context,
     config: &Arc<Config>,
     choice: &SetArgs,
     key: Option<PastedKey>,
 ) -> Result<Option<Context>, Failure> {
-    let standing = try_out(cx, config, choice, key.as_ref(), None)?;
-    cx.out.error(format!("{}: {standing}", choice.model));
+    let test_summary = test_model(cx, config, choice, key.as_ref(), None)?;
+    cx.out.error(format!("{}: {test_summary}", choice.model));
     if let Some(key) = key {
         keys::store(cx, &key)?;
     }
@@ -421,7 +421,7 @@ fn settle(
 }
 
 /// A real call and a real tool call; what came of them in words.
-fn try_out(
+fn test_model(
     cx: &Context,
     config: &Arc<Config>,
     choice: &SetArgs,
@@ -442,7 +442,7 @@ fn try_out(
     ));
     let window = window.unwrap_or(client.info().context_length);
     let tried = wiring::runtime()?.block_on(model::attempt(client, MODEL_TEST_TIMEOUT));
-    let mut standing = match tried {
+    let mut test_summary = match tried {
         Ok(tried) => {
             let seconds = tried.took.as_secs_f64();
             match tried.tools {
@@ -460,13 +460,13 @@ fn try_out(
     if window < MIN_TOOL_WINDOW {
         // Writing to a String cannot fail.
         let _ = write!(
-            standing,
+            test_summary,
             "\n  its window is {} tokens: too small for long work; give it at least {}",
             model::tokens(window),
             model::tokens(MIN_TOOL_WINDOW)
         );
     }
-    Ok(standing)
+    Ok(test_summary)
 }
 
 #[cfg(test)]
@@ -475,12 +475,12 @@ mod tests {
 
     use super::*;
 
-    fn offered(name: &str, context: u32, program_there: bool) -> Result<String, String> {
+    fn offered(name: &str, context: u32, is_installed: bool) -> Result<String, String> {
         let dir = tempfile::tempdir().unwrap();
         let mut settings = LocalModelSettings::new(&Home::at(dir.path()), &Config::default());
         settings.model = Some(name.to_owned());
         settings.context = context;
-        built_in(&settings, program_there).map(|row| row.weights.name)
+        built_in(&settings, is_installed).map(|row| row.weights.name)
     }
 
     #[test]
@@ -503,9 +503,13 @@ mod tests {
         let rows = || model::local::rows(&settings);
         let mut row = rows().remove(0);
         row.fits = false;
-        assert!(hindrance(&row, true).unwrap().contains("of memory"));
+        assert!(
+            unavailable_reason(&row, true)
+                .unwrap()
+                .contains("of memory")
+        );
         assert_eq!(
-            hindrance(&rows()[0], false).as_deref(),
+            unavailable_reason(&rows()[0], false).as_deref(),
             Some(program::HOW_TO_GET)
         );
     }

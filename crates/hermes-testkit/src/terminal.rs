@@ -82,7 +82,7 @@ impl TerminalBuilder {
         let mut output = pair.master.try_clone_reader().expect("what it writes");
         let keyboard = pair.master.take_writer().expect("its keyboard");
         let shared = Arc::new(Shared {
-            seen: Mutex::new(Seen {
+            seen: Mutex::new(ScreenState {
                 parser: vt100::Parser::new(cells(self.rows), cells(self.columns), SCROLLBACK),
                 bytes: Vec::new(),
                 over: false,
@@ -120,11 +120,11 @@ pub struct Terminal {
 }
 
 struct Shared {
-    seen: Mutex<Seen>,
+    seen: Mutex<ScreenState>,
     changed: Condvar,
 }
 
-struct Seen {
+struct ScreenState {
     parser: vt100::Parser,
     /// Everything that was written.
     bytes: Vec<u8>,
@@ -132,7 +132,7 @@ struct Seen {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Seen> {
+    fn lock(&self) -> MutexGuard<'_, ScreenState> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -274,7 +274,7 @@ impl Terminal {
     }
 
     #[track_caller]
-    fn wait(&self, what: &str, done: impl Fn(&Seen) -> bool) {
+    fn wait(&self, what: &str, done: impl Fn(&ScreenState) -> bool) {
         let until = Instant::now() + PATIENCE;
         let mut seen = self.shared.lock();
         while !done(&seen) {

@@ -131,8 +131,8 @@ async fn whole(
             }
         }
     };
-    if !outcome.untold.is_empty() {
-        items.text(&outcome.untold);
+    if !outcome.remaining_text.is_empty() {
+        items.text(&outcome.remaining_text);
     }
     items.close();
     let verdict = OutcomeReport::new(&outcome);

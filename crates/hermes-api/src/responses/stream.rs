@@ -96,8 +96,8 @@ impl sse::EventSource for ResponseStream {
 impl ResponseStream {
     async fn done(&mut self, frames: &mut SseFrames, answer: &ResponseHead, outcome: &TurnResult) {
         self.turn = None;
-        if !outcome.untold.is_empty() {
-            let changes = self.items.text(&outcome.untold);
+        if !outcome.remaining_text.is_empty() {
+            let changes = self.items.text(&outcome.remaining_text);
             self.write_changes(frames, changes);
         }
         let changes = self.items.close();

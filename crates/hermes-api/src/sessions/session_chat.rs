@@ -92,13 +92,13 @@ pub(crate) async fn chat(
     if !verdict.is_complete() {
         answer["hermes"] = verdict.block();
     }
-    let mut told = StoredReply::new(StatusCode::OK, answer);
-    told.header(&reply::SESSION_ID, &outcome.session);
-    told.verdict(&verdict);
+    let mut reply_to_client = StoredReply::new(StatusCode::OK, answer);
+    reply_to_client.header(&reply::SESSION_ID, &outcome.session);
+    reply_to_client.verdict(&verdict);
     if let Some(key) = &begun.key {
-        told.header(&reply::SESSION_KEY, key);
+        reply_to_client.header(&reply::SESSION_KEY, key);
     }
-    Ok(told.response())
+    Ok(reply_to_client.response())
 }
 
 /// `POST /api/sessions/{id}/chat/stream`.
@@ -151,8 +151,8 @@ impl sse::EventSource for ChatEventStream {
         if !self.begun {
             self.begun = true;
             let message = std::mem::take(&mut self.message);
-            let said = json!({"user_message": {"role": "user", "content": message}});
-            self.event(frames, "run.started", said);
+            let started = json!({"user_message": {"role": "user", "content": message}});
+            self.event(frames, "run.started", started);
             let answer = json!({"message": {"id": self.answer, "role": "assistant"}});
             self.event(frames, "message.started", answer);
             return true;
@@ -217,9 +217,9 @@ impl ChatEventStream {
     fn done(&mut self, frames: &mut SseFrames, outcome: &TurnResult) {
         self.turn = None;
         let id = self.answer.clone();
-        if !outcome.untold.is_empty() {
-            self.items.text(&outcome.untold);
-            let delta = json!({"message_id": id, "delta": outcome.untold});
+        if !outcome.remaining_text.is_empty() {
+            self.items.text(&outcome.remaining_text);
+            let delta = json!({"message_id": id, "delta": outcome.remaining_text});
             self.event(frames, "assistant.delta", delta);
         }
         self.items.close();

@@ -94,7 +94,7 @@ impl GatewayConversations {
             toolsets: opening.toolsets,
             skills: opening.skills,
             no_restore_cwd: opening.cwd.is_some(),
-            cwd: Some(opening.cwd.unwrap_or_else(|| workplace(&parts))),
+            cwd: Some(opening.cwd.unwrap_or_else(|| default_working_dir(&parts))),
             source: Some(opening.source.clone()),
             ..TurnOptions::default()
         };
@@ -143,7 +143,7 @@ impl GatewayConversations {
 }
 
 /// The default working directory of tools: as configured, else the user's home directory.
-pub(super) fn workplace(parts: &HomeParts) -> PathBuf {
+pub(super) fn default_working_dir(parts: &HomeParts) -> PathBuf {
     let home = &parts.cx.home;
     let configured = parts.config.terminal.cwd.trim();
     let named = if CURRENT_DIR_VALUES.contains(&configured) {

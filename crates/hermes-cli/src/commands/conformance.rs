@@ -222,7 +222,7 @@ impl Asker for DefaultAnswers {
 /// A person who grants everything: opens the page and pastes where it leads.
 struct AutomaticLogin {
     client: reqwest::Client,
-    landed: Mutex<Option<String>>,
+    redirect_url: Mutex<Option<String>>,
 }
 
 impl AutomaticLogin {
@@ -235,7 +235,7 @@ impl AutomaticLogin {
             hermes_http::client(&settings).map_err(|error| Failure::failed(error.to_string()))?;
         Ok(Self {
             client,
-            landed: Mutex::default(),
+            redirect_url: Mutex::default(),
         })
     }
 }
@@ -248,15 +248,21 @@ impl AuthPrompt for AutomaticLogin {
             let answer = answer.map_err(|error| error.to_string())?;
             let location = answer.headers().get(reqwest::header::LOCATION);
             let location = location.and_then(|value| value.to_str().ok());
-            let landed = location.ok_or("the page leads nowhere")?.to_owned();
-            *self.landed.lock().unwrap_or_else(PoisonError::into_inner) = Some(landed);
+            let redirect_url = location.ok_or("the page leads nowhere")?.to_owned();
+            *self
+                .redirect_url
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(redirect_url);
             Ok(())
         })
     }
 
     fn pasted(&self) -> BoxFuture<'_, Option<String>> {
-        let mut landed = self.landed.lock().unwrap_or_else(PoisonError::into_inner);
-        Box::pin(std::future::ready(landed.take()))
+        let mut redirect_url = self
+            .redirect_url
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Box::pin(std::future::ready(redirect_url.take()))
     }
 
     fn note(&self, text: &str) {

@@ -112,7 +112,7 @@ const HERE: [Check; 11] = [
     ("approvals", local_checks::approvals),
     ("gateway", local_checks::gateway),
     ("tools", local_checks::tools),
-    ("terminal", remote_checks::posture),
+    ("terminal", remote_checks::confinement),
 ];
 /// What calls somebody.
 const FAR: [Check; 4] = [

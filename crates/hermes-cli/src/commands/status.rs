@@ -211,8 +211,8 @@ fn terminal(cx: &Context, config: &Config) -> Value {
         }
         Ok(None) => {
             let sandbox = Sandbox::detect(SandboxSettings::from_config(&cx.home, config));
-            let posture = sandbox.describe();
-            json!({"backend": "local", "posture": format!("local, {posture}"), "sandbox": posture})
+            let sandbox = sandbox.describe();
+            json!({"backend": "local", "posture": format!("local, {sandbox}"), "sandbox": sandbox})
         }
     }
 }

@@ -93,7 +93,7 @@ pub fn calls(
     let mut builder = Builder::default();
     let text = Text {
         marker: style.marker().as_bytes().into(),
-        leads_on: choice == CallChoice::Auto,
+        continues_after_marker: choice == CallChoice::Auto,
         not_first: (style == CallStyle::Bare).then_some(b'{'),
     };
     if choice == CallChoice::None {

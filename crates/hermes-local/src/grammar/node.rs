@@ -36,7 +36,7 @@ pub(super) struct Text {
     /// Ends the text; its first byte occurs nowhere else in it. Empty: there is no marker.
     pub(super) marker: Box<[u8]>,
     /// Whether something follows the marker. If not, it may not be written.
-    pub(super) leads_on: bool,
+    pub(super) continues_after_marker: bool,
     /// What the text may not begin with (after blanks).
     pub(super) not_first: Option<u8>,
 }
@@ -66,11 +66,11 @@ pub(super) struct NameNode {
     /// The property whose name ends here.
     pub(super) ends: Option<u8>,
     /// Properties whose names pass through here.
-    pub(super) through: u128,
+    pub(super) reachable: u128,
     /// Bytes so far.
     pub(super) depth: u16,
     /// Bytes to the end of the current character or escape.
-    pub(super) to_whole: u8,
+    pub(super) bytes_to_boundary: u8,
 }
 
 impl Object {
@@ -96,7 +96,7 @@ impl Object {
             }
             let bit = 1_u128 << index;
             let mut at = 0_usize;
-            keys[0].through |= bit;
+            keys[0].reachable |= bit;
             for (place, &byte) in property.name.iter().enumerate() {
                 let known = keys[at].next.iter().find(|(edge, _)| *edge == byte);
                 at = if let Some((_, to)) = known {
@@ -106,14 +106,14 @@ impl Object {
                     keys[at].next.push((byte, to as u32));
                     keys.push(NameNode {
                         depth: place as u16 + 1,
-                        to_whole: u8::MAX,
+                        bytes_to_boundary: u8::MAX,
                         ..NameNode::default()
                     });
                     to
                 };
-                let to_whole = to_whole(&property.name, place + 1);
-                keys[at].to_whole = keys[at].to_whole.min(to_whole);
-                keys[at].through |= bit;
+                let bytes_to_boundary = bytes_to_boundary(&property.name, place + 1);
+                keys[at].bytes_to_boundary = keys[at].bytes_to_boundary.min(bytes_to_boundary);
+                keys[at].reachable |= bit;
             }
             keys[at].ends = Some(index as u8);
             self.longest = self.longest.max(property.name.len() as u16);
@@ -123,7 +123,7 @@ impl Object {
 }
 
 /// Bytes after `from` until the content of a JSON string can end.
-fn to_whole(text: &[u8], from: usize) -> u8 {
+fn bytes_to_boundary(text: &[u8], from: usize) -> u8 {
     let whole = |to: &usize| {
         let text = std::str::from_utf8(&text[..*to]).ok();
         text.is_some_and(|text| serde_json::from_str::<String>(&format!("\"{text}\"")).is_ok())

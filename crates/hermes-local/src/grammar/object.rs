@@ -145,7 +145,7 @@ fn name_left(grammar: &Grammar, object: &Object, seen: u128, key: u32, length: u
                 2 + object
                     .keys
                     .get(key as usize)
-                    .map_or(0, |key| u32::from(key.to_whole))
+                    .map_or(0, |key| u32::from(key.bytes_to_boundary))
             }
         };
         best = shortest[extra as usize]
@@ -157,7 +157,7 @@ fn name_left(grammar: &Grammar, object: &Object, seen: u128, key: u32, length: u
     };
     for (index, property) in object.properties.iter().enumerate() {
         let bit = 1_u128 << index;
-        if key.through & !seen & bit == 0 {
+        if key.reachable & !seen & bit == 0 {
             continue;
         }
         let name = property.name.len() as u32 - u32::from(key.depth);
@@ -182,14 +182,14 @@ impl Object {
     }
 
     fn has_more(&self, seen: u128) -> bool {
-        self.extra.is_some() || self.keys[0].through & !seen != 0
+        self.extra.is_some() || self.keys[0].reachable & !seen != 0
     }
 
     /// Whether a name may end or diverge from the known ones here.
     fn between_characters(&self, key: u32) -> bool {
         self.keys
             .get(key as usize)
-            .is_none_or(|key| key.to_whole == 0)
+            .is_none_or(|key| key.bytes_to_boundary == 0)
     }
 
     /// The property whose name is complete; `None` if it occurred already.
@@ -216,7 +216,7 @@ impl Object {
             let next = known.next.iter().find(|(edge, _)| *edge == byte);
             if let Some((_, next)) = next {
                 let there = &self.keys[*next as usize];
-                if there.through & !seen != 0 || self.extra.is_some() {
+                if there.reachable & !seen != 0 || self.extra.is_some() {
                     return Some(ObjectAt::NameNode {
                         key: *next,
                         length: length + 1,
@@ -225,7 +225,7 @@ impl Object {
                 }
                 return None;
             }
-            if known.to_whole > 0 {
+            if known.bytes_to_boundary > 0 {
                 return None;
             }
         }

@@ -202,7 +202,7 @@ impl GrammarState {
                 matched,
                 fresh: fresh && byte.is_ascii_whitespace(),
             }));
-        } else if text.leads_on {
+        } else if text.continues_after_marker {
             pop(grammar, &self.below, out);
         }
     }

@@ -138,9 +138,12 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new(mut options: AppOptions, mut composer: Composer, look: Appearance) -> Self {
-        let wishes = options.tui.keys.clone().unwrap_or_default();
-        let (keys, bad) =
-            Keymap::from_config(wishes.iter().map(|(name, keys)| (name, keys.as_slice())));
+        let configured = options.tui.keys.clone().unwrap_or_default();
+        let (keys, bad) = Keymap::from_config(
+            configured
+                .iter()
+                .map(|(name, keys)| (name, keys.as_slice())),
+        );
         let manner = DisplayOptions {
             reasoning: options.reasoning,
             verbose: options.verbose,

@@ -313,7 +313,7 @@ impl Host {
             return;
         }
         if let Some(toolbox) = self.toolbox() {
-            for effect in status::news_of_servers(&toolbox, &mut self.live.down) {
+            for effect in status::server_changes(&toolbox, &mut self.live.down) {
                 self.live.effect(effect).await;
             }
         }

@@ -87,7 +87,7 @@ impl ShellCommand {
 
     /// The next thing to show. Nothing is lost when it is dropped.
     pub(super) async fn step(&mut self) -> ShellStep {
-        let mut news = false;
+        let mut has_unsent_output = false;
         loop {
             let wait = self.shown.map_or(Duration::ZERO, |shown| {
                 MIN_UPDATE_INTERVAL.saturating_sub(shown.elapsed())
@@ -96,11 +96,11 @@ impl ShellCommand {
                 read = self.output.read_buf(&mut self.text), if self.open => match read {
                     Ok(1..) => {
                         self.cut_off();
-                        news = true;
+                        has_unsent_output = true;
                     }
                     _ => self.open = false,
                 },
-                () = tokio::time::sleep(wait), if news => {
+                () = tokio::time::sleep(wait), if has_unsent_output => {
                     self.shown = Some(Instant::now());
                     return ShellStep::Event(AgentEvent::ToolProgress {
                         call_id: self.id.clone(),

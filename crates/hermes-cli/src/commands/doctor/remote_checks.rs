@@ -142,7 +142,7 @@ fn servers_of(
 }
 
 /// Where commands run and what confines them.
-pub(super) fn posture(cx: &Context, report: &mut DoctorReport) {
+pub(super) fn confinement(cx: &Context, report: &mut DoctorReport) {
     let Some(config) = loaded(cx) else {
         return;
     };
@@ -152,11 +152,11 @@ pub(super) fn posture(cx: &Context, report: &mut DoctorReport) {
         Ok(Some(environment)) => report.ok(environment.info().posture),
         Ok(None) => {
             let sandbox = Sandbox::detect(SandboxSettings::from_config(&cx.home, &config));
-            let posture = sandbox.describe();
-            let text = format!("sandbox: commands are {posture}");
-            if posture.refuses {
+            let sandbox = sandbox.describe();
+            let text = format!("sandbox: commands are {sandbox}");
+            if sandbox.refuses {
                 report.problem(text, "hermes config set terminal.sandbox auto");
-            } else if posture.active == SandboxTier::None && posture.requested != "off" {
+            } else if sandbox.active == SandboxTier::None && sandbox.requested != "off" {
                 report.warning(text, "a kernel with Landlock, or bubblewrap, confines them");
             } else {
                 report.ok(text);

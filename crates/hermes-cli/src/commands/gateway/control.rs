@@ -153,10 +153,10 @@ fn restart_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
         Marker::PlannedStop.clear(home.root());
         restarted.map_err(|failure| with_recorded_reason(home, &before, failure))?;
     } else {
-        let told = target
+        let signalled = target
             .signal(Signal::USR1)
             .map_err(|error| Failure::failed(format!("pid {}: {error}", target.pid)))?;
-        if !told {
+        if !signalled {
             return start_one(home, args, cx);
         }
     }
@@ -203,7 +203,7 @@ fn launch(home: &Home) -> Outcome {
     std::fs::create_dir_all(&logs)
         .map_err(|error| Failure::failed(format!("{}: {error}", logs.display())))?;
     let path = logs.join("gateway.stderr.log");
-    let said = std::fs::OpenOptions::new()
+    let stderr_log = std::fs::OpenOptions::new()
         .create(true)
         .append(true)
         .open(&path)
@@ -218,7 +218,7 @@ fn launch(home: &Home) -> Outcome {
         .current_dir(home.root())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(said)
+        .stderr(stderr_log)
         // Ctrl+C at this terminal is not meant for it.
         .process_group(0);
     command

@@ -71,7 +71,7 @@ pub(crate) fn pick(cx: &Context) -> Result<Option<PickedModel>, Failure> {
     let (_, router) = router(cx, Overrides::default())?;
     let found = wiring::runtime()?.block_on(router.local_servers());
     let mut rows = rows(&router, found);
-    if local::program_there() {
+    if local::is_installed() {
         rows.extend(built_in(&router));
         rows.sort_by_key(|row| row.group);
     }
@@ -355,11 +355,11 @@ fn rows(router: &Router, found: Vec<LocalServerInfo>) -> Vec<PickRow> {
 fn built_in(router: &Router) -> Vec<PickRow> {
     let mut all = local::rows(&router.local_settings());
     all.retain(|row| row.fits);
-    all.sort_by_key(|row| !row.there);
+    all.sort_by_key(|row| !row.is_downloaded);
     let row = |(index, row): (usize, local::LocalModelRow)| PickRow {
         group: ModelGroup::BuiltIn,
         provider: PROVIDER.to_owned(),
-        note: if row.there {
+        note: if row.is_downloaded {
             format!("{} memory  here", size(row.memory))
         } else {
             format!(

@@ -28,8 +28,8 @@ pub(super) fn standing(draft: &SetupDraft<'_>) -> Result<(bool, String), Failure
             Ok(Some(environment)) => (true, environment.info().posture),
             Ok(None) => {
                 let sandbox = Sandbox::detect(SandboxSettings::from_config(&cx.home, &config));
-                let posture = sandbox.describe();
-                (!posture.refuses, format!("on this machine, {posture}"))
+                let sandbox = sandbox.describe();
+                (!sandbox.refuses, format!("on this machine, {sandbox}"))
             }
         },
     )
@@ -154,14 +154,14 @@ pub(crate) fn try_out(cx: &Context, config: &Config) -> Result<String, String> {
         .map_err(|error| error.to_string())?;
     let Some(environment) = environment else {
         let sandbox = Sandbox::detect(SandboxSettings::from_config(&cx.home, config));
-        let posture = sandbox.describe();
-        return if posture.refuses {
-            Err(posture.to_string())
+        let sandbox = sandbox.describe();
+        return if sandbox.refuses {
+            Err(sandbox.to_string())
         } else {
-            Ok(format!("on this machine, {posture}"))
+            Ok(format!("on this machine, {sandbox}"))
         };
     };
-    let posture = environment.info().posture;
+    let confinement = environment.info().posture;
     let runtime = wiring::runtime().map_err(|failure| failure.message)?;
     runtime.block_on(async {
         let mut command = Exec::new("true", cwd);
@@ -171,7 +171,7 @@ pub(crate) fn try_out(cx: &Context, config: &Config) -> Result<String, String> {
         // It was only for this.
         let _ = environment.close().await;
         match done {
-            Ok(finished) if finished.exit == ProcessExit::Code(0) => Ok(posture),
+            Ok(finished) if finished.exit == ProcessExit::Code(0) => Ok(confinement),
             Ok(finished) => Err(format!(
                 "a command there ended with {:?}: {}",
                 finished.exit,

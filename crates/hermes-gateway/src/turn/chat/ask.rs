@@ -21,7 +21,9 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use super::ChatTask;
-use super::answers::{button, choices, form, outcome, pick, read, verdict, verdict_word};
+use super::answers::{
+    VerdictWord, button, choices, form, outcome, pick, read, verdict, verdict_word,
+};
 use super::events::ChatTurn;
 use crate::delivery::ChunkExtras;
 use crate::settings;
@@ -445,7 +447,7 @@ impl ChatTask {
     pub(super) async fn take_answer(&mut self, msg: InboxMessage, only: Option<&str>) {
         let text = msg.incoming.text.trim().to_owned();
         let word = verdict_word(&text);
-        let allowed = self.may_decide(&msg, word != Some("no"));
+        let allowed = self.may_decide(&msg, word != Some(VerdictWord::No));
         let Some(turn) = self.activity.turn_mut() else {
             return;
         };
@@ -499,10 +501,10 @@ impl ChatTask {
         let rest = args.split_whitespace().filter(|word| *word != "all");
         let rest = rest.collect::<Vec<_>>().join(" ");
         let word = match (approve, rest.as_str()) {
-            (false, _) => "no",
-            (true, "session") => "session",
-            (true, "always") => "always",
-            (true, _) => "yes",
+            (false, _) => VerdictWord::No,
+            (true, "session") => VerdictWord::Session,
+            (true, "always") => VerdictWord::Always,
+            (true, _) => VerdictWord::Yes,
         };
         let why: String = rest.chars().take(280).collect();
         let why = (!approve && !why.is_empty()).then_some(why);

@@ -12,7 +12,7 @@ use hermes_platforms::IncomingMessage;
 use hermes_store::delivery::{QuestionState, StoredQuestion, Target};
 use serde::{Deserialize, Serialize};
 
-use super::answers::{outcome, verdict_word};
+use super::answers::{VerdictWord, outcome, verdict_word};
 use super::ask::{ADMINS, QuestionRecord};
 use super::{ChatTask, MAX_QUEUED_MESSAGES, TurnJob, TurnStart};
 use crate::turn::message::InboxMessage;
@@ -325,7 +325,7 @@ impl ChatTask {
         held.any(|held| {
             let allows = match decision(&held.msg) {
                 Some((approve, _)) => approve,
-                None => verdict_word(&held.msg.incoming.text) != Some("no"),
+                None => verdict_word(&held.msg.incoming.text) != Some(VerdictWord::No),
             };
             held.question == stored.question.id
                 && (!permission || self.may_decide(&held.msg, allows))

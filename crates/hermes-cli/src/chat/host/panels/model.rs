@@ -137,7 +137,7 @@ pub(super) fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure>
             .and_then(|group| Some(group.rows.first()?.id.clone()));
     }
     let mut ways = Vec::new();
-    if model::local::program_there() {
+    if model::local::is_installed() {
         ways.push(built_in(&router.local_settings(), route));
     }
     ways.extend(own);
@@ -248,14 +248,14 @@ fn keys_of_panel() -> Vec<PanelKey> {
 fn built_in(settings: &LocalModelSettings, route: &Route) -> PanelGroup {
     let mut all = model::local::rows(settings);
     all.retain(|row| row.fits);
-    all.sort_by_key(|row| !row.there);
+    all.sort_by_key(|row| !row.is_downloaded);
     let rows = all.into_iter().map(|row| {
         let choice = ModelPanelChoice::Model {
             provider: BUILT_IN.to_owned(),
             model: row.weights.name.clone(),
             base_url: None,
         };
-        let state = if row.there {
+        let state = if row.is_downloaded {
             "here".to_owned()
         } else {
             format!("{} to download", size(row.bytes))
