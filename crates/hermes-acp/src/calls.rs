@@ -34,7 +34,7 @@ pub(crate) fn kind(tool: &str) -> ToolKind {
 }
 
 /// A started call.
-pub(crate) fn begun(id: &str, name: &str, arguments: &str, cwd: &Path) -> ToolCall {
+pub(crate) fn started(id: &str, name: &str, arguments: &str, cwd: &Path) -> ToolCall {
     let args = read(arguments);
     ToolCall::new(id.to_owned(), title(name, &args))
         .name(name.to_owned())
@@ -108,7 +108,7 @@ pub(crate) fn past(id: &str, call: &TranscriptEntry, cwd: &Path) -> Option<ToolC
         Vec::new()
     };
     let update = ended(id, name, result, *failed, &changes);
-    let mut call = begun(id, name, arguments, cwd);
+    let mut call = started(id, name, arguments, cwd);
     call.status = update.fields.status.unwrap_or_default();
     call.content = update.fields.content.unwrap_or_default();
     call.raw_output = update.fields.raw_output;
@@ -270,20 +270,20 @@ mod tests {
     #[test]
     fn a_call_says_what_it_does_and_where() {
         let args = json!({"path": "src/a.rs", "offset": 7}).to_string();
-        let call = begun("c1", "read_file", &args, Path::new("/w"));
+        let call = started("c1", "read_file", &args, Path::new("/w"));
         assert_eq!(call.title, "Read src/a.rs");
         assert_eq!(call.kind, ToolKind::Read);
         assert_eq!(call.locations[0].path, Path::new("/w/src/a.rs"));
         assert_eq!(call.locations[0].line, Some(7));
         let long = json!({"command": format!("echo {}\nrm x", "y".repeat(300))}).to_string();
-        let call = begun("c2", "terminal", &long, Path::new("/w"));
+        let call = started("c2", "terminal", &long, Path::new("/w"));
         assert_eq!(call.kind, ToolKind::Execute);
         assert!(call.title.ends_with('…') && call.title.chars().count() == MAX_TITLE_CHARS + 1);
     }
 
     #[test]
     fn unreadable_arguments_are_shown_as_they_are() {
-        let call = begun("c1", "terminal", "{\"command\": ", Path::new("/w"));
+        let call = started("c1", "terminal", "{\"command\": ", Path::new("/w"));
         assert_eq!(call.title, "terminal");
         assert_eq!(call.raw_input, Some(json!({"arguments": "{\"command\": "})));
     }

@@ -100,7 +100,7 @@ async fn serve_lines(
     shared: Arc<AcpState>,
     transport: impl agent_client_protocol::ConnectTo<Agent> + 'static,
 ) -> Result<(), Error> {
-    let [greeted, checked, begun, loaded, resumed] = [(); 5].map(|()| Arc::clone(&shared));
+    let [greeted, checked, started, loaded, resumed] = [(); 5].map(|()| Arc::clone(&shared));
     let [listed, prompted, switched, chosen, closed] = [(); 5].map(|()| Arc::clone(&shared));
     let agent = Agent.v1().name(shared.about.0);
     agent
@@ -118,7 +118,7 @@ async fn serve_lines(
         )
         .on_receive_request(
             async move |request: NewSessionRequest, responder, cx| {
-                begun.new_session(request, responder, cx);
+                started.new_session(request, responder, cx);
                 Ok(())
             },
             agent_client_protocol::on_receive_request!(),
@@ -271,13 +271,13 @@ impl AcpState {
         let this = Arc::clone(self);
         self.answer("acp new", async move {
             let opening = this.opening(request.cwd, None, request.mcp_servers);
-            let begun = this.begin(opening, cx).await;
-            let response = begun
-                .as_ref()
-                .map(|begun| NewSessionResponse::new(begun.id.clone()).modes(begun.mode.state()));
+            let started = this.begin(opening, cx).await;
+            let response = started.as_ref().map(|started| {
+                NewSessionResponse::new(started.id.clone()).modes(started.mode.state())
+            });
             respond(responder, response.map_err(Clone::clone));
-            if let Ok(begun) = begun {
-                this.send_initial_updates(&begun).await;
+            if let Ok(started) = started {
+                this.send_initial_updates(&started).await;
             }
         });
     }
@@ -292,19 +292,19 @@ impl AcpState {
         self.answer("acp load", async move {
             let id = request.session_id.0.to_string();
             let opening = this.opening(request.cwd.clone(), Some(id), request.mcp_servers);
-            let begun = this.begin(opening, cx).await;
-            if let Ok(begun) = &begun {
+            let started = this.begin(opening, cx).await;
+            if let Ok(started) = &started {
                 // Everything before the response, so that the editor knows where the history ends.
-                for update in updates::past(&begun.past, &request.cwd) {
-                    begun.outlet.update(update).await;
+                for update in updates::past(&started.past, &request.cwd) {
+                    started.outlet.update(update).await;
                 }
             }
-            let response = begun
+            let response = started
                 .as_ref()
-                .map(|begun| LoadSessionResponse::new().modes(begun.mode.state()));
+                .map(|started| LoadSessionResponse::new().modes(started.mode.state()));
             respond(responder, response.map_err(Clone::clone));
-            if let Ok(begun) = begun {
-                this.send_initial_updates(&begun).await;
+            if let Ok(started) = started {
+                this.send_initial_updates(&started).await;
             }
         });
     }
@@ -319,13 +319,13 @@ impl AcpState {
         self.answer("acp resume", async move {
             let id = request.session_id.0.to_string();
             let opening = this.opening(request.cwd, Some(id), request.mcp_servers);
-            let begun = this.begin(opening, cx).await;
-            let response = begun
+            let started = this.begin(opening, cx).await;
+            let response = started
                 .as_ref()
-                .map(|begun| ResumeSessionResponse::new().modes(begun.mode.state()));
+                .map(|started| ResumeSessionResponse::new().modes(started.mode.state()));
             respond(responder, response.map_err(Clone::clone));
-            if let Ok(begun) = begun {
-                this.send_initial_updates(&begun).await;
+            if let Ok(started) = started {
+                this.send_initial_updates(&started).await;
             }
         });
     }
@@ -434,14 +434,14 @@ impl AcpState {
     }
 
     /// The initial updates once the editor knows the session id.
-    async fn send_initial_updates(&self, begun: &StartedSession) {
-        let outlet = &begun.outlet;
+    async fn send_initial_updates(&self, started: &StartedSession) {
+        let outlet = &started.outlet;
         let commands = self.host.commands();
         outlet.update(updates::commands(commands)).await;
-        if let Some(title) = &begun.title {
+        if let Some(title) = &started.title {
             outlet.update(updates::title(title)).await;
         }
-        for remark in &begun.remarks {
+        for remark in &started.remarks {
             outlet.notice(NoticeLevel::Warning, remark).await;
         }
     }

@@ -53,7 +53,7 @@ impl EditorTerminals {
     }
 
     /// The editor was told of the call.
-    pub(crate) fn begun(&self, call: &str) {
+    pub(crate) fn started(&self, call: &str) {
         self.calls().entry(call.to_owned()).or_default();
     }
 

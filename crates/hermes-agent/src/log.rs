@@ -30,8 +30,8 @@ impl Origin {
         match message {
             Message::User(user) => {
                 let text = user.content.text();
-                let said = summary::visible(&text);
-                if said.trim().is_empty() && !text.trim().is_empty() {
+                let summary_text = summary::visible(&text);
+                if summary_text.trim().is_empty() && !text.trim().is_empty() {
                     Self::Synthetic(Synthetic::Summary)
                 } else {
                     Self::Person

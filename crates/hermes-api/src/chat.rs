@@ -44,13 +44,13 @@ pub(super) async fn create(
     let call = TurnCall::admit(&state, ApiEndpoint::Chat, &headers, &body)?;
     let stream = body.flag("stream", false)?;
     let usage = stream_usage(&body)?;
-    let said = input::messages(body.0.get("messages"))?;
+    let conversation = input::messages(body.0.get("messages"))?;
     let model = call.model.as_deref();
     let TurnRequest {
         opening,
         input,
         mark,
-    } = TurnRequest::find(&state, &call.named, model, said).await?;
+    } = TurnRequest::find(&state, &call.named, model, conversation).await?;
     let completion = ChatCompletion {
         id: names::fresh("chatcmpl-", 29),
         created: state.deps.clock.now().timestamp(),

@@ -122,7 +122,7 @@ pub(super) fn answer_holding<'a>(
         session: session.to_owned(),
     };
     let work = Box::pin(noted(Arc::clone(state), request, Box::pin(work)));
-    let bytes = |told: &Arc<StoredReply>| told.body.to_string().len() + 256;
+    let bytes = |stored_reply: &Arc<StoredReply>| stored_reply.body.to_string().len() + 256;
     Box::pin(state.idempotent.answer(asked, bytes, work, held))
 }
 
@@ -137,23 +137,29 @@ async fn noted(
     match store.begin_request(request).await? {
         RequestStatus::New => {}
         RequestStatus::Other => return Err(reused()),
-        RequestStatus::Answered(told) => {
-            let told = serde_json::from_value(told).map(Arc::new);
-            return told.map_err(|error| lost(&error));
+        RequestStatus::Answered(stored_reply) => {
+            let stored_reply = serde_json::from_value(stored_reply).map(Arc::new);
+            return stored_reply.map_err(|error| lost(&error));
         }
         RequestStatus::Cut { session } => return Err(cut(&session)),
     }
-    let told = work.await;
+    let stored_reply = work.await;
     // Work interrupted by our shutdown is reported as such by the next process.
-    let ours = state.cancel.is_cancelled() && !told.as_ref().is_ok_and(|told| told.complete);
+    let ours = state.cancel.is_cancelled()
+        && !stored_reply
+            .as_ref()
+            .is_ok_and(|stored_reply| stored_reply.complete);
     if !ours {
-        let answer = told.as_ref().ok().map(|told| json!(told));
+        let answer = stored_reply
+            .as_ref()
+            .ok()
+            .map(|stored_reply| json!(stored_reply));
         // It is done: repeated requests to this process must get this answer, stored or not.
         if let Err(error) = store.end_request(&key, answer.as_ref()).await {
             tracing::warn!("an answer is not kept for the next start: {error}");
         }
     }
-    told.map(Arc::new)
+    stored_reply.map(Arc::new)
 }
 
 fn reused() -> ApiError {

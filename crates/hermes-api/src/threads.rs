@@ -87,7 +87,7 @@ struct ThreadTable {
     /// Oldest first; entries taken since are skipped.
     order: VecDeque<HistoryDigest>,
     /// The last instructions of a session's client.
-    told: HashMap<String, HistoryDigest>,
+    noted_instructions: HashMap<String, HistoryDigest>,
     told_order: VecDeque<String>,
 }
 
@@ -143,22 +143,22 @@ impl Threads {
 
     /// Whether these were the last instructions of a session.
     pub(super) fn knows(&self, session: &str, instructions: HistoryDigest) -> bool {
-        self.inner().told.get(session) == Some(&instructions)
+        self.inner().noted_instructions.get(session) == Some(&instructions)
     }
 
     pub(super) fn note_instructions(&self, session: &str, instructions: HistoryDigest) {
         let mut inner = self.inner();
         if inner
-            .told
+            .noted_instructions
             .insert(session.to_owned(), instructions)
             .is_none()
         {
             inner.told_order.push_back(session.to_owned());
         }
-        if inner.told.len() > MAX_THREADS
+        if inner.noted_instructions.len() > MAX_THREADS
             && let Some(oldest) = inner.told_order.pop_front()
         {
-            inner.told.remove(&oldest);
+            inner.noted_instructions.remove(&oldest);
         }
     }
 }
@@ -228,7 +228,7 @@ mod tests {
         );
         assert!(inner.order.len() <= 2 * MAX_THREADS);
         assert_eq!(
-            (inner.told.len(), inner.told_order.len()),
+            (inner.noted_instructions.len(), inner.told_order.len()),
             (MAX_THREADS, MAX_THREADS)
         );
     }

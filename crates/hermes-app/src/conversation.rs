@@ -332,10 +332,12 @@ impl Conversation {
             }
         });
         self.watch = Some(stop.drop_guard());
-        let told = "watching: messages from the other window appear here. Your own message is sent \
+        let command_result = "watching: messages from the other window appear here. Your own message is sent \
              once that window closes; /branch continues in a copy";
         // If the queue is full, there is enough to read.
-        let _ = self.later.try_send(show_text(TextKind::Info, told));
+        let _ = self
+            .later
+            .try_send(show_text(TextKind::Info, command_result));
         Ok(())
     }
 
@@ -364,10 +366,10 @@ impl Conversation {
                 }
                 self.read_again().await?;
                 let opened = slash_commands::opened(self).await?;
-                let told = "this conversation continued in another window and was read again; Enter sends your message";
+                let command_result = "this conversation continued in another window and was read again; Enter sends your message";
                 let mut all = draft;
                 all.effects.splice(0..0, opened.effects);
-                Ok(Some(all.and(show_text(TextKind::Info, told))))
+                Ok(Some(all.and(show_text(TextKind::Info, command_result))))
             }
             Err(holder) => {
                 let card = TextKind::Error {
@@ -527,8 +529,8 @@ impl Conversation {
     /// Sends a text to the session as a message of the person.
     pub async fn ask(&mut self, text: impl Into<String>) -> Result<CommandResult, Failure> {
         let text = text.into();
-        if let Some(told) = self.check_ready(&text).await? {
-            return Ok(told);
+        if let Some(command_result) = self.check_ready(&text).await? {
+            return Ok(command_result);
         }
         let message = self.message(text.as_str().into());
         self.chat.send(message).await?;
@@ -538,8 +540,8 @@ impl Conversation {
     /// Without a model nothing is sent: the text is kept, and a message says what to do.
     /// Configuration changes are checked first.
     pub async fn check_ready(&mut self, text: &str) -> Result<Option<CommandResult>, Failure> {
-        if let Some(told) = self.check_lease(text).await? {
-            return Ok(Some(told));
+        if let Some(command_result) = self.check_lease(text).await? {
+            return Ok(Some(command_result));
         }
         if self.chat.missing.is_none() {
             return Ok(None);
@@ -555,8 +557,8 @@ impl Conversation {
         let card = TextKind::Error {
             fix: Some(fix.to_owned()),
         };
-        let told = CommandResult::from_effect(Effect::Draft(text.to_owned()));
-        Ok(Some(told.and(show_text(card, why.to_string()))))
+        let command_result = CommandResult::from_effect(Effect::Draft(text.to_owned()));
+        Ok(Some(command_result.and(show_text(card, why.to_string()))))
     }
 
     /// The title that waited for the session to be stored.

@@ -155,9 +155,9 @@ fn measured(measure: &Measure) -> anyhow::Result<serde_json::Value> {
     measure::run(&model.file, &options, &text, measure.tokens, measure.rounds)
 }
 
-fn tell(told: anyhow::Result<serde_json::Value>) -> ExitCode {
-    match told {
-        Ok(told) if writeln!(std::io::stdout(), "{told}").is_ok() => ExitCode::SUCCESS,
+fn tell(result: anyhow::Result<serde_json::Value>) -> ExitCode {
+    match result {
+        Ok(result) if writeln!(std::io::stdout(), "{result}").is_ok() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
             complain(&error);

@@ -256,7 +256,7 @@ impl Terminal {
 
     /// Waits until nothing was written for this long.
     pub fn wait_quiet(&self, quiet: Duration) {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let mut seen = self.shared.lock();
         loop {
             let before = seen.bytes.len();
@@ -269,7 +269,7 @@ impl Terminal {
             if (timeout.timed_out() && seen.bytes.len() == before) || seen.over {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "it never rests");
+            assert!(started_at.elapsed() < PATIENCE, "it never rests");
         }
     }
 

@@ -304,10 +304,10 @@ impl Pager {
         let mut pieces = Vec::new();
         let (mut from, mut used) = (0, 0);
         // Where the last word of the line begins; the line is not wrapped before its first word.
-        let (mut word, mut spaced, mut begun) = (0, false, false);
+        let (mut word, mut spaced, mut started) = (0, false, false);
         for (at, grapheme) in text.grapheme_indices(true) {
             let blank = grapheme.trim().is_empty();
-            if !blank && spaced && begun {
+            if !blank && spaced && started {
                 word = at;
             }
             let wide = width::width(grapheme);
@@ -315,7 +315,7 @@ impl Pager {
                 if blank {
                     // It ends the line.
                     pieces.push(from..at);
-                    (from, used, begun) = (at + grapheme.len(), 0, false);
+                    (from, used, started) = (at + grapheme.len(), 0, false);
                     continue;
                 }
                 let end = if word > from { word } else { at };
@@ -323,7 +323,7 @@ impl Pager {
                 (from, used) = (end, width::width(&text[end..at]));
             }
             used += wide;
-            begun |= !blank;
+            started |= !blank;
             spaced = blank;
         }
         if from < text.len() || pieces.is_empty() {

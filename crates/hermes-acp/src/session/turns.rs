@@ -64,12 +64,12 @@ impl EditorSession {
                 name,
                 arguments,
             } => {
-                let call = calls::begun(&call_id, &name, &arguments, &self.cwd);
+                let call = calls::started(&call_id, &name, &arguments, &self.cwd);
                 let prints = matches!(name.as_str(), "terminal" | "process");
                 let progress = String::new();
                 self.outlet.update(SessionUpdate::ToolCall(call)).await;
                 if let Some(terminals) = &self.terminals {
-                    terminals.begun(&call_id);
+                    terminals.started(&call_id);
                 }
                 self.running
                     .insert(call_id, RunningTool { prints, progress });

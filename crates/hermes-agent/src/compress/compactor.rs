@@ -51,7 +51,7 @@ struct CompactorState {
     /// Why automatic compaction is off.
     off: Option<String>,
     cooldown_until: Option<f64>,
-    told: Option<String>,
+    reported: Option<String>,
 }
 
 impl Compactor {
@@ -130,10 +130,10 @@ impl Compactor {
     }
 
     fn tell(&mut self, why: String) -> Option<String> {
-        if self.state.told.as_ref() == Some(&why) {
+        if self.state.reported.as_ref() == Some(&why) {
             return None;
         }
-        self.state.told = Some(why.clone());
+        self.state.reported = Some(why.clone());
         Some(why)
     }
 
@@ -270,7 +270,7 @@ impl Compactor {
     fn finished(&mut self, after: u64, summary: Summary, outcome: &mut CompactionOutcome) {
         self.state.unconfirmed = Some(after);
         self.state.no_gain_at = None;
-        self.state.told = None;
+        self.state.reported = None;
         if summary == Summary::None {
             return;
         }

@@ -136,10 +136,10 @@ fn key_argument(arguments: &str) -> String {
     let Ok(Value::Object(map)) = serde_json::from_str(arguments) else {
         return String::new();
     };
-    let told = TELLING
+    let shown = TELLING
         .iter()
         .find_map(|key| map.get(*key).and_then(Value::as_str));
-    told.map(|value| one_line(value, 60)).unwrap_or_default()
+    shown.map(|value| one_line(value, 60)).unwrap_or_default()
 }
 
 pub(super) fn one_line(text: &str, limit: usize) -> String {

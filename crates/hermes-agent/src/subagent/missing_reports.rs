@@ -142,7 +142,7 @@ fn reports(children: &[StoredSession]) -> Vec<Value> {
         .enumerate()
         .map(|(index, child)| {
             let last = child.items.last().map(|item| &item.message);
-            let said = match last {
+            let answer_text = match last {
                 Some(Message::Assistant(answer)) if answer.tool_calls.is_empty() => {
                     let text: String = answer.text.trim().chars().take(MAX_REPORT_CHARS).collect();
                     Some(text).filter(|text| !text.is_empty())
@@ -150,7 +150,7 @@ fn reports(children: &[StoredSession]) -> Vec<Value> {
                 _ => None,
             };
             let is_outside = read_before(&child.items);
-            let said = said.map(|text| {
+            let answer_text = answer_text.map(|text| {
                 if is_outside {
                     fence(NAME, &text)
                 } else {
@@ -160,9 +160,9 @@ fn reports(children: &[StoredSession]) -> Vec<Value> {
             let mut report = json!({
                 "task_index": index,
                 "session_id": child.id,
-                "status": if said.is_some() { "completed" } else { "interrupted" },
-                "summary": said,
-                "error": said.is_none().then_some("it was cut off; its session holds what it had done"),
+                "status": if answer_text.is_some() { "completed" } else { "interrupted" },
+                "summary": answer_text,
+                "error": answer_text.is_none().then_some("it was cut off; its session holds what it had done"),
             });
             if is_outside {
                 report[FROM_OUTSIDE] = json!(true);

@@ -73,13 +73,15 @@ impl ChildReport {
     /// What the end of its turn says about it.
     pub(super) fn judge(&mut self, ended: TurnSummary, timed_out: bool) {
         let text = ended.text.trim();
-        let said = !text.is_empty();
+        let has_text = !text.is_empty();
         (self.status, self.exit_reason) = match &ended.exit {
             TurnExit::Interrupted if timed_out => (ChildStatus::TimedOut, "timeout"),
             TurnExit::Interrupted => (ChildStatus::Interrupted, "interrupted"),
-            TurnExit::Answered if said => (ChildStatus::Completed, "completed"),
-            TurnExit::BudgetExhausted { .. } if said => (ChildStatus::Completed, "max_iterations"),
-            TurnExit::Partial { .. } | TurnExit::CostCapReached { .. } if said => {
+            TurnExit::Answered if has_text => (ChildStatus::Completed, "completed"),
+            TurnExit::BudgetExhausted { .. } if has_text => {
+                (ChildStatus::Completed, "max_iterations")
+            }
+            TurnExit::Partial { .. } | TurnExit::CostCapReached { .. } if has_text => {
                 (ChildStatus::Completed, "incomplete")
             }
             _ => (ChildStatus::Failed, "error"),

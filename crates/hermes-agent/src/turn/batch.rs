@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::call::{CallOutcome, CallStart, progress};
 use super::judge::MAX_UNKNOWN_TOOLS;
-use super::result::{ResultBudget, append, content_of, disposition, message, preview, said};
+use super::result::{ResultBudget, append, content_of, disposition, error_text, message, preview};
 use super::{Turn, TurnFlow, TurnScope, TurnState, messages, millis, outside};
 use crate::guard::GuardFinding;
 use crate::log::{LogItem, Origin};
@@ -234,8 +234,8 @@ impl Turn<'_> {
             let mut steered = None;
             if last_of_step && next.is_empty() && !self.scope.cancel.is_cancelled() {
                 steered = self.scope.mailbox.take();
-                if let Some(news) = self.scope.informed.take() {
-                    append(&mut row.content, &format!("\n\n{news}"));
+                if let Some(reports) = self.scope.informed.take() {
+                    append(&mut row.content, &format!("\n\n{reports}"));
                 }
             }
             if let Some(text) = &steered {
@@ -286,6 +286,6 @@ impl Turn<'_> {
 }
 
 fn preview_line(content: &hermes_core::message::Content) -> String {
-    let text = said(content);
+    let text = error_text(content);
     hermes_core::text::shorten(text.lines().next().unwrap_or_default(), 120)
 }

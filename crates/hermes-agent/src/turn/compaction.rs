@@ -268,7 +268,7 @@ impl Turn<'_> {
             (CompactionCause::Overflow, Err(why)) => Err(TurnExit::ContextFull {
                 // Its size was a guess where the provider gave no reason: show what it said.
                 message: match self.too_large.take() {
-                    Some(said) => format!("{why} ({said})"),
+                    Some(reason) => format!("{why} ({reason})"),
                     None => why.to_string(),
                 },
             }),

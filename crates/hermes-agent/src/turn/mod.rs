@@ -246,7 +246,7 @@ impl<'a> Turn<'a> {
         let route = self.conv.client.route();
         let now = (route.model.clone(), route.provider.clone());
         match self.conv.told_route.replace(now.clone()) {
-            Some(told) if told == now => None,
+            Some(stated) if stated == now => None,
             Some(_) => Some(format!(
                 "[Note: from here on you run as {} (provider {}).]",
                 now.0, now.1
@@ -258,9 +258,9 @@ impl<'a> Turn<'a> {
     /// Tells the model that the day changed.
     fn day_note(&mut self) -> Option<String> {
         let today = self.scope.deps.prompt.today()?;
-        let told = self.conv.told_day.replace(today);
-        let told = told.or_else(|| crate::prompt::told_date(&self.conv.system))?;
-        crate::prompt::date_note(told, today)
+        let stated = self.conv.told_day.replace(today);
+        let stated = stated.or_else(|| crate::prompt::told_date(&self.conv.system))?;
+        crate::prompt::date_note(stated, today)
     }
 
     async fn prepare(&mut self) -> TurnFlow<TurnState> {
@@ -562,9 +562,9 @@ impl<'a> Turn<'a> {
         } else {
             specs
         };
-        let told = tool_lists::shared(specs);
-        self.specs = told.specs;
-        self.tools_tokens = told.tokens;
+        let list = tool_lists::shared(specs);
+        self.specs = list.specs;
+        self.tools_tokens = list.tokens;
     }
 
     fn now(&self) -> f64 {

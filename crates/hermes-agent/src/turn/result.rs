@@ -85,7 +85,7 @@ pub(super) fn append(content: &mut Content, more: &str) {
 /// one, so that a front end finds the exit code behind ten thousand lines.
 pub(super) fn preview(content: &Content, error: Option<ToolErrorKind>) -> String {
     let text = match error {
-        Some(_) => said(content).into(),
+        Some(_) => error_text(content).into(),
         None => content.text(),
     };
     if text.len() <= MAX_PREVIEW_CHARS {
@@ -136,7 +136,7 @@ fn middle_cut(text: &str, most: usize) -> String {
 }
 
 /// What an error says, without what is around it.
-pub(super) fn said(content: &Content) -> String {
+pub(super) fn error_text(content: &Content) -> String {
     let text = content.text();
     complaint(&text).unwrap_or_else(|| text.trim_start_matches("Error: ").to_owned())
 }

@@ -89,8 +89,11 @@ pub(super) async fn create(
         Some(session) => (session, false),
         None => (names::fresh("api_", 32), true),
     };
-    let input = input::user_input(request.said.now);
-    let past = (request.said.system, request.said.history);
+    let input = input::user_input(request.client_conversation.now);
+    let past = (
+        request.client_conversation.system,
+        request.client_conversation.history,
+    );
     let choice = if fresh {
         SessionChoice::New(&session)
     } else {

@@ -23,8 +23,8 @@ pub(super) async fn begin(
 ) -> Result<(ResponseStream, HeaderList), ApiError> {
     let items = ResponseItems::default();
     let session = turn.session().to_owned();
-    let begun = answer.body("in_progress", &[]);
-    answer.keep(&state, &begun, &items, &session).await?;
+    let started = answer.body("in_progress", &[]);
+    answer.keep(&state, &started, &items, &session).await?;
     let headers = reply::session_headers(&session, answer.key.as_deref());
     let stream = ResponseStream {
         session,
@@ -32,7 +32,7 @@ pub(super) async fn begin(
         answer: Some(Arc::new(answer)),
         items,
         turn: Some(turn),
-        begun: false,
+        started: false,
         sequence: 0,
         ending: StreamEnding::default(),
     };
@@ -46,7 +46,7 @@ pub(super) struct ResponseStream {
     items: ResponseItems,
     turn: Option<ApiTurn>,
     session: String,
-    begun: bool,
+    started: bool,
     sequence: u64,
     ending: StreamEnding,
 }
@@ -62,8 +62,8 @@ impl sse::EventSource for ResponseStream {
         let Some(answer) = self.answer.clone() else {
             return false;
         };
-        if !self.begun {
-            self.begun = true;
+        if !self.started {
+            self.started = true;
             let body = answer.body("in_progress", &[]);
             self.event(frames, "response.created", json!({"response": body}));
             self.event(frames, "response.in_progress", json!({"response": body}));

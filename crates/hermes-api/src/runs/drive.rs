@@ -22,13 +22,18 @@ use crate::turn_request::TurnRequest;
 const ANSWER_QUEUE_CAPACITY: usize = 64;
 const ANSWER_TIMED_OUT: &str = "no one answered in time";
 
-pub(super) async fn drive(state: &ApiState, run: &ApiRun, ticket: TurnPermit, place: TurnRequest) {
+pub(super) async fn drive(
+    state: &ApiState,
+    run: &ApiRun,
+    ticket: TurnPermit,
+    to_start: TurnRequest,
+) {
     let now = || state.deps.clock.epoch_seconds();
-    let begun = tokio::select! {
+    let started = tokio::select! {
         () = run.stop.cancelled() => None,
-        begun = ApiTurn::begin(state, ticket, place.opening, place.input) => Some(begun),
+        started = ApiTurn::begin(state, ticket, to_start.opening, to_start.input) => Some(started),
     };
-    let mut turn = match begun {
+    let mut turn = match started {
         Some(Ok(turn)) => turn,
         Some(Err(error)) => {
             let message = error.to_json()["error"]["message"].clone();
@@ -81,13 +86,13 @@ async fn sleep_until(at: Option<Instant>) {
 /// No answer means no; otherwise the run would occupy its permit and session forever.
 fn deny_late(run: &ApiRun, turn: &mut ApiTurn, now: f64) {
     for request in run.take_late(Instant::now(), now) {
-        let told = json!({
+        let event_data = json!({
             "choice": "deny",
             "resolved": 1,
             "request_id": request.id,
             "reason": ANSWER_TIMED_OUT,
         });
-        run.add_event("approval.responded", told, now);
+        run.add_event("approval.responded", event_data, now);
         let why = Some(ANSWER_TIMED_OUT.to_owned());
         turn.command(AgentCommand::Answer {
             request: request.id,

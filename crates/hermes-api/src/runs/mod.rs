@@ -114,15 +114,18 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     let call = TurnCall::admit(&state, ApiEndpoint::Runs, &headers, &body)?;
     let model = call.model.as_deref();
-    let ResponsesRequest { said, session, .. } =
-        responses::read(&state, &body, &call.named).await?;
+    let ResponsesRequest {
+        client_conversation,
+        session,
+        ..
+    } = responses::read(&state, &body, &call.named).await?;
     let id = names::fresh("run_", 32);
     let (session, fresh) = match session {
         Some(session) => (session, false),
         None => (id.clone(), true),
     };
-    let input = super::input::user_input(said.now);
-    let past = (said.system, said.history);
+    let input = super::input::user_input(client_conversation.now);
+    let past = (client_conversation.system, client_conversation.history);
     let choice = if fresh {
         SessionChoice::New(&session)
     } else {
@@ -134,10 +137,10 @@ pub(super) async fn create(
     let shown = model.unwrap_or(&state.settings.model_name);
     let run = Arc::new(ApiRun::new(id.clone(), &session, shown, now));
     let started = json!({"run_id": id, "status": "started", "session_id": session});
-    let mut told = StoredReply::new(StatusCode::ACCEPTED, started);
-    told.header(&reply::SESSION_ID, &session);
+    let mut reply_body = StoredReply::new(StatusCode::ACCEPTED, started);
+    reply_body.header(&reply::SESSION_ID, &session);
     if let Some(key) = &call.named.key {
-        told.header(&reply::SESSION_KEY, key);
+        reply_body.header(&reply::SESSION_KEY, key);
     }
     let shared = Arc::clone(&state);
     let begin = async move {
@@ -150,7 +153,7 @@ pub(super) async fn create(
                 tracing::warn!("run {}: {}", run.id, error.to_json());
             }
         });
-        Ok(told)
+        Ok(reply_body)
     };
     turn_call::answer_whole(&state, call.repeat, &session, begin).await
 }
@@ -221,8 +224,8 @@ pub(super) async fn approve(
         // A run that has ended needs no answer.
         let _ = answers.send(order).await;
     }
-    let told = json!({"choice": choice, "resolved": resolved});
-    run.add_event("approval.responded", told, now);
+    let reply_body = json!({"choice": choice, "resolved": resolved});
+    run.add_event("approval.responded", reply_body, now);
     let body = json!({
         "object": "hermes.run.approval_response",
         "run_id": id,

@@ -77,8 +77,8 @@ pub(crate) async fn chat(
     headers: HeaderMap,
     body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
-    let begun = begin(&state, &id, &headers, (&body, ApiEndpoint::SessionChat)).await?;
-    let outcome = begun.turn.finish().await;
+    let started_chat = begin(&state, &id, &headers, (&body, ApiEndpoint::SessionChat)).await?;
+    let outcome = started_chat.turn.finish().await;
     let verdict = OutcomeReport::new(&outcome);
     if outcome.text.trim().is_empty() && !verdict.is_complete() {
         return Err(verdict.error(&outcome.session));
@@ -92,13 +92,13 @@ pub(crate) async fn chat(
     if !verdict.is_complete() {
         answer["hermes"] = verdict.block();
     }
-    let mut reply_to_client = StoredReply::new(StatusCode::OK, answer);
-    reply_to_client.header(&reply::SESSION_ID, &outcome.session);
-    reply_to_client.verdict(&verdict);
-    if let Some(key) = &begun.key {
-        reply_to_client.header(&reply::SESSION_KEY, key);
+    let mut stored_reply = StoredReply::new(StatusCode::OK, answer);
+    stored_reply.header(&reply::SESSION_ID, &outcome.session);
+    stored_reply.verdict(&verdict);
+    if let Some(key) = &started_chat.key {
+        stored_reply.header(&reply::SESSION_KEY, key);
     }
-    Ok(reply_to_client.response())
+    Ok(stored_reply.response())
 }
 
 /// `POST /api/sessions/{id}/chat/stream`.
@@ -108,7 +108,7 @@ pub(crate) async fn chat_stream(
     headers: HeaderMap,
     body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
-    let begun = begin(
+    let started_chat = begin(
         &state,
         &id,
         &headers,
@@ -120,14 +120,14 @@ pub(crate) async fn chat_stream(
         session: id.clone(),
         run: names::fresh("run_", 32),
         answer: names::fresh("msg_", 32),
-        message: begun.message,
-        turn: Some(begun.turn),
+        message: started_chat.message,
+        turn: Some(started_chat.turn),
         items: ResponseItems::default(),
-        begun: false,
+        started_chat: false,
         sequence: 0,
     });
     reply::set(&mut response, reply::SESSION_ID, &id);
-    if let Some(key) = &begun.key {
+    if let Some(key) = &started_chat.key {
         reply::set(&mut response, reply::SESSION_KEY, key);
     }
     Ok(response)
@@ -142,14 +142,14 @@ struct ChatEventStream {
     message: Value,
     turn: Option<ApiTurn>,
     items: ResponseItems,
-    begun: bool,
+    started_chat: bool,
     sequence: u64,
 }
 
 impl sse::EventSource for ChatEventStream {
     async fn fill(&mut self, frames: &mut SseFrames) -> bool {
-        if !self.begun {
-            self.begun = true;
+        if !self.started_chat {
+            self.started_chat = true;
             let message = std::mem::take(&mut self.message);
             let started = json!({"user_message": {"role": "user", "content": message}});
             self.event(frames, "run.started", started);

@@ -322,8 +322,8 @@ pub(super) async fn debug(conversation: &Conversation) -> Result<CommandResult, 
     );
     let shown = status(conversation).await?;
     for effect in shown.effects {
-        if let Effect::Say(said) = effect {
-            text.push_str(&said.text);
+        if let Effect::Say(shown_text) = effect {
+            text.push_str(&shown_text.text);
         }
     }
     let logs = conversation.cx.home.logs_dir();

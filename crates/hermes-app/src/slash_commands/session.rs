@@ -54,20 +54,20 @@ pub(super) async fn new(
     let options = conversation.options.clone();
     conversation.open_instead(&options, "new_session").await?;
     conversation.title_to_set = (!title.is_empty()).then(|| title.to_owned());
-    let told = opened(conversation).await?;
+    let result = opened(conversation).await?;
     let Some(old) = old else {
-        return Ok(told);
+        return Ok(result);
     };
     let back = format!("new session; back to the old one: /undo, or later /resume {old}");
     conversation.back = Some(UndoTarget::Left(old));
-    Ok(told.and(show_text(TextKind::Info, back)))
+    Ok(result.and(show_text(TextKind::Info, back)))
 }
 
 /// The same on an empty screen.
 pub(super) async fn clear(conversation: &mut Conversation) -> Result<CommandResult, Failure> {
-    let mut told = new(conversation, "").await?;
-    told.effects.insert(0, Effect::Clear);
-    Ok(told)
+    let mut result = new(conversation, "").await?;
+    result.effects.insert(0, Effect::Clear);
+    Ok(result)
 }
 
 pub async fn resume(
@@ -155,9 +155,9 @@ pub(super) async fn undo(
         .await?;
     conversation.last_question = None;
     conversation.back = Some(UndoTarget::Rewound);
-    let told =
+    let result =
         CommandResult::order().and(show_text(TextKind::Info, "undone; /undo again restores it"));
-    Ok(told.and(Effect::Draft(again)))
+    Ok(result.and(Effect::Draft(again)))
 }
 
 pub(super) async fn redo(conversation: &mut Conversation) -> Result<CommandResult, Failure> {
@@ -215,7 +215,7 @@ pub(super) async fn branch(
         ));
     };
     let id = wiring::new_session_id(chat.clock.as_ref());
-    let begun = NewSession {
+    let new_session = NewSession {
         id: Some(id.clone()),
         source: stored.source,
         model: stored.model,
@@ -227,7 +227,7 @@ pub(super) async fn branch(
         started_at: chat.clock.epoch_seconds(),
         ..NewSession::default()
     };
-    chat.store.begin(begun).await?;
+    chat.store.begin(new_session).await?;
     let items = stored.items.into_iter().map(|item| NewItem {
         message: item.message,
         at: item.at,

@@ -304,7 +304,7 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
         let telling = async {
             let mut written = None;
             while let Some(reports) = toolbox.upgrade().map(|toolbox| toolbox.report()) {
-                let news: Vec<_> = reports.iter().map(server_change).collect();
+                let changes: Vec<_> = reports.iter().map(server_change).collect();
                 let successes: Vec<_> = reports.iter().map(last_success).collect();
                 let known = |(at, old, earlier): &(Instant, Vec<_>, Vec<_>)| {
                     let longest = if *earlier == successes {
@@ -312,13 +312,13 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
                     } else {
                         SUCCESS_WRITE_INTERVAL
                     };
-                    at.elapsed() < longest && *old == news
+                    at.elapsed() < longest && *old == changes
                 };
                 if !written.as_ref().is_some_and(known) {
                     if let Err(error) = board.post(&reports, SystemClock.now()) {
                         tracing::debug!("the status is not written: {error}");
                     }
-                    written = Some((Instant::now(), news, successes));
+                    written = Some((Instant::now(), changes, successes));
                 }
                 tokio::time::sleep(MIN_WRITE_INTERVAL).await;
                 // Lagging only means that there were many events.
@@ -335,14 +335,14 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
 
 /// Changes that are written immediately.
 fn server_change(report: &ServerReport) -> (&'static str, Option<ServerChange>) {
-    let news = report.link.as_ref().map(|link| ServerChange {
+    let changes = report.link.as_ref().map(|link| ServerChange {
         epoch: link.epoch,
         works: link.last_ok.is_some(),
         call_failed: link.call_failed,
         last_error: link.last_error.as_ref().map(|error| error.at),
         why: link.why.clone(),
     });
-    (report.state, news)
+    (report.state, changes)
 }
 
 fn last_success(report: &ServerReport) -> Option<DateTime<Utc>> {

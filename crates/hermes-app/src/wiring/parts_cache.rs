@@ -146,8 +146,8 @@ impl HomeParts {
     /// The hooks; changes of consent take effect immediately.
     pub(super) fn hooks(&self) -> Hooks {
         let consents = file_version(hooks::consent::path(&self.cx.home));
-        let mut heard = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = heard.as_ref()
+        let mut cached_hooks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = cached_hooks.as_ref()
             && known.at.elapsed() < PROMPT_CHECK_INTERVAL
             && known.consents == consents
         {
@@ -155,7 +155,7 @@ impl HomeParts {
         }
         // Their problems were reported when the process started.
         let hooks = super::tool_hooks::load_hooks(&self.cx, &self.config, true);
-        *heard = Some(CachedHooks {
+        *cached_hooks = Some(CachedHooks {
             at: Instant::now(),
             consents,
             hooks: hooks.clone(),

@@ -21,8 +21,8 @@ pub async fn report_wait<T>(
     let Some(process) = process else {
         return work.await;
     };
-    let begun = Instant::now();
-    let mut ticks = interval_at(begun + MIN_REPORTED_WAIT, MIN_REPORTED_WAIT);
+    let started_at = Instant::now();
+    let mut ticks = interval_at(started_at + MIN_REPORTED_WAIT, MIN_REPORTED_WAIT);
     let mut shown = false;
     tokio::pin!(work);
     let done = loop {
@@ -31,7 +31,7 @@ pub async fn report_wait<T>(
             done = &mut work => break done,
             _ = ticks.tick() => {}
         }
-        if let Some(text) = line(&awaited(), begun.elapsed()) {
+        if let Some(text) = line(&awaited(), started_at.elapsed()) {
             if process.replaces_lines() {
                 process.transient(&text);
             } else if !shown {

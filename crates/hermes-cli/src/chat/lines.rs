@@ -53,7 +53,7 @@ pub(super) struct TypedLines {
     /// Complete lines that are returned one by one.
     ready: VecDeque<String>,
     /// Lines before this one that ended with a backslash.
-    begun: String,
+    partial_line: String,
 }
 
 /// Whether the reader may read: questions of a turn read the terminal themselves.
@@ -92,7 +92,7 @@ impl TypedLines {
             burst: Vec::new(),
             pasted: Vec::new(),
             ready: VecDeque::new(),
-            begun: String::new(),
+            partial_line: String::new(),
         })
     }
 
@@ -120,7 +120,11 @@ impl TypedLines {
             return Ok(());
         }
         self.prompted = true;
-        self.show(if self.begun.is_empty() { "> " } else { "  " })
+        self.show(if self.partial_line.is_empty() {
+            "> "
+        } else {
+            "  "
+        })
     }
 
     /// The next message. Cancel-safe.
@@ -136,7 +140,7 @@ impl TypedLines {
                 typed = self.typed.recv() => typed,
                 _ = interrupts.recv() => {
                     self.prompted = false;
-                    self.begun.clear();
+                    self.partial_line.clear();
                     if self.pasted.is_empty() {
                         return Ok(TypedLine::Interrupted);
                     }
@@ -202,11 +206,11 @@ impl TypedLines {
     /// A backslash at the end continues on the next line.
     fn continued(&mut self, text: &str) -> Option<String> {
         if let Some(part) = text.strip_suffix('\\') {
-            self.begun.push_str(part);
-            self.begun.push('\n');
+            self.partial_line.push_str(part);
+            self.partial_line.push('\n');
             return None;
         }
-        let mut whole = std::mem::take(&mut self.begun);
+        let mut whole = std::mem::take(&mut self.partial_line);
         whole.push_str(text);
         Some(whole)
     }

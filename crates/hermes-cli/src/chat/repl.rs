@@ -100,8 +100,8 @@ impl Repl<'_> {
             None => chat.id.to_string(),
         };
         let entries = replay::entries(&chat.store, &chat.id).await?;
-        let said = counted(entries.len(), "message");
-        let line = format!("resuming {name}: {said}, /history shows them");
+        let count = counted(entries.len(), "message");
+        let line = format!("resuming {name}: {count}, /history shows them");
         self.cx.out.line(self.cx.out.dim(&line))?;
         let last = entries
             .iter()
@@ -190,7 +190,7 @@ impl Repl<'_> {
             };
             // Events of the session meanwhile; a session that is replaced ends here.
             let events = &mut self.events;
-            let mut said = Vec::new();
+            let mut notices = Vec::new();
             let mut over = false;
             tokio::pin!(work);
             let done = loop {
@@ -198,41 +198,41 @@ impl Repl<'_> {
                     biased;
                     done = &mut work => break done,
                     event = events.recv(), if !over => match event {
-                        Some(event) => said.push(event),
+                        Some(event) => notices.push(event),
                         None => over = true,
                     },
                     _ = self.interrupts.recv() => break Err(Failure::usage("stopped")),
                 }
             };
-            (done, said)
+            (done, notices)
         };
-        let (done, said) = done;
-        for event in said {
+        let (done, notices) = done;
+        for event in notices {
             self.event(&event)?;
         }
         self.take_opened();
         // A command that failed is no reason to leave the chat.
-        let told = match done {
-            Ok(told) => told,
+        let result = match done {
+            Ok(result) => result,
             Err(failure) => {
                 self.cx.out.error(failure.message);
                 return Ok(AfterLine::Prompt);
             }
         };
-        let leaves = told.effects.contains(&Effect::Leave);
-        for effect in told.effects {
+        let leaves = result.effects.contains(&Effect::Leave);
+        for effect in result.effects {
             self.show(effect)?;
         }
         if leaves {
             return Ok(AfterLine::Leave);
         }
-        if told.then != CommandFollowUp::Nothing {
-            self.follow(told.then).await?;
+        if result.then != CommandFollowUp::Nothing {
+            self.follow(result.then).await?;
         }
-        if told.then == CommandFollowUp::Turn {
+        if result.then == CommandFollowUp::Turn {
             self.draft = None;
         }
-        if told.then == CommandFollowUp::Turn
+        if result.then == CommandFollowUp::Turn
             && let Some(effect) = self.conversation.settle_title().await
         {
             self.show(effect)?;

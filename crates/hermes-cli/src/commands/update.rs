@@ -74,7 +74,7 @@ pub(crate) fn run(args: &UpdateArgs, cx: &Context) -> Outcome {
         )?;
     }
     let previous = installed.replace(fetched.path)?;
-    told(
+    report(
         args,
         cx,
         &current,
@@ -93,7 +93,7 @@ fn rollback(args: &UpdateArgs, installed: &InstalledProgram, cx: &Context) -> Ou
         confirm(cx, &format!("downgrade from {current} to {offered}?"))?;
     }
     installed.exchange(&previous)?;
-    told(
+    report(
         args,
         cx,
         &current,
@@ -129,7 +129,7 @@ fn tell(
     Ok(())
 }
 
-fn told(
+fn report(
     args: &UpdateArgs,
     cx: &Context,
     before: &str,

@@ -317,19 +317,22 @@ impl<'a> WebhookContext<'a> {
         let url = self.url(&name);
         let http = PlatformHttp::new(&self.settings.env, None);
         let called = wiring::runtime()?.block_on(webhook::call(&http, &url, &secret, &body));
-        let (status, said) = called.map_err(|error| {
+        let (status, answer_body) = called.map_err(|error| {
             Failure::new(
                 Exit::Unreachable,
                 format!("{url}: {error}. Is the gateway running? (hermes gateway status)"),
             )
         })?;
         if args.json {
-            let said: Value = serde_json::from_str(&said).unwrap_or(Value::String(said));
+            let answer_body: Value =
+                serde_json::from_str(&answer_body).unwrap_or(Value::String(answer_body));
             self.cx
                 .out
-                .json(&json!({"url": url, "status": status, "answer": said}))?;
+                .json(&json!({"url": url, "status": status, "answer": answer_body}))?;
         } else {
-            self.cx.out.foreign_line(&format!("{status} {said}"))?;
+            self.cx
+                .out
+                .foreign_line(&format!("{status} {answer_body}"))?;
         }
         if (200..300).contains(&status) {
             return Ok(());

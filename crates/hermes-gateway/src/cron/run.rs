@@ -262,14 +262,14 @@ impl SchedulerInner {
             () = cancel.cancelled() => return Err(STOPPED.to_owned()),
             conversation = self.deps.pool.acquire(opening) => conversation.map_err(|refusal| refusal.to_string())?,
         };
-        let said = self.submit(&mut conversation, prompt, cancel).await;
+        let answer_result = self.submit(&mut conversation, prompt, cancel).await;
         self.name_session(&id, job, at).await;
         // Not awaited: closing is not part of the job.
         let closing = tokio::time::timeout(STOP_TIMEOUT, conversation.close());
         if closing.await.is_err() {
             tracing::warn!(job = job.id(), "its conversation takes long to end");
         }
-        said
+        answer_result
     }
 
     async fn submit(

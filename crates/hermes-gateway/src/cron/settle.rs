@@ -167,8 +167,8 @@ impl SchedulerInner {
     }
 
     async fn deliver(&self, run: &FinishedRun, job: &Job) -> JobDelivery {
-        let nothing = |told| JobDelivery {
-            status: told,
+        let nothing = |delivery_status| JobDelivery {
+            status: delivery_status,
             error: None,
             handed_over: false,
         };

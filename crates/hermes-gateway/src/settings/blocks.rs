@@ -48,8 +48,8 @@ impl ConfigSources<'_> {
         if extra.is_empty() && !credentials {
             return None;
         }
-        let said = extra.remove("enabled");
-        let enabled = match said.as_ref().map(|value| (value, flag(value))) {
+        let given = extra.remove("enabled");
+        let enabled = match given.as_ref().map(|value| (value, flag(value))) {
             None => None,
             Some((_, Some(flag))) => Some(flag),
             Some((value, None)) => {

@@ -41,10 +41,10 @@ pub(super) async fn read_messages(
     let (mut texts, mut context) = (Vec::new(), Vec::new());
     for msg in msgs {
         let words = msg.text_with_sender(shared.settings.sharing);
-        let mut said = vec![words]
+        let mut lines = vec![words]
             .into_iter()
             .filter(|words| !words.trim().is_empty());
-        texts.extend(said.next());
+        texts.extend(lines.next());
         context.extend(msg.incoming.context.clone());
         let outbound = shared.outbound(&msg.target());
         for media in &msg.incoming.media {
@@ -54,8 +54,8 @@ pub(super) async fn read_messages(
             };
             match fetch(shared, &**outbound, media).await {
                 Ok(path) => {
-                    let told = present(shared, media, &path, &mut taken, &mut texts).await;
-                    context.extend(told);
+                    let shown = present(shared, media, &path, &mut taken, &mut texts).await;
+                    context.extend(shown);
                 }
                 Err(error) => {
                     taken
@@ -174,7 +174,7 @@ async fn transcribe(shared: &GatewayShared, path: &Path) -> Result<String, Strin
     };
     match tokio::time::timeout(TRANSCRIBE_TIMEOUT, transcriber.transcribe(path)).await {
         Ok(Ok(text)) if text.trim().is_empty() => Err("no speech was recognized".to_owned()),
-        Ok(heard) => heard,
+        Ok(transcript) => transcript,
         Err(_) => Err("it took too long".to_owned()),
     }
 }

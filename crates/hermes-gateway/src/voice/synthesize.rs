@@ -215,9 +215,9 @@ async fn download(request: reqwest::RequestBuilder, output: &Path) -> Result<Pat
     let mut answer = answer.map_err(|error| format!("the service: {}", error.without_url()))?;
     let status = answer.status();
     if !status.is_success() {
-        let said = answer.text().await.unwrap_or_default();
-        let said: String = said.chars().take(200).collect();
-        return Err(format!("the service said {status}: {said}"));
+        let error_text = answer.text().await.unwrap_or_default();
+        let error_text: String = error_text.chars().take(200).collect();
+        return Err(format!("the service said {status}: {error_text}"));
     }
     let at = |error: std::io::Error| format!("{}: {error}", output.display());
     let mut file = tokio::fs::File::create(output).await.map_err(at)?;

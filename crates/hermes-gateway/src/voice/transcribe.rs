@@ -257,8 +257,8 @@ impl HomeTranscriber {
         let status = answer.status();
         let body = answer.text().await.map_err(plain)?;
         if !status.is_success() {
-            let said: String = body.chars().take(200).collect();
-            return Err(format!("the service said {status}: {said}"));
+            let error_text: String = body.chars().take(200).collect();
+            return Err(format!("the service said {status}: {error_text}"));
         }
         let text = serde_json::from_str::<Value>(&body).ok();
         let text = text.and_then(|value| Some(value.get("text")?.as_str()?.to_owned()));

@@ -139,15 +139,15 @@ impl ModelSession {
         let mut answer = AnswerParser::new(style, &ask.stops);
         let vocabulary = Rc::clone(&self.vocabulary);
         let stopped = Cell::new(false);
-        let mut told = Vec::new();
+        let mut deltas = Vec::new();
         let done = self.model.generate(
             &prompt,
             &sampling,
             constraint,
             &mut |token| {
                 on_token();
-                stopped.set(answer.feed(vocabulary.piece(token), call_id, &mut told));
-                told.drain(..).for_each(&mut *tell);
+                stopped.set(answer.feed(vocabulary.piece(token), call_id, &mut deltas));
+                deltas.drain(..).for_each(&mut *tell);
                 if stopped.get() {
                     ControlFlow::Break(())
                 } else {
@@ -168,8 +168,8 @@ impl ModelSession {
             calls > 0 || (ask.tools.is_empty() && matches!(ask.shape, AnswerShape::Json(_)));
         let whole = shaped && guide.is_some_and(|guide| guide.complete());
         if !stopped.get() {
-            answer.finish(&mut told);
-            told.into_iter().for_each(tell);
+            answer.finish(&mut deltas);
+            deltas.into_iter().for_each(tell);
         }
         let finish = match done.end {
             GenerationEnd::Length if !whole => AnswerFinish::Length,

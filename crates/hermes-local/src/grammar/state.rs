@@ -416,9 +416,9 @@ pub(super) fn enter_with(
     byte: u8,
     out: &mut Vec<GrammarState>,
 ) {
-    let mut begun = Vec::new();
-    enter(grammar, node, below, &mut begun);
-    for state in begun {
+    let mut started = Vec::new();
+    enter(grammar, node, below, &mut started);
+    for state in started {
         state.advance(grammar, byte, out);
     }
 }

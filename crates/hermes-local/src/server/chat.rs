@@ -240,14 +240,17 @@ impl Answering {
     }
 
     async fn whole(mut self) -> Result<Response, ServerError> {
-        let mut said = CompleteAnswer::default();
+        let mut answer = CompleteAnswer::default();
         while let Some(delta) = self.deltas.recv().await {
-            said.add(delta);
+            answer.add(delta);
         }
         let answered = self.end().await;
         let outcome = answered.result?;
-        answered.rest.into_iter().for_each(|delta| said.add(delta));
-        Ok(Json(self.header.whole(&said, &outcome)).into_response())
+        answered
+            .rest
+            .into_iter()
+            .for_each(|delta| answer.add(delta));
+        Ok(Json(self.header.whole(&answer, &outcome)).into_response())
     }
 
     fn stream(self) -> Response {

@@ -208,34 +208,34 @@ fn max_tokens(given: Option<u32>) -> Result<Option<usize>, ServerError> {
     }
 }
 
-fn messages(said: Vec<RequestMessage>) -> Result<Vec<PromptMessage>, ServerError> {
-    if said.is_empty() {
+fn messages(messages_sent: Vec<RequestMessage>) -> Result<Vec<PromptMessage>, ServerError> {
+    if messages_sent.is_empty() {
         return Err(ServerError::bad("messages is empty").param("messages"));
     }
-    let mut messages: Vec<PromptMessage> = Vec::with_capacity(said.len());
-    for (index, said) in said.into_iter().enumerate() {
+    let mut messages: Vec<PromptMessage> = Vec::with_capacity(messages_sent.len());
+    for (index, sent) in messages_sent.into_iter().enumerate() {
         let wrong = |what: String| {
             let message = format!("messages[{index}]: {what}");
             ServerError::bad(message)
                 .param("messages")
                 .code("invalid_messages")
         };
-        let role = match said.role.as_str() {
+        let role = match sent.role.as_str() {
             "system" | "developer" => ChatRole::System,
             "user" => ChatRole::User,
             "assistant" => ChatRole::Assistant,
             "tool" => ChatRole::Tool,
             other => return Err(wrong(format!("there is no role {other:?}"))),
         };
-        let mut message = PromptMessage::new(role, content(said.content).map_err(wrong)?);
-        for call in said.tool_calls.unwrap_or_default() {
+        let mut message = PromptMessage::new(role, content(sent.content).map_err(wrong)?);
+        for call in sent.tool_calls.unwrap_or_default() {
             message.calls.push(called(call).map_err(wrong)?);
         }
         if role == ChatRole::Tool {
-            let id = said.tool_call_id.unwrap_or_default();
+            let id = sent.tool_call_id.unwrap_or_default();
             let mut calls = messages.iter().flat_map(|message| &message.calls);
             let called = calls.rfind(|call| call.id == id);
-            let name = said.name.or_else(|| called.map(|call| call.name.clone()));
+            let name = sent.name.or_else(|| called.map(|call| call.name.clone()));
             message.answers = Some((id, name));
         }
         messages.push(message);

@@ -72,12 +72,12 @@ impl ErrorReport {
 
     /// The message for people: short, one line, without secrets.
     pub(super) fn shown(&self) -> String {
-        let said = self
+        let message_text = self
             .message
             .split_whitespace()
             .collect::<Vec<_>>()
             .join(" ");
-        let mut shown = hermes_core::text::shorten(&said, MAX_MESSAGE_CHARS);
+        let mut shown = hermes_core::text::shorten(&message_text, MAX_MESSAGE_CHARS);
         // Used if the message is in none of the usual fields.
         if shown.is_empty() && !self.json.is_null() {
             shown = hermes_core::text::shorten(&self.json.to_string(), MAX_MESSAGE_CHARS);

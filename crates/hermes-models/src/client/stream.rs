@@ -436,9 +436,9 @@ impl StreamingCall {
     fn end(&mut self, reader: AnswerReader) {
         let mut events = Vec::new();
         let read = reader.finish(&mut events);
-        let said = self.content || events.iter().any(is_content);
+        let has_content = self.content || events.iter().any(is_content);
         let cut = Some(&ModelEvent::Finished(FinishReason::Cut));
-        let empty = events.is_empty() || (events.last() == cut && !said);
+        let empty = events.is_empty() || (events.last() == cut && !has_content);
         match read {
             Ok(()) if empty => {
                 let message = "the answer ended before it began".to_owned();

@@ -43,7 +43,7 @@ impl AnswerReader {
         match &mut self.shape {
             AnswerShape::Unknown(held, passed) => {
                 held.extend_from_slice(bytes);
-                let Some(begun) = beginning(held) else {
+                let Some(start) = beginning(held) else {
                     *passed += bytes.len();
                     // Whitespace is scanned once, however much there is.
                     if !BOM.starts_with(held) {
@@ -55,7 +55,7 @@ impl AnswerReader {
                         Ok(())
                     };
                 };
-                let rest = held.split_off(begun);
+                let rest = held.split_off(start);
                 self.shape = match rest.first() {
                     Some(b'{' | b'[' | b'<') => AnswerShape::Object(Vec::new()),
                     _ => AnswerShape::Events(SseParser::default()),

@@ -152,12 +152,12 @@ impl Pull<'_> {
     /// Waits until no other process downloads it.
     async fn turn(&self, part: &Path, report: PullReporter<'_>) -> std::io::Result<FileLock> {
         let path = lock_path(part);
-        let mut told = false;
+        let mut reported = false;
         loop {
             match FileLock::try_acquire(&path) {
                 Ok(lock) => return Ok(lock),
                 Err(LockError::Busy(_)) => {
-                    if !std::mem::replace(&mut told, true) {
+                    if !std::mem::replace(&mut reported, true) {
                         report(PullProgress::Waiting);
                     }
                     tokio::time::sleep(POLL_INTERVAL).await;

@@ -175,9 +175,9 @@ fn best<'a, 'b>(
             .map(|path| match_stated(path, &candidate.path))
             .max()
             .unwrap_or(0);
-        let said = error_names::mentioned(refusal.text, &candidate.path);
+        let is_mentioned = error_names::mentioned(refusal.text, &candidate.path);
         let meant = named_by_value(refusal.text, candidate);
-        outright.max(said).max(meant)
+        outright.max(is_mentioned).max(meant)
     };
     candidates
         .iter()

@@ -197,9 +197,9 @@ impl GatewayConnections<'_> {
         }
         let mut worked = false;
         loop {
-            let heard = socket.receive(|| self.progress.stored()).await;
-            let heard = heard.map_err(|why| GatewayConnectionEnd::Broken { why, worked })?;
-            match heard {
+            let received = socket.receive(|| self.progress.stored()).await;
+            let received = received.map_err(|why| GatewayConnectionEnd::Broken { why, worked })?;
+            match received {
                 GatewayFrame::Ack => {
                     if worked {
                         self.link.health.received(shared.now());

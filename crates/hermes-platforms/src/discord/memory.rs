@@ -42,7 +42,7 @@ struct DiscordMemoryState {
     /// Channels whose missed messages are not all read yet, and the latest message that arrived
     /// since.
     behind: HashMap<u64, Option<LastSeenMessage>>,
-    news: bool,
+    has_changes: bool,
     written: Instant,
 }
 
@@ -51,7 +51,7 @@ impl DiscordMemoryState {
         let known = self.kept.seen.entry(channel.0).or_insert(seen);
         known.message = known.message.max(seen.message);
         known.direct = seen.direct;
-        self.news = true;
+        self.has_changes = true;
         if self.kept.seen.len() > MAX_CHANNELS {
             let mut ages: Vec<u64> = self.kept.seen.values().map(|one| one.message).collect();
             ages.sort_unstable();
@@ -82,7 +82,7 @@ impl DiscordMemory {
             kept: read(&path).unwrap_or_default(),
             threads: read(&threads).unwrap_or_default(),
             behind: HashMap::new(),
-            news: false,
+            has_changes: false,
             written: Instant::now(),
         };
         Self(Arc::new(DiscordMemoryInner {
@@ -200,10 +200,10 @@ impl DiscordMemory {
     }
 
     /// Writes changes periodically.
-    pub(super) async fn keep(&self, idle: Duration, news: Duration) {
+    pub(super) async fn keep(&self, idle: Duration, has_changes: Duration) {
         let due = {
             let state = self.state();
-            let pause = if state.news { news } else { idle };
+            let pause = if state.has_changes { has_changes } else { idle };
             state.kept.alive_at.is_some() && state.written.elapsed() >= pause
         };
         if due {
@@ -215,7 +215,7 @@ impl DiscordMemory {
         self.write(|memory| {
             let kept = {
                 let mut state = memory.state();
-                state.news = false;
+                state.has_changes = false;
                 state.written = Instant::now();
                 state.kept.clone()
             };

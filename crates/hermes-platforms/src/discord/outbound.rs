@@ -232,8 +232,8 @@ impl DiscordSender {
         let path = format!("/webhooks/{application}/{token}");
         let text: String = note.chars().take(2000).collect();
         let body = json!({"content": text, "flags": 64, "allowed_mentions": {"parse": []}});
-        let told = self.shared.api.call(Method::POST, &path, Some(&body));
-        if let Ok(Err(error)) = tokio::time::timeout(OPTIONAL_CALL_TIMEOUT, told).await {
+        let answered = self.shared.api.call(Method::POST, &path, Some(&body));
+        if let Ok(Err(error)) = tokio::time::timeout(OPTIONAL_CALL_TIMEOUT, answered).await {
             tracing::debug!("discord: a note: {error}");
         }
     }

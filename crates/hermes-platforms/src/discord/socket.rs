@@ -125,8 +125,8 @@ impl DiscordSocket {
             tokio::select! {
                 biased;
                 frame = next(&mut self.stream) => {
-                    if let Some(heard) = self.take(frame?, &seq).await? {
-                        return Ok(heard);
+                    if let Some(event) = self.take(frame?, &seq).await? {
+                        return Ok(event);
                     }
                 }
                 () = until(dead) => return Err(DisconnectReason::Silent(self.every)),

@@ -268,8 +268,8 @@ impl ImapMailbox {
         }
         let what = "waiting for mail";
         let mut idle = self.session.idle();
-        let begun = within(what, STEP_TIMEOUT, idle.init()).await?;
-        begun.map_err(|error| ImapError::broken(what, error))?;
+        let initialized = within(what, STEP_TIMEOUT, idle.init()).await?;
+        initialized.map_err(|error| ImapError::broken(what, error))?;
         let woken = {
             let (news, _stop) = idle.wait_with_timeout(account.idle);
             tokio::select! {

@@ -103,7 +103,7 @@ pub(super) fn read(
     );
     let answered = ids(message.in_reply_to());
     let subject = message.subject().unwrap_or_default().trim().to_owned();
-    let said = quote::split(&body(&message));
+    let mail_parts = quote::split(&body(&message));
     let media = media(account, &message, place, &message_id);
     let incoming = IncomingMessage {
         account: String::new(),
@@ -117,7 +117,7 @@ pub(super) fn read(
             user_name: Some(name),
             ..MessageSource::default()
         },
-        text: text(&subject, &said.text, !media.is_empty(), whole),
+        text: text(&subject, &mail_parts.text, !media.is_empty(), whole),
         media,
         reply_to: answered.last().map(|id| ReplyTo {
             message_id: id.clone(),
@@ -125,7 +125,7 @@ pub(super) fn read(
             own: id.starts_with(super::OWN_ID) && id.ends_with(account.domain()),
         }),
         pressed: None,
-        context: Some(cut(&said.around, MAX_QUOTE_BYTES).to_owned())
+        context: Some(cut(&mail_parts.around, MAX_QUOTE_BYTES).to_owned())
             .filter(|around| !around.is_empty()),
         sent_at: message
             .date()
@@ -149,12 +149,12 @@ pub(super) fn read(
 }
 
 /// A new subject is part of the text; that of a reply is known. A command has no subject.
-fn text(subject: &str, said: &str, media: bool, whole: bool) -> String {
-    let said = cut(said, MAX_TEXT_BYTES);
-    let mut text = match said {
+fn text(subject: &str, body: &str, media: bool, whole: bool) -> String {
+    let body = cut(body, MAX_TEXT_BYTES);
+    let mut text = match body {
         "" if media || !subject.is_empty() => String::new(),
         "" => "(an empty mail)".to_owned(),
-        said => said.to_owned(),
+        body => body.to_owned(),
     };
     if !subject.is_empty() && !is_answer(subject) && !text.starts_with('/') {
         text = format!("[Subject: {subject}]\n\n{text}");

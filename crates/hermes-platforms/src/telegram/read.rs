@@ -201,8 +201,8 @@ struct MessageContent {
 /// `None`: a service message (someone joined, a title changed).
 fn content(message: &TelegramMessage) -> Option<MessageContent> {
     let media = media(message);
-    let said = message.text.clone().or_else(|| message.caption.clone());
-    let text = said.or_else(|| described(message));
+    let text_or_caption = message.text.clone().or_else(|| message.caption.clone());
+    let text = text_or_caption.or_else(|| described(message));
     if text.is_none() && media.is_empty() {
         return None;
     }

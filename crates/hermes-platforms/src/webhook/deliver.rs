@@ -116,15 +116,15 @@ impl WebhookSender {
             Ok(Ok(output)) if output.status.success() => Ok(()),
             // It may have failed before or after the comment was created.
             Ok(Ok(output)) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                let said: String = said.trim().chars().take(300).collect();
-                if said.contains("HTTP 4")
-                    || said.contains("auth login")
-                    || said.contains("Could not resolve")
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                let stderr: String = stderr.trim().chars().take(300).collect();
+                if stderr.contains("HTTP 4")
+                    || stderr.contains("auth login")
+                    || stderr.contains("Could not resolve")
                 {
-                    return Err(SendError::Refused(said));
+                    return Err(SendError::Refused(stderr));
                 }
-                Err(SendError::Unclear(said))
+                Err(SendError::Unclear(stderr))
             }
             Ok(Err(error)) => Err(SendError::Unclear(error.to_string())),
             Err(_) => Err(SendError::Unclear(format!(
@@ -189,9 +189,9 @@ mod tests {
             dir.path().display()
         ));
         deliver.send(&outgoing(&chat)).await.unwrap();
-        let said = std::fs::read_to_string(dir.path().join("said")).unwrap();
+        let stderr = std::fs::read_to_string(dir.path().join("said")).unwrap();
         assert_eq!(
-            said,
+            stderr,
             "pr comment 7 --repo own-er/na.me --body-file -\nLooks good"
         );
         write("echo 'HTTP 404: Not Found' >&2; exit 1");

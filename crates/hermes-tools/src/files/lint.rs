@@ -220,20 +220,22 @@ async fn run(
         Ok(finished) => finished,
         Err(error) => return LintResult::Unchecked(format!("the check could not run: {error}")),
     };
-    let said = String::from_utf8_lossy(&output.0).trim().to_owned();
+    let output_text = String::from_utf8_lossy(&output.0).trim().to_owned();
     match finished.exit {
         ProcessExit::Code(0) => LintResult::Clean,
         ProcessExit::Code(126 | 127) => {
             LintResult::Unchecked("no program to check it is installed".to_owned())
         }
-        ProcessExit::Code(_) if !said.is_empty() => LintResult::Errors(shortened(&said)),
+        ProcessExit::Code(_) if !output_text.is_empty() => {
+            LintResult::Errors(shortened(&output_text))
+        }
         _ => LintResult::Unchecked("the check did not finish".to_owned()),
     }
 }
 
 /// Removes traces of the checker itself.
-fn shortened(said: &str) -> String {
-    let lines: Vec<&str> = said
+fn shortened(output_text: &str) -> String {
+    let lines: Vec<&str> = output_text
         .lines()
         .filter(|line| {
             let line = line.trim_start();

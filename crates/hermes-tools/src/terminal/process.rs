@@ -102,7 +102,7 @@ impl ProcessTool {
             let mut row = Map::new();
             row.insert("session_id".into(), info.id.clone().into());
             let command: String = info.command.chars().take(200).collect();
-            row.insert("command".into(), said(&command));
+            row.insert("command".into(), redacted(&command));
             row.insert("cwd".into(), info.cwd.display().to_string().into());
             row.insert("pid".into(), info.pid.into());
             row.insert("started_at".into(), local_time(info.started_at).into());
@@ -133,7 +133,7 @@ impl ProcessTool {
         let preview = registry.tail(id, PREVIEW_CHARS).await?;
         let mut result = Map::new();
         result.insert("session_id".into(), id.into());
-        result.insert("command".into(), said(&info.command));
+        result.insert("command".into(), redacted(&info.command));
         result.insert("status".into(), status(&info).into());
         result.insert("pid".into(), info.pid.into());
         result.insert("uptime_seconds".into(), info.uptime_seconds.into());
@@ -155,7 +155,7 @@ impl ProcessTool {
         let page = registry.log(id, offset, limit).await?;
         Ok(json!({
             "session_id": id,
-            "command": said(&info.command),
+            "command": redacted(&info.command),
             "status": status(&info),
             "output": hidden(&info, &page.lines.join("\n")),
             "total_lines": page.total_lines,
@@ -184,7 +184,7 @@ impl ProcessTool {
             WaitOutcome::Interrupted => ("interrupted", PREVIEW_CHARS),
         };
         result.insert("status".into(), state.into());
-        result.insert("command".into(), said(&info.command));
+        result.insert("command".into(), redacted(&info.command));
         if let WaitOutcome::Ended(ended) = waited {
             add_end(&mut result, ended);
         }
@@ -219,7 +219,7 @@ impl ProcessTool {
         let state = if killed { "killed" } else { "already_exited" };
         result.insert("status".into(), state.into());
         result.insert("session_id".into(), id.into());
-        result.insert("command".into(), said(&info.command));
+        result.insert("command".into(), redacted(&info.command));
         if let Some(ended) = info.ended {
             add_end(&mut result, ended);
         }
@@ -284,8 +284,8 @@ fn hidden(info: &ProcessInfo, output: &str) -> Value {
     hide::output(&info.command, output).into()
 }
 
-/// Its command.
-fn said(command: &str) -> Value {
+/// The command without secrets.
+fn redacted(command: &str) -> Value {
     redact::keys(command).into()
 }
 

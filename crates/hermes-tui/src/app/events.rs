@@ -15,8 +15,8 @@ use crate::prompt::{self, PromptRequest};
 use crate::theme::Theme;
 
 impl App {
-    pub(crate) fn on_port_event(&mut self, news: HostUpdate, now: Instant) {
-        match news {
+    pub(crate) fn on_port_event(&mut self, update: HostUpdate, now: Instant) {
+        match update {
             HostUpdate::Event(event) => {
                 self.on_session_event(event.event, event.turn.is_none(), now);
             }
@@ -248,8 +248,9 @@ impl App {
     }
 
     fn withdraw_prompt(&mut self, question: &str, now: Instant) {
-        if let Some(told) = self.prompts.withdraw(question) {
-            self.transcript.push_before_tools(NoticeCell::warning(told));
+        if let Some(outcome) = self.prompts.withdraw(question) {
+            self.transcript
+                .push_before_tools(NoticeCell::warning(outcome));
         }
         self.transcript.tool_approval_resolved(question, now);
         self.title();

@@ -73,7 +73,7 @@ struct EventLoop {
 enum LoopEvent {
     Signal(ProcessSignal),
     Input(TerminalInput),
-    News(Box<HostUpdate>),
+    Update(Box<HostUpdate>),
     ComposerResult(ComposerResult),
     Timer,
     /// A request was sent to the program.
@@ -189,8 +189,8 @@ impl EventLoop {
                     (Err(_), _) => LoopEvent::Ended,
                 }
             }
-            news = self.port.news.recv() => {
-                news.map_or(LoopEvent::Ended, |news| LoopEvent::News(Box::new(news)))
+            update = self.port.updates.recv() => {
+                update.map_or(LoopEvent::Ended, |update| LoopEvent::Update(Box::new(update)))
             }
             Some(arrived) = self.arrivals.recv() => LoopEvent::ComposerResult(arrived),
             () = wait(wakes) => LoopEvent::Timer,
@@ -198,7 +198,7 @@ impl EventLoop {
         match happened {
             LoopEvent::Signal(signal) => return self.on_signal(signal),
             LoopEvent::Input(input) => return self.on_input(input),
-            LoopEvent::News(news) => self.drain_ready(*news),
+            LoopEvent::Update(update) => self.drain_ready(*update),
             LoopEvent::ComposerResult(arrived) => {
                 self.app.on_composer_result(arrived, Instant::now());
             }
@@ -214,8 +214,8 @@ impl EventLoop {
         let now = Instant::now();
         self.app.on_port_event(first, now);
         for _ in 0..MAX_EVENTS_PER_FRAME {
-            match self.port.news.try_recv() {
-                Ok(news) => self.app.on_port_event(news, now),
+            match self.port.updates.try_recv() {
+                Ok(update) => self.app.on_port_event(update, now),
                 Err(_) => break,
             }
         }
@@ -439,8 +439,8 @@ impl EventLoop {
                     // These keys were meant for the editor.
                     ProcessSignal::End(_) | ProcessSignal::Suspend | ProcessSignal::Continue | ProcessSignal::Resize => {}
                 },
-                news = self.port.news.recv() => match news {
-                    Some(news) => self.app.on_port_event(news, Instant::now()),
+                update = self.port.updates.recv() => match update {
+                    Some(update) => self.app.on_port_event(update, Instant::now()),
                     None => return Ok(LoopControl::End(ExitReason::Disconnected)),
                 },
             }
@@ -492,10 +492,10 @@ fn open_log(path: &std::path::Path) -> Option<File> {
 
 /// Whether the locale supports symbols.
 pub(crate) fn is_utf8() -> bool {
-    let said = ["LC_ALL", "LC_CTYPE", "LANG"]
+    let usage = ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()
         .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
-    said.is_none_or(|locale| {
+    usage.is_none_or(|locale| {
         let locale = locale.to_lowercase();
         locale.contains("utf-8") || locale.contains("utf8") || !matches!(&*locale, "c" | "posix")
     })

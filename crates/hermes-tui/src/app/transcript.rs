@@ -35,7 +35,7 @@ enum LiveCell {
     Text {
         stream: Box<AssistantStream>,
         /// Part of it is in the scrollback.
-        begun: bool,
+        has_started: bool,
         done: bool,
     },
     Thought {
@@ -140,7 +140,7 @@ impl Transcript {
         stream.push(text);
         self.live.push_back(LiveCell::Text {
             stream: Box::new(stream),
-            begun: false,
+            has_started: false,
             done: false,
         });
     }
@@ -271,7 +271,9 @@ impl Transcript {
         let mut seen = false;
         self.live.retain_mut(|live| match live {
             LiveCell::Text {
-                begun: true, done, ..
+                has_started: true,
+                done,
+                ..
             } if !*done => {
                 *done = true;
                 seen = true;
@@ -351,13 +353,13 @@ impl Transcript {
             match first {
                 LiveCell::Text {
                     stream,
-                    begun,
+                    has_started,
                     done: false,
                 } => {
                     let new = stream.take_finished(width, cx);
                     if !new.is_empty() {
-                        rows.extend((apart && !*begun).then(StyledRow::default));
-                        *begun = true;
+                        rows.extend((apart && !*has_started).then(StyledRow::default));
+                        *has_started = true;
                     }
                     rows.extend(new);
                     break;
@@ -366,12 +368,18 @@ impl Transcript {
                 _ => {}
             }
             match self.live.remove(index) {
-                Some(LiveCell::Text { stream, begun, .. }) => {
-                    if stream.is_empty() && !begun {
+                Some(LiveCell::Text {
+                    stream,
+                    has_started,
+                    ..
+                }) => {
+                    if stream.is_empty() && !has_started {
                         continue;
                     }
                     let (rest, cell) = stream.finish(width, cx);
-                    rows.extend((apart && !begun && !rest.is_empty()).then(StyledRow::default));
+                    rows.extend(
+                        (apart && !has_started && !rest.is_empty()).then(StyledRow::default),
+                    );
                     rows.extend(rest);
                     self.cells.push(Box::new(cell));
                 }
@@ -405,15 +413,15 @@ impl Transcript {
     pub(crate) fn replay(&self, width: u16, most: usize, cx: &CellContext<'_>) -> Vec<StyledRow> {
         let mut parts: Vec<Vec<StyledRow>> = Vec::new();
         let mut count = 0;
-        let begun = self.live.iter().find_map(|live| match live {
+        let has_started = self.live.iter().find_map(|live| match live {
             LiveCell::Text {
                 stream,
-                begun: true,
+                has_started: true,
                 ..
             } => Some(stream),
             _ => None,
         });
-        if let Some(stream) = begun {
+        if let Some(stream) = has_started {
             let mut rows = stream.given(width, cx);
             let apart = self.cells.last();
             if apart.is_some_and(|before| CellKind::Assistant.apart_from(before.kind())) {
@@ -507,8 +515,14 @@ impl Transcript {
                 LiveCell::Done(cell) => clip_rows(cell.rows(width, cx), width),
             };
             // A text that began in the scrollback continues directly below its own rows.
-            let begun = matches!(live, LiveCell::Text { begun: true, .. });
-            let apart = before.is_some_and(|kind| live.kind().apart_from(kind)) && !begun;
+            let has_started = matches!(
+                live,
+                LiveCell::Text {
+                    has_started: true,
+                    ..
+                }
+            );
+            let apart = before.is_some_and(|kind| live.kind().apart_from(kind)) && !has_started;
             if !new.is_empty() {
                 lines.extend(apart.then(Line::default));
                 lines.extend(new);

@@ -29,7 +29,7 @@ pub(super) struct PiecePainter {
     /// Everything but code is indented by this much, below a bullet.
     bullet: bool,
     /// Something was rendered.
-    begun: bool,
+    started: bool,
     before: Option<PieceKind>,
     /// The number of the next item.
     next: u64,
@@ -95,7 +95,7 @@ impl PiecePainter {
         if rows.is_empty() {
             return;
         }
-        if self.begun && self.apart(piece) {
+        if self.started && self.apart(piece) {
             out.push(StyledRow::default());
         }
         let flush = matches!(
@@ -103,7 +103,7 @@ impl PiecePainter {
             PieceKind::Fence | PieceKind::Code | PieceKind::Close
         );
         for mut row in rows {
-            if !self.begun && self.bullet {
+            if !self.started && self.bullet {
                 let bullet = format!("{} ", cx.theme.glyphs().bullet);
                 if flush {
                     row.line = code::label(source, columns.saturating_sub(2), cx);
@@ -112,7 +112,7 @@ impl PiecePainter {
             } else if margin > 0 && !flush && !row.line.spans.is_empty() {
                 row.prefix([Span::raw("  ")]);
             }
-            self.begun = true;
+            self.started = true;
             out.push(row);
         }
         self.before = Some(piece.kind.clone());

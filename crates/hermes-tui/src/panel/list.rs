@@ -122,8 +122,8 @@ pub(super) fn items(
             .iter()
             .take_while(|place| place.group == at)
             .count();
-        let said = here > 0 || (group.rows.is_empty() && !filtered);
-        if said && !group.title.is_empty() {
+        let has_line = here > 0 || (group.rows.is_empty() && !filtered);
+        if has_line && !group.title.is_empty() {
             if spaced && !items.is_empty() {
                 items.push(ListLine::Blank);
             }

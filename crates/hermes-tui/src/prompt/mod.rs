@@ -345,7 +345,7 @@ impl PromptQueue {
 }
 
 fn approval_decision(request: &ApprovalRequest, verdict: Verdict) -> PromptDecision {
-    let told = match &verdict {
+    let decision_text = match &verdict {
         Verdict::Once => "approved once".to_owned(),
         Verdict::Session => "approved for this session".to_owned(),
         Verdict::Always(rule) => format!("approved always: {}", rule.0),
@@ -354,7 +354,7 @@ fn approval_decision(request: &ApprovalRequest, verdict: Verdict) -> PromptDecis
     };
     PromptDecision {
         denied: matches!(verdict, Verdict::Deny { .. }),
-        summary: format!("{told}  ({})", about(request)),
+        summary: format!("{decision_text}  ({})", about(request)),
         command: AgentCommand::Answer {
             request: request.id.clone(),
             verdict,
@@ -371,7 +371,7 @@ fn about(request: &ApprovalRequest) -> String {
 }
 
 fn question_decision(question: &Question, answer: Answer) -> PromptDecision {
-    let told = match &answer {
+    let decision_text = match &answer {
         Answer::Text { text } => text.clone(),
         Answer::Form { values } => values
             .iter()
@@ -384,18 +384,18 @@ fn question_decision(question: &Question, answer: Answer) -> PromptDecision {
         Answer::Agreed => "agreed".to_owned(),
         Answer::Declined { .. } | Answer::Unanswered { .. } => "no answer".to_owned(),
     };
-    let told = if question.from == CLARIFY {
+    let decision_text = if question.from == CLARIFY {
         String::new()
     } else {
         format!(
-            "{} asked: {}  {told}",
+            "{} asked: {}  {decision_text}",
             question.from,
             first_line(&question.text)
         )
     };
     PromptDecision {
         denied: matches!(answer, Answer::Declined { .. }),
-        summary: told,
+        summary: decision_text,
         command: AgentCommand::Reply {
             question: question.id.clone(),
             answer,

@@ -33,7 +33,7 @@ pub(super) struct ShellCommand {
     cut: bool,
     open: bool,
     shown: Option<Instant>,
-    begun: Instant,
+    started_at: Instant,
     stopped: bool,
 }
 
@@ -79,7 +79,7 @@ impl ShellCommand {
             cut: false,
             open: true,
             shown: None,
-            begun: Instant::now(),
+            started_at: Instant::now(),
             stopped: false,
         };
         Ok((this, started))
@@ -170,7 +170,7 @@ impl ShellCommand {
                 name: "terminal".to_owned(),
                 error,
                 preview: preview.to_string(),
-                millis: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+                millis: u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX),
             },
         }
     }

@@ -124,13 +124,13 @@ fn completed(arg: Arg, kind: CompletionKind, request: &CompletionRequest) -> Arg
 type Words = Vec<(String, String)>;
 
 fn in_time(kind: CompletionKind, request: CompletionRequest) -> Words {
-    let (tell, told) = mpsc::sync_channel(1);
+    let (sender, answers) = mpsc::sync_channel(1);
     // The process ends after its answer, and with it a search that takes too long.
     std::thread::spawn(move || {
         // Nobody listens any more when it is late.
-        let _ = tell.send(words(kind, &request).unwrap_or_default());
+        let _ = sender.send(words(kind, &request).unwrap_or_default());
     });
-    told.recv_timeout(COMPLETION_TIMEOUT).unwrap_or_default()
+    answers.recv_timeout(COMPLETION_TIMEOUT).unwrap_or_default()
 }
 
 fn words(kind: CompletionKind, request: &CompletionRequest) -> Option<Words> {

@@ -305,7 +305,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<GatewayPa
 /// No other gateway runs on this home at this point. But a command that ran a job may still be
 /// delivering its result, which takes seconds.
 async fn own(store: &Store) -> Result<Delivery, Failure> {
-    let (end, mut told) = (tokio::time::Instant::now() + COMMAND_TIMEOUT, false);
+    let (end, mut reported) = (tokio::time::Instant::now() + COMMAND_TIMEOUT, false);
     let (delivery, left) = loop {
         let owned = store.own_delivery(
             process::this_process(),
@@ -315,7 +315,7 @@ async fn own(store: &Store) -> Result<Delivery, Failure> {
         match owned.await {
             Ok(owned) => break owned,
             Err(error @ StoreError::NotOwner { .. }) if tokio::time::Instant::now() < end => {
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut reported, true) {
                     tracing::info!("not ready yet: {error}");
                 }
                 tokio::time::sleep(STATE_INTERVAL).await;
@@ -502,12 +502,12 @@ impl GatewayMonitor<'_> {
         let mut heartbeat = tokio::time::interval(HEARTBEAT_INTERVAL);
         let pulse = self.notifier.watchdog().unwrap_or(HEARTBEAT_INTERVAL);
         let mut pulse = tokio::time::interval(pulse);
-        let begun = tokio::time::sleep(START_DELAY);
-        tokio::pin!(begun);
+        let started = tokio::time::sleep(START_DELAY);
+        tokio::pin!(started);
         let mut begins = true;
         loop {
             tokio::select! {
-                () = &mut begun, if begins => {
+                () = &mut started, if begins => {
                     begins = false;
                     footprint::give_back();
                 }

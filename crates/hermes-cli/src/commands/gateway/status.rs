@@ -169,10 +169,10 @@ fn servers(home: &Home, pid: u32) -> Vec<ServerStatusRow> {
     let notes = crate::wiring::mcp::board(home).read();
     let own = notes.into_iter().filter(|note| note.pid == pid);
     own.flat_map(|note| note.servers)
-        .map(|told| ServerStatusRow {
-            state: told.report["state"].clone(),
-            name: told.name,
-            text: told.line,
+        .map(|recorded| ServerStatusRow {
+            state: recorded.report["state"].clone(),
+            name: recorded.name,
+            text: recorded.line,
         })
         .collect()
 }
@@ -185,8 +185,8 @@ fn row(
     pairing: &Pairing,
 ) -> PlatformStatusRow {
     let platform = settings.platform(name);
-    let told = &state["platforms"][name];
-    let field = |key: &str| told[key].as_str().map(str::to_owned).filter(|_| alive);
+    let recorded = &state["platforms"][name];
+    let field = |key: &str| recorded[key].as_str().map(str::to_owned).filter(|_| alive);
     let listed = platform.map_or(0, listed);
     let paired = pairing
         .approved(Some(name))
@@ -196,7 +196,7 @@ fn row(
         enabled: platform.is_some_and(|platform| platform.enabled == Some(true)),
         state: field("state"),
         error: field("error_message"),
-        received_at: told["received_at"].as_f64().filter(|_| alive),
+        received_at: recorded["received_at"].as_f64().filter(|_| alive),
         home_channel: platform
             .and_then(|platform| platform.home_channel.as_ref())
             .map(|home| home.name.clone().unwrap_or_else(|| home.chat_id.clone())),

@@ -87,8 +87,8 @@ pub(super) fn status(args: &McpStatusArgs, cx: &Context) -> Outcome {
             "In the chat with process id {}, {age} s ago:\n",
             note.pid
         ))?;
-        for told in &note.servers {
-            cx.out.line(format!("{}\n", told.text))?;
+        for server in &note.servers {
+            cx.out.line(format!("{}\n", server.text))?;
         }
     }
     if !notes.is_empty() {
@@ -105,7 +105,7 @@ fn notes(cx: &Context, name: Option<&str>) -> Vec<Note> {
     let mut notes = mcp::board(&cx.home).read();
     for note in &mut notes {
         note.servers
-            .retain(|told| name.is_none_or(|name| told.name == name));
+            .retain(|server| name.is_none_or(|name| server.name == name));
     }
     notes.retain(|note| !note.servers.is_empty());
     notes

@@ -116,15 +116,15 @@ pub(crate) async fn probe(client: Arc<dyn ModelClient>) -> Result<String, String
 pub(crate) async fn probe_with_tools(
     client: Arc<dyn ModelClient>,
 ) -> Result<(String, Result<bool, String>), String> {
-    let said = probe(Arc::clone(&client)).await?;
+    let result = probe(Arc::clone(&client)).await?;
     if !client.info().tools {
-        return Ok((said, Ok(false)));
+        return Ok((result, Ok(false)));
     }
     let called = ask(&client, with_tool()).await;
     let called = called
         .map(|answer| calls_tool(&answer.message))
         .map_err(|error| with_hint(&error));
-    Ok((said, called))
+    Ok((result, called))
 }
 
 /// What came of trying a model.

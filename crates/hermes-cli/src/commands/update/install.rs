@@ -196,11 +196,11 @@ pub(super) fn version_of(path: &Path) -> Result<String, Failure> {
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| refused(format!("it cannot be run here ({error})")))?;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status,
-            Ok(None) if begun.elapsed() < VERSION_TIMEOUT => {
+            Ok(None) if started_at.elapsed() < VERSION_TIMEOUT => {
                 std::thread::sleep(Duration::from_millis(10))
             }
             other => {

@@ -223,8 +223,8 @@ impl ChatTask {
             open.stop_next_turn = false;
         }
         self.start_turn(turn);
-        let said = self.request(ConversationRequest::Input(taken.input));
-        if said {
+        let sent = self.request(ConversationRequest::Input(taken.input));
+        if sent {
             self.join_waiting().await;
         } else {
             self.conversation_ended().await;

@@ -65,8 +65,8 @@ impl ChatTask {
             _ => Some(UNKNOWN),
         };
         if let Some(outbound) = self.shared.outbound(&msg.target()) {
-            let told = outbound.pressed(&msg.incoming, note);
-            let _ = tokio::time::timeout(Duration::from_secs(10), told).await;
+            let acknowledged = outbound.pressed(&msg.incoming, note);
+            let _ = tokio::time::timeout(Duration::from_secs(10), acknowledged).await;
         }
         self.answer(&msg, "ans", None).await;
     }

@@ -302,9 +302,9 @@ impl ChatTask {
             for waiting in page {
                 self.inbox.advance(waiting.id);
                 // Claimed messages are being handled; an unused answer is considered again.
-                let begun = waiting.turn.as_deref();
-                let begun = begun.is_some_and(|turn| !turn.starts_with("ans-"));
-                if begun || self.has_queued(waiting.id) {
+                let started = waiting.turn.as_deref();
+                let started = started.is_some_and(|turn| !turn.starts_with("ans-"));
+                if started || self.has_queued(waiting.id) {
                     continue;
                 }
                 match InboxMessage::read(waiting) {

@@ -33,7 +33,7 @@ impl ChatTask {
         // Before the database is read: work that ends in between is either listed here or answered
         // there.
         let under_way = self.shared.side_work.now();
-        let mut begun: Vec<Vec<InboxMessage>> = Vec::new();
+        let mut started: Vec<Vec<InboxMessage>> = Vec::new();
         let mut after = 0;
         loop {
             let found = self
@@ -54,9 +54,9 @@ impl ChatTask {
                     continue;
                 }
                 match InboxMessage::read(waiting).map(InboxMessage::unwrapped) {
-                    Ok(msg) => match begun.iter_mut().find(|group| group[0].turn == msg.turn) {
+                    Ok(msg) => match started.iter_mut().find(|group| group[0].turn == msg.turn) {
                         Some(group) => group.push(msg),
-                        None => begun.push(vec![msg]),
+                        None => started.push(vec![msg]),
                     },
                     Err((id, claims, error)) => self.unreadable(id, claims, &error).await,
                 }
@@ -66,10 +66,10 @@ impl ChatTask {
             }
         }
         self.inbox = InboxPosition::UpTo(0);
-        if !begun.is_empty() {
+        if !started.is_empty() {
             self.remember_questions().await;
         }
-        self.recover_all(begun).await;
+        self.recover_all(started).await;
     }
 
     /// Unfinished turns come before everything queued. If the store fails, a turn and those after
@@ -205,11 +205,13 @@ impl ChatTask {
                 .map(|msg| msg.text_with_sender(self.shared.settings.sharing));
             let words = words.collect::<Vec<_>>();
             for count in (1..=words.len()).rev() {
-                let said = words[..count].join("\n");
+                let joined_start = words[..count].join("\n");
                 let since = lead.received_at;
-                progress = delivery.progress_of(session, &said, since).await?;
+                progress = delivery.progress_of(session, &joined_start, since).await?;
                 if progress != Progress::Untouched {
-                    spoken = delivery.spoken_after_words(session, &said, since).await?;
+                    spoken = delivery
+                        .spoken_after_words(session, &joined_start, since)
+                        .await?;
                     said_first = count;
                     break;
                 }

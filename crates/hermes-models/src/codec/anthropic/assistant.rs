@@ -32,14 +32,14 @@ pub(super) fn blocks<'a>(
         .and_then(Value::as_array)
         .map_or(&[][..], Vec::as_slice);
     let mut out = Vec::new();
-    let mut said = false;
+    let mut has_text = false;
     for block in kept {
         match block.get("type").and_then(Value::as_str) {
             Some("thinking" | "redacted_thinking") => {
                 out.extend(thinking(block, scope.quirks.thinking));
             }
             Some("text") => {
-                said = true;
+                has_text = true;
                 let text = text(block, "text").map(str::trim);
                 out.extend(
                     text.filter(|text| !text.is_empty())
@@ -64,7 +64,7 @@ pub(super) fn blocks<'a>(
         out.insert(0, block);
     }
     let plain = message.text.trim();
-    if !said && !plain.is_empty() {
+    if !has_text && !plain.is_empty() {
         // Blobs of earlier versions contain only the thinking.
         let at = out
             .iter()

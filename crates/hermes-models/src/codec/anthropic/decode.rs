@@ -158,10 +158,10 @@ impl AnthropicDecoder {
             _ => OpenBlock::Other,
         };
         self.blocks.insert(index, state);
-        let begun = [("text", "text_delta"), ("thinking", "thinking_delta")];
-        for (key, kind) in begun {
-            if let Some(begun) = text(block, key) {
-                self.delta(index, &json!({ "type": kind, key: begun }), out);
+        let initial = [("text", "text_delta"), ("thinking", "thinking_delta")];
+        for (key, kind) in initial {
+            if let Some(initial) = text(block, key) {
+                self.delta(index, &json!({ "type": kind, key: initial }), out);
             }
         }
     }

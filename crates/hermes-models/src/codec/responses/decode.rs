@@ -218,8 +218,8 @@ impl ResponsesDecoder {
         if let Some(index) = index {
             self.by_index.insert(index, slot);
         }
-        let begun = text(item, "arguments").unwrap_or_default().to_owned();
-        self.extend(slot, &begun, out);
+        let initial = text(item, "arguments").unwrap_or_default().to_owned();
+        self.extend(slot, &initial, out);
         slot
     }
 
@@ -289,10 +289,10 @@ impl ResponsesDecoder {
                 for part in list(item, "content") {
                     let refusal = text(part, "refusal");
                     self.refused |= refusal.is_some();
-                    if let Some(said) = text(part, "text").or(refusal)
+                    if let Some(content) = text(part, "text").or(refusal)
                         && !streamed
                     {
-                        out.push(ModelEvent::Text(said.to_owned()));
+                        out.push(ModelEvent::Text(content.to_owned()));
                     }
                 }
                 self.messages.push(item.clone());

@@ -80,9 +80,9 @@ impl ServerStart<'_> {
 
     /// It was ready, and gone when queried, each time.
     pub(super) fn gone(&self, starts: u32) -> StartError {
-        let said = said(&self.log());
+        let log_tail = log_tail(&self.log());
         StartError::Died(format!(
-            "it was started {starts} times and ended each time: {said}"
+            "it was started {starts} times and ended each time: {log_tail}"
         ))
     }
 
@@ -212,21 +212,21 @@ fn open_log(log: &Path, run: &Path) -> std::io::Result<File> {
 }
 
 fn ended(status: std::io::Result<ExitStatus>, log: &Path) -> Result<StartOutcome, StartError> {
-    let said = said(log);
+    let log_tail = log_tail(log);
     match status {
         Ok(status) if status.code() == Some(EXIT_ALREADY_RUNNING) => {
             Ok(StartOutcome::AnotherRunning)
         }
         Ok(status) => match status.signal() {
-            Some(signal) => Err(StartError::Died(format!("signal {signal}: {said}"))),
-            None => Err(StartError::Refused(said)),
+            Some(signal) => Err(StartError::Died(format!("signal {signal}: {log_tail}"))),
+            None => Err(StartError::Refused(log_tail)),
         },
         Err(error) => Err(StartError::Died(error.to_string())),
     }
 }
 
 /// Its last output, or where to find more.
-fn said(log: &Path) -> String {
+fn log_tail(log: &Path) -> String {
     let words = last_line_since_start(log);
     if words.is_empty() {
         return format!("see {}", log.display());

@@ -45,7 +45,7 @@ fn one(text: &str, hunk: &PatchHunk) -> Result<String, HunkMiss> {
     let first = replace(text, lines, hunk.hint.as_deref());
     match first {
         Err(MatchFailure::NotFound) => {}
-        done => return done.map_err(|missed| missed.told(text, lines)),
+        done => return done.map_err(|missed| missed.reported(text, lines)),
     }
     // Blank lines around a hunk may be only for readability.
     let from = lines.iter().position(|line| *line != HunkLine::Blank);
@@ -61,10 +61,10 @@ fn one(text: &str, hunk: &PatchHunk) -> Result<String, HunkMiss> {
     for lines in tries {
         match replace(text, lines, hunk.hint.as_deref()) {
             Err(MatchFailure::NotFound) => {}
-            done => return done.map_err(|missed| missed.told(text, lines)),
+            done => return done.map_err(|missed| missed.reported(text, lines)),
         }
     }
-    Err(MatchFailure::NotFound.told(text, trimmed))
+    Err(MatchFailure::NotFound.reported(text, trimmed))
 }
 
 enum MatchFailure {
@@ -73,7 +73,7 @@ enum MatchFailure {
 }
 
 impl MatchFailure {
-    fn told(self, text: &str, lines: &[HunkLine]) -> HunkMiss {
+    fn reported(self, text: &str, lines: &[HunkLine]) -> HunkMiss {
         match self {
             Self::NotFound => {
                 let (old, _) = sides(lines);

@@ -91,14 +91,14 @@ pub(super) fn whole(
 ) -> Vec<StyledRow> {
     let mut rows = Vec::new();
     // The titles of these tools show all arguments.
-    let told = matches!(
+    let described = matches!(
         facts.name.as_str(),
         "terminal" | "patch" | "write_file" | "read_file" | "todo" | "delegate_task" | "clarify"
     );
     if facts.name == "execute_code" {
         let code = facts.arg("code").unwrap_or_default();
         rows.extend(block(&colored(code, "py", cx), BlockPart::All, columns, cx));
-    } else if !told {
+    } else if !described {
         let asked = fields::lines(facts.args(), cx.theme.style(StyleRole::Dim), cx);
         rows.extend(block(&asked, BlockPart::All, columns, cx));
     }
@@ -278,14 +278,19 @@ fn checklist(facts: &ToolFacts, columns: u16, cx: &CellContext<'_>) -> Vec<Style
 }
 
 fn answer(facts: &ToolFacts, columns: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
-    let said = match facts.get("user_response") {
+    let output_text = match facts.get("user_response") {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
         None => return Vec::new(),
     };
     let sign = format!("  {} ", cx.theme.glyphs().arrow);
     let sign = Span::styled(sign, cx.theme.style(StyleRole::Dim));
-    paragraphs(&said, cx.theme.style(StyleRole::User), columns, &sign)
+    paragraphs(
+        &output_text,
+        cx.theme.style(StyleRole::User),
+        columns,
+        &sign,
+    )
 }
 
 fn line(parts: &[(&str, Style)]) -> Line<'static> {

@@ -172,8 +172,8 @@ fn ended(goal: &str, result: &Value, cx: &CellContext<'_>) -> SubagentBranch {
     let seconds = result.get("duration_seconds").and_then(Value::as_f64);
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     notes.extend(time.and_then(took));
-    let said = if good { text("summary") } else { text("error") };
-    let first = said.unwrap_or_default();
+    let summary_line = if good { text("summary") } else { text("error") };
+    let first = summary_line.unwrap_or_default();
     let first = first
         .lines()
         .map(|line| {

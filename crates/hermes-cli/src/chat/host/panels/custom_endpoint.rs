@@ -157,7 +157,7 @@ async fn by_name(
 ) -> Result<PanelKeyResult, Failure> {
     let line = format!("/model {name}");
     match slash_commands::line(conversation, &line).await {
-        Some(told) => Ok(PanelKeyResult::Leave(told?)),
+        Some(result) => Ok(PanelKeyResult::Leave(result?)),
         None => Err(Failure::failed(format!("{line} is not a command"))),
     }
 }
@@ -196,11 +196,11 @@ async fn use_it(
     // What was chosen for this conversation before is not meant any more.
     conversation.options.model = None;
     conversation.options.provider = None;
-    let told = match slash_commands::line(conversation, "/reload").await {
-        Some(told) => told?,
+    let result = match slash_commands::line(conversation, "/reload").await {
+        Some(result) => result?,
         None => return Err(Failure::failed("/reload is not a command")),
     };
     Ok(PanelKeyResult::Leave(
-        told.and(show_text(TextKind::Info, &note)),
+        result.and(show_text(TextKind::Info, &note)),
     ))
 }

@@ -182,14 +182,14 @@ async fn toggle(
         .ok_or_else(|| Failure::not_found(format!("there is no longer an MCP server {name:?}")))?;
     let on = !report.enabled;
     mcp::change(&conversation.cx, name, &[(&["enabled"], Some(json!(on)))])?;
-    let mut told = format!("{name} is {}", if on { "on" } else { "off" });
+    let mut note_text = format!("{name} is {}", if on { "on" } else { "off" });
     if let Some(mcp) = &conversation.chat.mcp {
         // Takes the change over; what it has to say is about the files.
         for notice in mcp.prepare(ServerWait::Briefly).await {
-            told = format!("{told}\n{notice}");
+            note_text = format!("{note_text}\n{notice}");
         }
     }
-    Ok(PanelKeyResult::Note(told))
+    Ok(PanelKeyResult::Note(note_text))
 }
 
 fn tools(toolbox: &Toolbox, name: &str) -> PanelKeyResult {

@@ -136,8 +136,8 @@ pub(crate) async fn act(
         }
         // Shown below the list, and in the transcript after the panel is closed.
         Err(failure) => {
-            let told = failure.message.replace('\n', "; ");
-            conversation.panels.note(format!("failed: {told}"));
+            let message = failure.message.replace('\n', "; ");
+            conversation.panels.note(format!("failed: {message}"));
             if by_itself {
                 Vec::new()
             } else {

@@ -148,8 +148,8 @@ pub(super) fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure>
     let at = keyless.unwrap_or(panel.groups.len());
     panel.groups.splice(at..at, ways);
     for row in panel.groups.iter_mut().flat_map(|group| &mut group.rows) {
-        if let Some(said) = shared.tried.get(&row.id) {
-            row.cells.push(said.clone());
+        if let Some(test_result) = shared.tried.get(&row.id) {
+            row.cells.push(test_result.clone());
         }
     }
     Ok(panel)
@@ -547,7 +547,7 @@ fn test(
     let label = format!("calling {name}");
     conversation.panels.start("model-test", label, async move {
         let tried = model::attempt(client, MODEL_TEST_TIMEOUT).await;
-        let (short, said) = match &tried {
+        let (short, test_result) = match &tried {
             Ok(tried) => {
                 let took = format!("{:.1}s", tried.took.as_secs_f64());
                 match tried.tools {
@@ -569,9 +569,9 @@ fn test(
         };
         tray.lock().tried.insert(id, short.to_owned());
         if tried.is_ok() {
-            Ok(Some(said))
+            Ok(Some(test_result))
         } else {
-            Err(said)
+            Err(test_result)
         }
     });
     Ok(PanelKeyResult::Again)

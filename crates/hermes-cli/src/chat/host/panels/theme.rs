@@ -63,8 +63,8 @@ pub(super) fn act(
         "keep" => {
             keep(conversation, &name)?;
             conversation.panels.theme = None;
-            let told = CommandResult::from_effect(Effect::Show(DisplaySetting::Theme(name)));
-            Ok(PanelKeyResult::Leave(told))
+            let result = CommandResult::from_effect(Effect::Show(DisplaySetting::Theme(name)));
+            Ok(PanelKeyResult::Leave(result))
         }
         _ => Err(unknown(ask)),
     }
