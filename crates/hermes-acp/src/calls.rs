@@ -241,12 +241,12 @@ pub(crate) fn fenced(text: &str) -> String {
     let mark = if end.len() < text.len() { "…\n" } else { "" };
     let text = end;
     // Longer than any fence inside.
-    let longest = text
+    let longest_fence = text
         .lines()
         .map(str::trim_start)
         .map(|line| line.len() - line.trim_start_matches('`').len())
         .max();
-    let fence = "`".repeat(longest.unwrap_or(0).max(2) + 1);
+    let fence = "`".repeat(longest_fence.unwrap_or(0).max(2) + 1);
     format!("{fence}\n{mark}{text}\n{fence}")
 }
 

@@ -44,7 +44,7 @@ pub struct Edits(Arc<EditsInner>);
 
 struct EditsInner {
     mode: watch::Sender<EditorMode>,
-    kept: Mutex<VecDeque<(String, Vec<ProposedChange>)>>,
+    pending: Mutex<VecDeque<(String, Vec<ProposedChange>)>>,
     /// The editor, where it shares its files.
     texts: OnceLock<Arc<EditorTexts>>,
 }
@@ -59,7 +59,7 @@ impl Edits {
     pub fn new(mode: EditorMode) -> Self {
         Self(Arc::new(EditsInner {
             mode: watch::Sender::new(mode),
-            kept: Mutex::default(),
+            pending: Mutex::default(),
             texts: OnceLock::new(),
         }))
     }
@@ -102,31 +102,34 @@ impl Edits {
 
     /// The proposed or made changes of a call.
     pub(crate) fn of(&self, call: &str) -> Vec<ProposedChange> {
-        let kept = self.kept();
-        let found = kept.iter().find(|(id, _)| id == call);
+        let pending = self.pending();
+        let found = pending.iter().find(|(id, _)| id == call);
         found
             .map(|(_, changes)| changes.clone())
             .unwrap_or_default()
     }
 
     pub(crate) fn take(&self, call: &str) -> Vec<ProposedChange> {
-        let mut kept = self.kept();
-        let at = kept.iter().position(|(id, _)| id == call);
-        let found = at.and_then(|at| kept.remove(at));
+        let mut pending = self.pending();
+        let at = pending.iter().position(|(id, _)| id == call);
+        let found = at.and_then(|at| pending.remove(at));
         found.map(|(_, changes)| changes).unwrap_or_default()
     }
 
     fn keep(&self, call: &str, changes: Vec<ProposedChange>) {
-        let mut kept = self.kept();
-        kept.retain(|(id, _)| id != call);
-        if kept.len() >= MAX_PENDING_CHANGES {
-            kept.pop_front();
+        let mut pending = self.pending();
+        pending.retain(|(id, _)| id != call);
+        if pending.len() >= MAX_PENDING_CHANGES {
+            pending.pop_front();
         }
-        kept.push_back((call.to_owned(), changes));
+        pending.push_back((call.to_owned(), changes));
     }
 
-    fn kept(&self) -> MutexGuard<'_, VecDeque<(String, Vec<ProposedChange>)>> {
-        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, VecDeque<(String, Vec<ProposedChange>)>> {
+        self.0
+            .pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -493,11 +493,11 @@ impl AcpState {
             Err(error) => return responder.respond_with_error(error),
         };
         let cancelled = responder.cancellation();
-        let over = CancellationToken::new();
-        let watched = over.clone();
+        let end_guard = CancellationToken::new();
+        let watched = end_guard.clone();
         let prompt = Box::new(PendingPrompt {
             responder: PromptResponder::Prompt(responder),
-            over: over.drop_guard(),
+            end_guard: end_guard.drop_guard(),
         });
         let blocks = request.prompt;
         match orders.try_send(EditorRequest::Prompt { blocks, prompt }) {
@@ -535,7 +535,7 @@ impl AcpState {
         }
         let prompt = Box::new(PendingPrompt {
             responder: PromptResponder::Model(responder),
-            over: CancellationToken::new().drop_guard(),
+            end_guard: CancellationToken::new().drop_guard(),
         });
         if let Err(refused) = orders.try_send(EditorRequest::SetModel { model, prompt })
             && let EditorRequest::SetModel { prompt, .. } = refused.into_inner()

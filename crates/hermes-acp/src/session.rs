@@ -78,7 +78,7 @@ pub(crate) enum PromptResponder {
 pub(crate) struct PendingPrompt {
     pub(crate) responder: PromptResponder,
     /// Ends the watch for its cancellation.
-    pub(crate) over: DropGuard,
+    pub(crate) end_guard: DropGuard,
 }
 
 impl PendingPrompt {
@@ -95,7 +95,7 @@ impl PendingPrompt {
         if let Err(error) = answered {
             tracing::debug!("a prompt is not answered: {error}");
         }
-        drop(self.over);
+        drop(self.end_guard);
     }
 }
 
@@ -384,7 +384,7 @@ impl EditorSession {
         let Some(command) = &mut self.command else {
             return;
         };
-        let over = match follows {
+        let ends = match follows {
             CommandFollowUp::Nothing => true,
             CommandFollowUp::Report => {
                 command.reports = true;
@@ -394,11 +394,11 @@ impl EditorSession {
         };
         let Some(command) = self
             .command
-            .take_if(|_| over || follows == CommandFollowUp::Turn)
+            .take_if(|_| ends || follows == CommandFollowUp::Turn)
         else {
             return;
         };
-        if over {
+        if ends {
             command.answer();
         } else {
             self.waiting.push(command.prompt);

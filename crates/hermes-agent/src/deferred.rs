@@ -27,9 +27,13 @@ const MAX_NAMED_TOOLSETS: usize = 40;
 /// Names of tools that are not sent.
 pub type Deferred = Arc<BTreeSet<String>>;
 
-/// Which of these tools are deferred: whole toolsets, the largest first, until the rest fits. `kept` are those
+/// Which of these tools are deferred: whole toolsets, the largest first, until the rest fits. `is_offered` are those
 /// that a person asked for by name.
-pub fn choose(fed: &[Arc<dyn Tool>], limit: usize, kept: impl Fn(&ToolSpec) -> bool) -> Deferred {
+pub fn choose(
+    fed: &[Arc<dyn Tool>],
+    limit: usize,
+    is_offered: impl Fn(&ToolSpec) -> bool,
+) -> Deferred {
     let mut sizes: BTreeMap<&'static str, usize> = BTreeMap::new();
     for tool in fed {
         *sizes.entry(tool.spec().toolset).or_default() += size(tool.spec());
@@ -49,7 +53,7 @@ pub fn choose(fed: &[Arc<dyn Tool>], limit: usize, kept: impl Fn(&ToolSpec) -> b
     let names = fed
         .iter()
         .map(|tool| tool.spec())
-        .filter(|spec| out.contains(spec.toolset) && !kept(spec))
+        .filter(|spec| out.contains(spec.toolset) && !is_offered(spec))
         .map(|spec| spec.name.clone());
     Arc::new(names.collect())
 }

@@ -118,15 +118,15 @@ fn first_sentences(text: &str, limit: usize) -> String {
     if text.chars().count() <= limit {
         return text;
     }
-    let mut kept = String::new();
+    let mut sentences = String::new();
     for sentence in text.split_inclusive(". ") {
-        if kept.chars().count() + sentence.trim_end().chars().count() > limit {
+        if sentences.chars().count() + sentence.trim_end().chars().count() > limit {
             break;
         }
-        kept.push_str(sentence);
+        sentences.push_str(sentence);
     }
-    if !kept.is_empty() {
-        return kept.trim_end().to_owned();
+    if !sentences.is_empty() {
+        return sentences.trim_end().to_owned();
     }
     let head: String = text.chars().take(limit).collect();
     let cut = head.rfind(' ').map_or(head.as_str(), |at| &head[..at]);

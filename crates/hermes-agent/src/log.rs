@@ -206,9 +206,9 @@ impl Log {
 
     /// Hides everything from `at` on (undo), and gives it.
     pub(crate) fn split_off(&mut self, at: usize) -> Vec<LogItem> {
-        let mut kept = std::mem::take(&mut self.items);
-        let hidden = kept.split_off(at.min(kept.len()));
-        self.rebuild(kept);
+        let mut retained = std::mem::take(&mut self.items);
+        let hidden = retained.split_off(at.min(retained.len()));
+        self.rebuild(retained);
         hidden
     }
 }

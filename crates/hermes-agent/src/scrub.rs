@@ -90,14 +90,14 @@ impl Scrubber {
         let held = std::mem::take(&mut self.held);
         let mut rest = held.as_str();
         while !rest.is_empty() {
-            let taken = match self.inside {
+            let consumed = match self.inside {
                 Some(name) => self.take_reasoning(rest, name, end, &mut out),
                 None => self.take_text(rest, end, &mut out),
             };
-            if taken == 0 {
+            if consumed == 0 {
                 break;
             }
-            rest = &rest[taken..];
+            rest = &rest[consumed..];
         }
         rest.clone_into(&mut self.held);
         out

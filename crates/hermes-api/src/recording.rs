@@ -208,11 +208,11 @@ impl EventSource for RecordingReader {
         let read = self.read;
         let update = self
             .progress
-            .wait_for(|(length, over)| *length > read || *over);
-        let (length, over) = update.await.map_or((read, true), |progress| *progress);
+            .wait_for(|(length, ended)| *length > read || *ended);
+        let (length, ended) = update.await.map_or((read, true), |progress| *progress);
         let until = length.min(read + WRITE_BYTES);
         frames.bytes(&self.tape.lock()[read..until]);
         self.read = until;
-        until < length || !over
+        until < length || !ended
     }
 }

@@ -84,16 +84,16 @@ pub async fn run(
 }
 
 async fn read(stream: Option<impl AsyncRead + Unpin>) -> String {
-    let mut kept = Vec::new();
+    let mut output = Vec::new();
     if let Some(mut stream) = stream {
         // Data lost in a broken pipe does not matter.
         let _ = (&mut stream)
             .take(MAX_OUTPUT_BYTES)
-            .read_to_end(&mut kept)
+            .read_to_end(&mut output)
             .await;
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     }
-    String::from_utf8_lossy(&kept).into_owned()
+    String::from_utf8_lossy(&output).into_owned()
 }
 
 /// Kills a process group when dropped.

@@ -126,9 +126,9 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
     );
     match ask(cx, config, &question)? {
         ProposalAnswer::Accepted => {
-            let taken = model::local::ready(cx, Some(&row.weights.name))
+            let selected = model::local::ready(cx, Some(&row.weights.name))
                 .and_then(|weights| model::local::select(&weights, cx));
-            match taken {
+            match selected {
                 Ok(()) => cx.reread().map(Some),
                 Err(failure) => {
                     cx.out.error(failure.message);
@@ -444,7 +444,7 @@ fn test_model(
     let tried = wiring::runtime()?.block_on(model::attempt(client, MODEL_TEST_TIMEOUT));
     let mut test_summary = match tried {
         Ok(tried) => {
-            let seconds = tried.took.as_secs_f64();
+            let seconds = tried.elapsed.as_secs_f64();
             match tried.tools {
                 Some(true) => format!("tools: yes (tested {seconds:.1} s)"),
                 Some(false) => {

@@ -148,7 +148,7 @@ impl GatewayControl {
 
     /// Serves until cancelled; requests in progress are completed.
     pub async fn serve(self, gateway: Gateway, cancel: CancellationToken) {
-        let room = Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS));
+        let request_permits = Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS));
         let tasks = TaskTracker::new();
         loop {
             let accepted = tokio::select! {
@@ -165,7 +165,7 @@ impl GatewayControl {
             };
             // Connections over the limit are dropped: a client without a token must not block
             // others for long.
-            let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+            let Ok(permit) = Arc::clone(&request_permits).try_acquire_owned() else {
                 continue;
             };
             let (gateway, token) = (gateway.clone(), self.token.clone());

@@ -28,14 +28,14 @@ pub async fn serve(
     router: Router,
     cancel: CancellationToken,
 ) -> std::io::Result<()> {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let tracker = TaskTracker::new();
     loop {
-        let place = tokio::select! {
+        let permit = tokio::select! {
             () = cancel.cancelled() => break,
-            place = Arc::clone(&places).acquire_owned() => place,
+            permit = Arc::clone(&permits).acquire_owned() => permit,
         };
-        let Ok(place) = place else { break };
+        let Ok(permit) = permit else { break };
         let stream = tokio::select! {
             () = cancel.cancelled() => break,
             accepted = listener.accept() => match accepted {
@@ -47,7 +47,7 @@ pub async fn serve(
                 }
             },
         };
-        let serving = converse(stream, router.clone(), cancel.clone(), place);
+        let serving = converse(stream, router.clone(), cancel.clone(), permit);
         task::spawn("api connection", tracker.track_future(serving));
     }
     drop(listener);
@@ -65,7 +65,7 @@ async fn converse(
     stream: TcpStream,
     router: Router,
     cancel: CancellationToken,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 ) {
     // Deltas are small and must not wait for more.
     let _ = stream.set_nodelay(true);
@@ -85,5 +85,5 @@ async fn converse(
         // Clients go away in the middle of things: that is their right.
         tracing::debug!("a connection of the API server ended: {error}");
     }
-    drop(place);
+    drop(permit);
 }

@@ -217,8 +217,8 @@ fn digits(file: &FileDiff) -> usize {
         let (old, new) = hunk.numbers?;
         Some(old.max(new) + hunk.lines.len())
     };
-    let most = file.hunks.iter().filter_map(last).max();
-    most.map_or(0, |most| most.to_string().len().max(3))
+    let last_number = file.hunks.iter().filter_map(last).max();
+    last_number.map_or(0, |last_number| last_number.to_string().len().max(3))
 }
 
 /// The sign, a space, and one wide character.

@@ -30,13 +30,13 @@ pub(super) fn digest(plan: &SummaryPlan) -> String {
         out.push('\n');
     }
     out.push_str("\n## What happened\n");
-    let room = limit.saturating_sub(out.chars().count());
+    let available = limit.saturating_sub(out.chars().count());
     let entries = entries(&plan.middle);
-    let mut taken = 0;
+    let mut used_chars = 0;
     let mut first = entries.len();
     while first > 0 {
-        taken += entries[first - 1].chars().count() + 1;
-        if taken + 40 > room {
+        used_chars += entries[first - 1].chars().count() + 1;
+        if used_chars + 40 > available {
             break;
         }
         first -= 1;

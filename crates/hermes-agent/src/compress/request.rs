@@ -42,8 +42,13 @@ Use these headings, leaving out those with nothing under them:
 const ROW_LIMITS: &[usize] = &[5_500, 2_500, 1_200, 600, 300];
 const MAX_ARGUMENT_CHARS: usize = 1_500;
 
-/// The one message of the request, of at most `room` characters.
-pub(super) fn prompt(plan: &SummaryPlan, focus: Option<&str>, date: &str, room: usize) -> String {
+/// The one message of the request, of at most `available` characters.
+pub(super) fn prompt(
+    plan: &SummaryPlan,
+    focus: Option<&str>,
+    date: &str,
+    available: usize,
+) -> String {
     let mut out = String::from(TASK);
     let _ = write!(
         out,
@@ -69,7 +74,7 @@ pub(super) fn prompt(plan: &SummaryPlan, focus: Option<&str>, date: &str, room: 
             )
         })
         .unwrap_or_default();
-    let left = room.saturating_sub(out.chars().count() + focus.chars().count() + 60);
+    let left = available.saturating_sub(out.chars().count() + focus.chars().count() + 60);
     let _ = write!(
         out,
         "\n\n<conversation>\n{}\n</conversation>{focus}",
@@ -79,17 +84,17 @@ pub(super) fn prompt(plan: &SummaryPlan, focus: Option<&str>, date: &str, room: 
 }
 
 /// The rows as text; the less room, the shorter each, and at last without the oldest.
-fn transcript(rows: &[Arc<Message>], room: usize) -> String {
+fn transcript(rows: &[Arc<Message>], available: usize) -> String {
     let shortest = ROW_LIMITS.last().copied().unwrap_or(300);
     let limit = ROW_LIMITS
         .iter()
         .copied()
-        .find(|limit| rows.iter().map(|row| most(row, *limit)).sum::<usize>() <= room)
+        .find(|limit| rows.iter().map(|row| max_chars(row, *limit)).sum::<usize>() <= available)
         .unwrap_or(shortest);
-    let mut total: usize = rows.iter().map(|row| most(row, limit)).sum();
+    let mut total: usize = rows.iter().map(|row| max_chars(row, limit)).sum();
     let mut first = 0;
-    while first < rows.len() && total > room.saturating_sub(60) {
-        total -= most(&rows[first], limit);
+    while first < rows.len() && total > available.saturating_sub(60) {
+        total -= max_chars(&rows[first], limit);
         first += 1;
     }
     let mut out = String::new();
@@ -102,7 +107,7 @@ fn transcript(rows: &[Arc<Message>], room: usize) -> String {
 }
 
 /// How long an entry can become, without making it.
-fn most(row: &Message, limit: usize) -> usize {
+fn max_chars(row: &Message, limit: usize) -> usize {
     const FRAME_CHARS: usize = 100;
     let cut = |text: &str, limit: usize| text.len().min(limit + FRAME_CHARS);
     FRAME_CHARS

@@ -230,8 +230,8 @@ impl ChildRun<'_> {
     }
 
     fn progress(&self, what: &str) {
-        let place = format!("[{}/{}]", self.index + 1, self.count);
-        self.cx.progress.report(format!("{place} {what}"));
+        let position = format!("[{}/{}]", self.index + 1, self.count);
+        self.cx.progress.report(format!("{position} {what}"));
     }
 }
 

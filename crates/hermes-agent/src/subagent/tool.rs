@@ -72,8 +72,8 @@ impl DelegateTask {
         }
         let note = if !self.deps.post.is_attached() {
             NO_POST
-        } else if let Some(place) = self.deps.post.take_place(limits.max_background) {
-            return Ok(self.dispatch(request.tasks, cx, place));
+        } else if let Some(slot) = self.deps.post.reserve_slot(limits.max_background) {
+            return Ok(self.dispatch(request.tasks, cx, slot));
         } else {
             BACKGROUND_LIMIT_NOTE
         };
@@ -122,12 +122,12 @@ impl DelegateTask {
             child.run()
         });
         let entries = join_all(children).await;
-        let most = self.deps.limits.max_summary_chars;
+        let max_summary = self.deps.limits.max_summary_chars;
         let shown = ReportStyle {
             max_chars: if waiting {
-                most
+                max_summary
             } else {
-                most.min(MAX_REPORTS_CHARS / entries.len().max(1))
+                max_summary.min(MAX_REPORTS_CHARS / entries.len().max(1))
             },
             dir: self.deps.spill_dir.as_deref(),
             fenced: cx.taint.is_marked(),
@@ -156,7 +156,7 @@ impl DelegateTask {
         &self,
         tasks: Vec<DelegatedTask>,
         cx: &ToolContext,
-        place: RunningDelegation,
+        slot: RunningDelegation,
     ) -> Value {
         let sessions: Vec<SessionId> = (0..tasks.len())
             .map(|index| child_id(&cx.session, &cx.call_id, index, 0))
@@ -169,7 +169,7 @@ impl DelegateTask {
         cx.progress = cx.progress.unseen();
         let name = id.clone();
         let work = async move {
-            let _place = place;
+            let _place = slot;
             let cancel = cx.cancel.clone();
             let results = tool.work(tasks, &cx, false, cancel.clone()).await;
             if cancel.is_cancelled() {

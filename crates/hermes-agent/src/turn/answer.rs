@@ -263,7 +263,7 @@ impl Turn<'_> {
             .settings
             .max_tokens
             .unwrap_or(BASE_MAX_TOKENS);
-        let mut room = base
+        let mut max_output = base
             .saturating_mul(1 << nth.min(8))
             .min(HIGHEST_MAX_TOKENS.max(base));
         let limits = [
@@ -271,13 +271,13 @@ impl Turn<'_> {
             self.conv.fixes.output_cap,
         ];
         for limit in limits.into_iter().flatten() {
-            room = room.min(limit);
+            max_output = max_output.min(limit);
         }
         // Without a limit of ours the provider's own was hit: never ask for less than that.
         let written = usage.map_or(0, |usage| usage.output);
         let floor = u64::from(self.max_tokens.unwrap_or(0)).max(written);
-        if u64::from(room) > floor {
-            self.max_tokens = Some(room);
+        if u64::from(max_output) > floor {
+            self.max_tokens = Some(max_output);
         }
     }
 

@@ -26,7 +26,7 @@ struct ResultBatch {
     /// Results by call; taken out when committed.
     ready: Vec<Option<ToolMessage>>,
     committed: usize,
-    room: ResultBudget,
+    result_budget: ResultBudget,
     stop: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl Turn<'_> {
             ready: calls.iter().map(|_| None).collect(),
             calls,
             committed: 0,
-            room: self.room(),
+            result_budget: self.result_budget(),
             stop: None,
         };
         for segment in plan {
@@ -207,7 +207,9 @@ impl Turn<'_> {
             } => (Some(tool.spec()), call),
             PreparedCall { call, .. } => (None, call),
         };
-        content = self.tame(call, spec, content, &mut batch.room).await;
+        content = self
+            .tame(call, spec, content, &mut batch.result_budget)
+            .await;
         match finding {
             GuardFinding::Fine => {}
             GuardFinding::Warn(text) => append(&mut content, &format!("\n\n[Note: {text}]")),

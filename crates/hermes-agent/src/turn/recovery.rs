@@ -100,18 +100,18 @@ impl Turn<'_> {
     /// How often the same request goes out again.
     fn retries_of(&self, error: &ModelError) -> u32 {
         let settings = &self.scope.deps.settings;
-        let most = settings.api_max_retries;
+        let retry_limit = settings.api_max_retries;
         let Some(local) = settings.local_retries else {
-            return most;
+            return retry_limit;
         };
         let url = &self.conv.client.route().base_url;
-        let here = ["://127.", "://localhost", "://[::1]"]
+        let retryable = ["://127.", "://localhost", "://[::1]"]
             .iter()
             .any(|host| url.contains(host));
-        if here && error.class == ErrorClass::Unreachable {
-            most.min(local)
+        if retryable && error.class == ErrorClass::Unreachable {
+            retry_limit.min(local)
         } else {
-            most
+            retry_limit
         }
     }
 

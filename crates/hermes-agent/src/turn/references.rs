@@ -273,11 +273,11 @@ impl Turn<'_> {
         if references.is_empty() {
             return;
         }
-        let mut room = self.room();
+        let mut result_budget = self.result_budget();
         let mut blocks = Vec::new();
         for (at, reference) in references.iter().enumerate() {
             let block = if at < MAX_REFERENCES {
-                self.fetch(reference, &mut room).await
+                self.fetch(reference, &mut result_budget).await
             } else {
                 format!("[not attached: at most {MAX_REFERENCES} references in one message]")
             };
@@ -291,7 +291,7 @@ impl Turn<'_> {
     async fn fetch(
         &mut self,
         reference: &WrittenReference,
-        room: &mut super::result::ResultBudget,
+        result_budget: &mut super::result::ResultBudget,
     ) -> String {
         let not = |why: &str| format!("[not attached: {why}]");
         if let ReferenceTarget::File(path, _) | ReferenceTarget::Folder(path) = &reference.to
@@ -311,7 +311,7 @@ impl Turn<'_> {
                 () = self.scope.cancel.cancelled() => return not("stopped"),
             };
             return match read {
-                Ok(Ok(text)) => self.shown(name, text, room).await,
+                Ok(Ok(text)) => self.shown(name, text, result_budget).await,
                 Ok(Err(why)) => not(&why),
                 Err(_) => not("it took too long"),
             };
@@ -350,7 +350,7 @@ impl Turn<'_> {
             ToolOutcome::Error { text, .. } => not(&content_of(&text)),
             ToolOutcome::Done(content) => {
                 let text = content_of(&content.text());
-                self.shown(name, text, room).await
+                self.shown(name, text, result_budget).await
             }
         }
     }
@@ -360,7 +360,7 @@ impl Turn<'_> {
         &mut self,
         name: &str,
         text: String,
-        room: &mut super::result::ResultBudget,
+        result_budget: &mut super::result::ResultBudget,
     ) -> String {
         let patterns = self.scope.deps.settings.tools.redact;
         let outcome = ToolOutcome::Done(Content::Text(text));
@@ -374,7 +374,7 @@ impl Turn<'_> {
         };
         let tool = self.registry.get(name).cloned();
         let spec = tool.as_ref().map(|tool| tool.spec());
-        let tamed = self.tame(&call, spec, content, room).await;
+        let tamed = self.tame(&call, spec, content, result_budget).await;
         tamed.text().into_owned()
     }
 }

@@ -116,9 +116,9 @@ fn shorten(value: &mut serde_json::Value) {
 }
 
 /// A third from the beginning, the rest from the end, where programs say how it went.
-fn middle_cut(text: &str, most: usize) -> String {
+fn middle_cut(text: &str, max: usize) -> String {
     let count = text.chars().count();
-    if count <= most {
+    if count <= max {
         return text.to_owned();
     }
     let byte = |chars: usize| {
@@ -126,11 +126,11 @@ fn middle_cut(text: &str, most: usize) -> String {
             .nth(chars)
             .map_or(text.len(), |(at, _)| at)
     };
-    let (head, tail) = (most / 3, most - most / 3);
+    let (head, tail) = (max / 3, max - max / 3);
     format!(
         "{}\n[… {} characters are not shown …]\n{}",
         &text[..byte(head)],
-        count - most,
+        count - max,
         &text[byte(count - tail)..]
     )
 }
@@ -142,7 +142,7 @@ pub(super) fn error_text(content: &Content) -> String {
 }
 
 impl Turn<'_> {
-    pub(super) fn room(&self) -> ResultBudget {
+    pub(super) fn result_budget(&self) -> ResultBudget {
         let settings = &self.scope.deps.settings.tools;
         let context = self.conv.compactor.window().context;
         let limits = ResultLimits::for_window(context, settings.result_chars, settings.step_chars);
@@ -158,15 +158,19 @@ impl Turn<'_> {
         call: &ToolCall,
         spec: Option<&ToolSpec>,
         content: Content,
-        room: &mut ResultBudget,
+        result_budget: &mut ResultBudget,
     ) -> Content {
         match content {
-            Content::Text(text) => Content::Text(self.tame_text(call, spec, &text, room).await),
+            Content::Text(text) => {
+                Content::Text(self.tame_text(call, spec, &text, result_budget).await)
+            }
             Content::Parts(parts) => {
                 let mut out = Vec::with_capacity(parts.len());
                 for part in parts {
                     out.push(match part.as_text() {
-                        Some(text) => Part::text(self.tame_text(call, spec, text, room).await),
+                        Some(text) => {
+                            Part::text(self.tame_text(call, spec, text, result_budget).await)
+                        }
                         None => part,
                     });
                 }
@@ -180,7 +184,7 @@ impl Turn<'_> {
         call: &ToolCall,
         spec: Option<&ToolSpec>,
         text: &str,
-        room: &mut ResultBudget,
+        result_budget: &mut ResultBudget,
     ) -> String {
         let text = steer::defang(text);
         let suspicious = outside::suspicious(spec, &text);
@@ -196,7 +200,7 @@ impl Turn<'_> {
             untrusted,
             suspicious: &suspicious,
         };
-        let mut shown = if result.exceeds(room.limits.result, room.left) {
+        let mut shown = if result.exceeds(result_budget.limits.result, result_budget.left) {
             let settings = &self.scope.deps.settings.tools;
             let dir = settings
                 .spill_dir
@@ -211,7 +215,7 @@ impl Turn<'_> {
             shown.push_str("\n\n");
             shown.push_str(&json!({ FROM_OUTSIDE: true }).to_string());
         }
-        room.left = room.left.saturating_sub(shown.chars().count());
+        result_budget.left = result_budget.left.saturating_sub(shown.chars().count());
         shown
     }
 }

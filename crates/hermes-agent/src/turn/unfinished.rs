@@ -20,7 +20,7 @@ pub(super) struct PartialAnswerWriter<'a> {
     deps: &'a SessionDeps,
     session: &'a SessionId,
     /// Bytes of the text that are stored.
-    kept: usize,
+    saved_bytes: usize,
     /// When the text is to be stored; `None`: nothing is new.
     due: Option<Instant>,
     last: Option<Instant>,
@@ -33,7 +33,7 @@ impl<'a> PartialAnswerWriter<'a> {
         Self {
             deps,
             session,
-            kept: 0,
+            saved_bytes: 0,
             due: None,
             last: None,
             off: !deps.settings.keep_unfinished,
@@ -41,12 +41,12 @@ impl<'a> PartialAnswerWriter<'a> {
     }
 
     pub(super) fn has_kept(&self) -> bool {
-        self.kept > 0
+        self.saved_bytes > 0
     }
 
     /// The text has so many bytes now.
     pub(super) fn grew(&mut self, bytes: usize) {
-        if self.off || bytes == self.kept || self.due.is_some() {
+        if self.off || bytes == self.saved_bytes || self.due.is_some() {
             return;
         }
         let slow = Duration::from_secs((bytes / MAX_BYTES_PER_SECOND) as u64);
@@ -76,7 +76,7 @@ impl<'a> PartialAnswerWriter<'a> {
         };
         match self.deps.store.update(self.session, update).await {
             Ok(()) => {
-                self.kept = text.len();
+                self.saved_bytes = text.len();
                 self.last = Some(Instant::now());
             }
             Err(error) => {

@@ -105,8 +105,8 @@ impl ResponseStream {
         let verdict = OutcomeReport::new(outcome);
         self.ending = StreamEnding::of(&verdict, !outcome.text.trim().is_empty());
         let mut body = answer.finished(&self.items, outcome, &verdict);
-        let kept = answer.keep(&self.state, &body, &self.items, &outcome.session);
-        if let Err(error) = kept.await {
+        let stored = answer.keep(&self.state, &body, &self.items, &outcome.session);
+        if let Err(error) = stored.await {
             // The client has the answer and cannot resume it.
             tracing::warn!("response {}: {}", answer.id, error.to_json());
             body["store"] = Value::Bool(false);
@@ -133,9 +133,9 @@ impl ResponseStream {
                 let id = item["id"].clone();
                 let added = json!({"output_index": at, "item": item});
                 self.event(frames, "response.output_item.added", added);
-                let place = json!({"item_id": id, "output_index": at, "content_index": 0,
+                let position = json!({"item_id": id, "output_index": at, "content_index": 0,
                                    "part": part("")});
-                self.event(frames, "response.content_part.added", place);
+                self.event(frames, "response.content_part.added", position);
             }
             ItemChange::Delta(text) => {
                 // Text deltas are sent only while the item is open.
@@ -150,9 +150,9 @@ impl ResponseStream {
                 let text = json!({"item_id": id, "output_index": at, "content_index": 0,
                                   "text": part["text"], "logprobs": []});
                 self.event(frames, "response.output_text.done", text);
-                let place = json!({"item_id": id, "output_index": at, "content_index": 0,
+                let position = json!({"item_id": id, "output_index": at, "content_index": 0,
                                    "part": part});
-                self.event(frames, "response.content_part.done", place);
+                self.event(frames, "response.content_part.done", position);
                 self.item_done(frames, at);
             }
             ItemChange::Added(at) => {

@@ -277,7 +277,11 @@ impl sse::EventSource for RunFollower {
     async fn fill(&mut self, frames: &mut SseFrames) -> bool {
         loop {
             self.changes.mark_unchanged();
-            let RunLogExcerpt { lost, events, over } = self.run.after(self.seen, WRITE_BYTES);
+            let RunLogExcerpt {
+                lost,
+                events,
+                is_complete,
+            } = self.run.after(self.seen, WRITE_BYTES);
             if let Some((first, last)) = lost {
                 let lost = json!({
                     "event": "events.lost",
@@ -295,7 +299,7 @@ impl sse::EventSource for RunFollower {
                 frames.raw("\n\n");
                 self.seen = number;
             }
-            if over {
+            if is_complete {
                 frames.raw(": stream closed\n\n");
                 return false;
             }

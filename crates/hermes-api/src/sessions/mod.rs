@@ -106,10 +106,10 @@ pub(super) async fn list(
     Extract(state): SharedApiState,
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Response, ApiError> {
-    let number = |name: &str, usual: usize, most: usize| match query.get(name) {
+    let number = |name: &str, usual: usize, max: usize| match query.get(name) {
         None => Ok(usual),
         Some(text) => match text.parse::<usize>() {
-            Ok(number) => Ok(number.min(most)),
+            Ok(number) => Ok(number.min(max)),
             Err(_) => Err(ApiError::bad(format!("'{name}' is {text:?}, not a number")).param(name)),
         },
     };

@@ -92,7 +92,7 @@ fn configured(
             problems.push(format!("hooks.{event} must be a list of {{command: …}}"));
             continue;
         };
-        for (place, entry) in entries.iter().enumerate() {
+        for (index, entry) in entries.iter().enumerate() {
             match command(event, entry) {
                 Ok((command, hook)) => {
                     let given = consent.as_ref().is_some_and(|c| c.given(event, &command));
@@ -101,7 +101,7 @@ fn configured(
                         ..hook
                     });
                 }
-                Err(why) => problems.push(format!("hooks.{event}[{place}]: {why}")),
+                Err(why) => problems.push(format!("hooks.{event}[{index}]: {why}")),
             }
         }
     }

@@ -151,12 +151,12 @@ pub(super) fn default_working_dir(parts: &HomeParts) -> PathBuf {
     } else {
         configured
     };
-    let place = match named {
+    let dir = match named {
         "" => home.expand_user("~"),
         named => home.expand_user(named),
     };
-    if place.is_dir() {
-        place
+    if dir.is_dir() {
+        dir
     } else {
         home.root().to_owned()
     }

@@ -341,7 +341,7 @@ pub(super) async fn history(
     conversation: &Conversation,
     count: &str,
 ) -> Result<CommandResult, Failure> {
-    let most = if count.is_empty() {
+    let count_limit = if count.is_empty() {
         usize::MAX
     } else {
         count
@@ -357,7 +357,7 @@ pub(super) async fn history(
     if entries.is_empty() {
         return Ok(CommandResult::info("there are no messages yet"));
     }
-    entries.drain(..entries.len().saturating_sub(most));
+    entries.drain(..entries.len().saturating_sub(count_limit));
     Ok(match conversation.surface {
         Surface::Line | Surface::Platform => {
             CommandResult::plain(replay::lines(&entries).join("\n"))
@@ -428,11 +428,11 @@ pub(super) async fn rollback(
         Some(commands) => commands.checkpoints.clone(),
         None => checkpoints::open(&conversation.cx, &chat.config),
     };
-    let here = &chat.cwd;
+    let current_dir = &chat.cwd;
     let mut words = rest.splitn(2, char::is_whitespace).map(str::trim);
     match (words.next().unwrap_or(""), words.next()) {
         ("" | "list", None) => {
-            let all = checkpoints.list(here).await;
+            let all = checkpoints.list(current_dir).await;
             let all = all.map_err(|error| checkpoints::failure(&error))?;
             let mut text = checkpoints::listed(&all, checkpoints.enabled());
             if !all.is_empty() {
@@ -443,14 +443,14 @@ pub(super) async fn rollback(
             Ok(CommandResult::plain(text))
         }
         ("diff", Some(which)) => {
-            let changes = checkpoints.diff(here, which).await;
+            let changes = checkpoints.diff(current_dir, which).await;
             let changes = changes.map_err(|error| checkpoints::failure(&error))?;
             let text = checkpoints::changed(&changes.diff);
             Ok(CommandResult::from_effect(show_text(TextKind::Diff, text)))
         }
         ("diff", None) => Err(Failure::usage("/rollback diff <number>")),
         (which, file) => {
-            let restored = checkpoints.restore(here, which, file).await;
+            let restored = checkpoints.restore(current_dir, which, file).await;
             let restored = restored.map_err(|error| checkpoints::failure(&error))?;
             Ok(CommandResult::plain(checkpoints::restore_text(&restored)))
         }

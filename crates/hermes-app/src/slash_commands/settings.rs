@@ -21,20 +21,20 @@ pub(super) fn save_setting(conversation: &Conversation, key: &str, value: &str) 
 struct ModelArgument<'a> {
     model: &'a str,
     provider: Option<&'a str>,
-    kept: bool,
+    persisted: bool,
 }
 
 fn wanted(rest: &str) -> Result<Option<ModelArgument<'_>>, Failure> {
     let mut model = None;
     let mut provider = None;
-    let mut kept = false;
+    let mut persisted = false;
     let mut words = rest.split_whitespace();
     let usage = || Failure::usage("/model <model> [--provider <provider>] [--global|--session]");
     while let Some(word) = words.next() {
         match word {
             "--provider" => provider = Some(words.next().ok_or_else(usage)?),
-            "--global" => kept = true,
-            "--session" => kept = false,
+            "--global" => persisted = true,
+            "--session" => persisted = false,
             flag if flag.starts_with("--") => return Err(usage()),
             word if model.is_none() => model = Some(word),
             _ => return Err(usage()),
@@ -43,7 +43,7 @@ fn wanted(rest: &str) -> Result<Option<ModelArgument<'_>>, Failure> {
     Ok(model.map(|model| ModelArgument {
         model,
         provider,
-        kept,
+        persisted,
     }))
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn model(
         }));
     };
     switch(conversation, wanted.model, wanted.provider).await?;
-    if wanted.kept {
+    if wanted.persisted {
         save_setting(conversation, "model.default", wanted.model)?;
         if let Some(provider) = wanted.provider {
             save_setting(conversation, "model.provider", provider)?;

@@ -176,8 +176,8 @@ impl Repl<'_> {
     }
 
     async fn line(&mut self, text: &str) -> Result<AfterLine, Failure> {
-        let kept = self.draft.take_if(|_| text.trim().is_empty());
-        let text = kept.as_deref().unwrap_or(text);
+        let restored_draft = self.draft.take_if(|_| text.trim().is_empty());
+        let text = restored_draft.as_deref().unwrap_or(text);
         if text.trim().is_empty() {
             return Ok(AfterLine::Prompt);
         }
@@ -191,15 +191,15 @@ impl Repl<'_> {
             // Events of the session meanwhile; a session that is replaced ends here.
             let events = &mut self.events;
             let mut notices = Vec::new();
-            let mut over = false;
+            let mut is_over = false;
             tokio::pin!(work);
             let done = loop {
                 tokio::select! {
                     biased;
                     done = &mut work => break done,
-                    event = events.recv(), if !over => match event {
+                    event = events.recv(), if !is_over => match event {
                         Some(event) => notices.push(event),
-                        None => over = true,
+                        None => is_over = true,
                     },
                     _ = self.interrupts.recv() => break Err(Failure::usage("stopped")),
                 }

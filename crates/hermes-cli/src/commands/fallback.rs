@@ -235,13 +235,14 @@ fn remove(target: Option<&str>, cx: &Context) -> Outcome {
     })?;
     let mut doc = open(cx)?;
     take_over_old(&mut doc)?;
-    let place = position(&doc, &step.provider, &step.model, &step.base_url).ok_or_else(|| {
-        Failure::failed(format!(
-            "{} comes from the administrator's config, which is not changed here",
-            step.model
-        ))
-    })?;
-    doc.unset(&KeyPath::new([CHAIN, &place.to_string()]))
+    let row_index =
+        position(&doc, &step.provider, &step.model, &step.base_url).ok_or_else(|| {
+            Failure::failed(format!(
+                "{} comes from the administrator's config, which is not changed here",
+                step.model
+            ))
+        })?;
+    doc.unset(&KeyPath::new([CHAIN, &row_index.to_string()]))
         .map_err(|error| edit_failure(&error))?;
     doc.save().map_err(|error| edit_failure(&error))?;
     Ok(cx.out.line(format!(

@@ -220,13 +220,13 @@ fn part(
     wanted: usize,
     whole: bool,
 ) -> Result<Option<LogTail>, Failure> {
-    let (mut most, mut read) = (INITIAL_READ_BYTES, 0);
+    let (mut max_bytes, mut read) = (INITIAL_READ_BYTES, 0);
     loop {
-        let Some(newest) = newest(path, most)? else {
+        let Some(newest) = newest(path, max_bytes)? else {
             return Ok(None);
         };
         read += newest.text.len() as u64;
-        let more = newest.start > 0 && most < MAX_READ_BYTES;
+        let more = newest.start > 0 && max_bytes < MAX_READ_BYTES;
         // Lines without a time belong to an entry whose head was not read, which decides about them.
         let headless = more && (whole || filter.is_narrow());
         let mut records: Vec<LogRecord> = LogRecords::new(&newest.text)
@@ -247,7 +247,7 @@ fn part(
                 read,
             }));
         }
-        most = MAX_READ_BYTES.min(most * 8);
+        max_bytes = MAX_READ_BYTES.min(max_bytes * 8);
     }
 }
 
@@ -274,7 +274,7 @@ struct FileEnd {
 }
 
 /// At most so many bytes from the end of a file. `None`: there is no such file.
-fn newest(path: &Path, most: u64) -> Result<Option<FileEnd>, Failure> {
+fn newest(path: &Path, max_bytes: u64) -> Result<Option<FileEnd>, Failure> {
     let unreadable =
         |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", path.display()));
     let mut file = match File::open(path) {
@@ -283,7 +283,7 @@ fn newest(path: &Path, most: u64) -> Result<Option<FileEnd>, Failure> {
         Err(error) => return Err(unreadable(error)),
     };
     let length = file.metadata().map_err(unreadable)?.len();
-    let start = length.saturating_sub(most);
+    let start = length.saturating_sub(max_bytes);
     file.seek(SeekFrom::Start(start)).map_err(unreadable)?;
     let mut bytes = Vec::new();
     file.take(length - start)

@@ -235,12 +235,12 @@ fn table(sessions: &[SessionSummary], cx: &Context) -> Outcome {
     for session in sessions {
         let title = session.title.as_deref().unwrap_or(&session.preview);
         let title = if title.is_empty() { "—" } else { title };
-        let place = show::workspace(session)
+        let directory = show::workspace(session)
             .and_then(|path| path.trim_end_matches('/').rsplit('/').next())
             .unwrap_or("—");
         let active = show::ago(now, session.last_active);
         cx.out
-            .line(widths.row(title, place, &active, &session.id))?;
+            .line(widths.row(title, directory, &active, &session.id))?;
     }
     Ok(())
 }
@@ -249,7 +249,7 @@ fn table(sessions: &[SessionSummary], cx: &Context) -> Outcome {
 /// commands need, and a title tells which one it is.
 struct TableWidths {
     title: usize,
-    place: usize,
+    directory: usize,
     active: usize,
 }
 
@@ -276,11 +276,11 @@ impl TableWidths {
             (0, Self::ACTIVE_COLUMNS),
             (0, 0),
         ]
-        .map(|(place, active)| {
-            let gaps = usize::from(place > 0) + usize::from(active > 0);
+        .map(|(directory, active)| {
+            let gaps = usize::from(directory > 0) + usize::from(active > 0);
             Self {
-                title: beside(place + active + gaps),
-                place,
+                title: beside(directory + active + gaps),
+                directory,
                 active,
             }
         });
@@ -292,10 +292,10 @@ impl TableWidths {
         }
     }
 
-    fn row(&self, title: &str, place: &str, active: &str, id: &str) -> String {
+    fn row(&self, title: &str, directory: &str, active: &str, id: &str) -> String {
         let columns = [
             (title, self.title),
-            (place, self.place),
+            (directory, self.directory),
             (active, self.active),
         ];
         let mut row = String::new();
@@ -332,14 +332,14 @@ async fn search(args: SearchArgs, cx: &Context) -> Outcome {
         cx.out.remark("nothing found");
     }
     for hit in hits {
-        let place = format!(
+        let directory = format!(
             "{}  {}  {} #{}",
             date(hit.timestamp),
             hit.session_id,
             hit.role,
             hit.id
         );
-        cx.out.line(cx.out.dim(&place))?;
+        cx.out.line(cx.out.dim(&directory))?;
         let snippet: Vec<&str> = hit.snippet.split_whitespace().collect();
         cx.out.foreign_line(&format!("  {}", snippet.join(" ")))?;
     }

@@ -134,17 +134,18 @@ fn report(
     cx: &Context,
     before: &str,
     now: &str,
-    kept: &Path,
+    backup: &Path,
     hint: &str,
 ) -> Outcome {
     if args.json {
-        let kept: PathBuf = kept.to_owned();
-        cx.out
-            .json(&json!({"previous": before, "current": now, "kept": kept, "installed": true}))?;
+        let backup: PathBuf = backup.to_owned();
+        cx.out.json(
+            &json!({"previous": before, "current": now, "kept": backup, "installed": true}),
+        )?;
     } else {
         cx.out.line(format!(
             "{now} is installed; {before} is kept as {}",
-            kept.display()
+            backup.display()
         ))?;
         cx.out.remark(hint);
     }

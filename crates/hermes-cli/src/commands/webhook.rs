@@ -95,12 +95,12 @@ struct TestArgs {
 }
 
 pub(crate) fn run(args: WebhookArgs, cx: &Context) -> Outcome {
-    let here = WebhookContext::open(cx)?;
+    let webhooks = WebhookContext::open(cx)?;
     match args.command {
-        WebhookCommand::Subscribe(args) => here.subscribe(*args),
-        WebhookCommand::List(args) => here.list(&args),
-        WebhookCommand::Remove(args) => here.remove(&args),
-        WebhookCommand::Test(args) => here.test(&args),
+        WebhookCommand::Subscribe(args) => webhooks.subscribe(*args),
+        WebhookCommand::List(args) => webhooks.list(&args),
+        WebhookCommand::Remove(args) => webhooks.remove(&args),
+        WebhookCommand::Test(args) => webhooks.test(&args),
     }
 }
 
@@ -350,12 +350,12 @@ fn listed(events: &[String]) -> String {
 
 fn answer(route: &WebhookRoute) -> String {
     let chat = route.deliver_extra.get("chat_id").and_then(Value::as_str);
-    let place = match chat {
+    let target_text = match chat {
         Some(chat) => format!("{}:{chat}", route.deliver),
         None => route.deliver.clone(),
     };
     if route.deliver_only {
-        return format!("{place}, without the agent");
+        return format!("{target_text}, without the agent");
     }
-    place
+    target_text
 }

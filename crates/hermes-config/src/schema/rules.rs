@@ -713,9 +713,11 @@ fn address(text: &str) -> Option<String> {
         .iter()
         .find_map(|scheme| text.to_lowercase().strip_prefix(scheme).map(str::to_owned));
     let good = host.is_some_and(|host| {
-        let place = host.split(['/', '?', '#']).next().unwrap_or("");
-        let place = place.rsplit('@').next().unwrap_or(place);
-        !place.is_empty() && !place.starts_with(':') && !place.contains(char::is_whitespace)
+        let host_name = host.split(['/', '?', '#']).next().unwrap_or("");
+        let host_name = host_name.rsplit('@').next().unwrap_or(host_name);
+        !host_name.is_empty()
+            && !host_name.starts_with(':')
+            && !host_name.contains(char::is_whitespace)
     });
     (!good).then(|| format!("{text:?} is not an address; write http://… or https://…"))
 }

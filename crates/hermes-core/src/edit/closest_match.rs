@@ -27,15 +27,15 @@ pub fn nearest(content: &str, old: &str) -> Option<String> {
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let mut shown: Vec<(usize, usize)> = Vec::new();
     for (_, at) in scored {
-        let place = (
+        let range = (
             at.saturating_sub(CONTEXT_LINES),
             (at + height + CONTEXT_LINES).min(lines.len()),
         );
         let covered = shown
             .iter()
-            .any(|seen| seen.0 <= place.0 && place.1 <= seen.1);
+            .any(|seen| seen.0 <= range.0 && range.1 <= seen.1);
         if !covered {
-            shown.push(place);
+            shown.push(range);
         }
         if shown.len() == MAX_PLACES {
             break;

@@ -163,7 +163,7 @@ fn matching_blocks<T: Copy + Eq + Hash>(
     let mut queue = vec![(0, a.len(), 0, b.len())];
     let mut blocks = Vec::new();
     while let Some((alo, ahi, blo, bhi)) = queue.pop() {
-        let (i, j, size) = longest(a, b, &places, (alo, ahi), (blo, bhi), work);
+        let (i, j, size) = longest_match(a, b, &places, (alo, ahi), (blo, bhi), work);
         if size == 0 {
             continue;
         }
@@ -193,15 +193,15 @@ fn places<T: Copy + Eq + Hash>(b: &[T]) -> HashMap<T, Vec<usize>> {
         places.entry(*item).or_default().push(at);
     }
     if b.len() >= MIN_LEN_FOR_POPULARITY {
-        let most = b.len() / 100 + 1;
-        places.retain(|_, at| at.len() <= most);
+        let max_count = b.len() / 100 + 1;
+        places.retain(|_, at| at.len() <= max_count);
     }
     places
 }
 
 /// The longest common run inside the bounds; the earliest of equal ones. It is then extended over
 /// frequent items, which are not used as anchors.
-fn longest<T: Copy + Eq + Hash>(
+fn longest_match<T: Copy + Eq + Hash>(
     a: &[T],
     b: &[T],
     places: &HashMap<T, Vec<usize>>,

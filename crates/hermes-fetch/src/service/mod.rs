@@ -346,11 +346,11 @@ fn in_order(urls: &[String], found: Vec<Extracted>, backend: WebBackend) -> Vec<
     let mut found: Vec<Option<Extracted>> = found.into_iter().map(Some).collect();
     let mut out: Vec<Option<Extracted>> = vec![None; urls.len()];
     let same = |a: &str, b: &str| a.trim_end_matches('/') == b.trim_end_matches('/');
-    for (place, url) in out.iter_mut().zip(urls) {
+    for (slot, url) in out.iter_mut().zip(urls) {
         let by_address = |entry: &&mut Option<Extracted>| {
             entry.as_ref().is_some_and(|entry| same(&entry.url, url))
         };
-        *place = found.iter_mut().find(by_address).and_then(Option::take);
+        *slot = found.iter_mut().find(by_address).and_then(Option::take);
     }
     let mut rest = found.into_iter().flatten();
     out.into_iter()

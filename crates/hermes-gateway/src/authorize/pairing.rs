@@ -425,7 +425,7 @@ fn by_code(pending: &Map<String, Value>, code: &str) -> Option<String> {
 fn new_code() -> String {
     let bits: u64 = rand::random();
     (0..CODE_CHARS)
-        .map(|place| char::from(ALPHABET[(bits >> (5 * place)) as usize % ALPHABET.len()]))
+        .map(|digit| char::from(ALPHABET[(bits >> (5 * digit)) as usize % ALPHABET.len()]))
         .collect()
 }
 

@@ -59,8 +59,8 @@ fn data(source: &str, text: &str) -> String {
     fence_flagged(source, text, &found)
 }
 
-fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
+fn cut(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
         Some((at, _)) => format!("{}\n\n[the rest is left out]", &text[..at]),
         None => text.to_owned(),
     }

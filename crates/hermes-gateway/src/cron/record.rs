@@ -69,12 +69,12 @@ impl SchedulerInner {
             // An early wake-up only makes the group smaller.
             let _ = tokio::time::timeout(BATCH_DELAY, self.recorder.full.notified()).await;
         }
-        let taken = {
+        let claimed_jobs = {
             let mut queue = self.recorder.queue();
             queue.has_leader = false;
             std::mem::take(&mut queue.runs)
         };
-        let (ends, answers): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
+        let (ends, answers): (Vec<_>, Vec<_>) = claimed_jobs.into_iter().unzip();
         let jobs = self.deps.jobs.clone();
         let written = tokio::task::spawn_blocking(move || jobs.finish_runs(&ends)).await;
         let after = match written {

@@ -46,7 +46,7 @@ impl SchedulerInner {
     /// Never fails: errors become the outcome of the run.
     pub(super) async fn execute(&self, job: &Job, cancel: &CancellationToken) -> JobRunOutcome {
         let work = async {
-            let at = self.here();
+            let at = self.local_now();
             if is_script_only(job) {
                 self.script_only(job, at, cancel).await
             } else {
@@ -72,7 +72,7 @@ impl SchedulerInner {
         let (jobs, id, now, who) = (
             self.deps.jobs.clone(),
             job.id().to_owned(),
-            self.here(),
+            self.local_now(),
             self.claimant(),
         );
         let refreshed =

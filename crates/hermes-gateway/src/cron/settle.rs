@@ -150,7 +150,7 @@ impl SchedulerInner {
             }
         }
         let (executions, execution) = (self.executions.clone(), execution.to_owned());
-        let now = iso_time(&self.here());
+        let now = iso_time(&self.local_now());
         let done = tokio::task::spawn_blocking(move || {
             executions
                 .finish(&execution, error.as_deref(), &now)

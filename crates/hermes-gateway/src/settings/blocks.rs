@@ -21,14 +21,14 @@ impl ConfigSources<'_> {
         let mut all = Map::new();
         let old = self.old.pointer(&format!("/platforms/{name}"));
         open(old, old, &mut all);
-        for place in [
+        for pointer in [
             format!("/gateway/platforms/{name}"),
             format!("/platforms/{name}"),
             format!("/{name}"),
         ] {
             open(
-                self.file.pointer(&place),
-                self.tree.pointer(&place),
+                self.file.pointer(&pointer),
+                self.tree.pointer(&pointer),
                 &mut all,
             );
         }

@@ -255,9 +255,9 @@ impl WrittenSettings<'_> {
     /// An explicit setting of a section.
     fn map(&self, name: &str) -> Map<String, Value> {
         let mut map = Map::new();
-        for place in [format!("/{name}"), format!("/gateway/{name}")] {
-            if let Some(written @ Value::Object(_)) = self.file.pointer(&place) {
-                open(Some(written), self.tree.pointer(&place), &mut map);
+        for pointer in [format!("/{name}"), format!("/gateway/{name}")] {
+            if let Some(written @ Value::Object(_)) = self.file.pointer(&pointer) {
+                open(Some(written), self.tree.pointer(&pointer), &mut map);
                 return map;
             }
         }

@@ -165,8 +165,8 @@ impl GatewayShared {
         }
         let user = source.user_id.as_deref().filter(|user| !user.is_empty())?;
         let platform = self.platform(&source.platform);
-        let here = platform.and_then(|platform| platform.text("unauthorized_dm_behavior"));
-        let here = here.and_then(|word| match word.to_ascii_lowercase().as_str() {
+        let configured = platform.and_then(|platform| platform.text("unauthorized_dm_behavior"));
+        let configured = configured.and_then(|word| match word.to_ascii_lowercase().as_str() {
             "pair" => Some(StrangerAction::Pair),
             "ignore" => Some(StrangerAction::Ignore),
             _ => None,
@@ -180,7 +180,7 @@ impl GatewayShared {
         };
         let done = authorize::stranger_action(
             &source.platform,
-            here,
+            configured,
             self.settings.strangers,
             policy,
             &vars,

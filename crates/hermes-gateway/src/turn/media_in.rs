@@ -37,7 +37,7 @@ pub(super) async fn read_messages(
     shared: &Arc<GatewayShared>,
     msgs: &[InboxMessage],
 ) -> ReceivedInput {
-    let mut taken = ReceivedInput::default();
+    let mut received = ReceivedInput::default();
     let (mut texts, mut context) = (Vec::new(), Vec::new());
     for msg in msgs {
         let words = msg.text_with_sender(shared.settings.sharing);
@@ -54,11 +54,11 @@ pub(super) async fn read_messages(
             };
             match fetch(shared, &**outbound, media).await {
                 Ok(path) => {
-                    let shown = present(shared, media, &path, &mut taken, &mut texts).await;
+                    let shown = present(shared, media, &path, &mut received, &mut texts).await;
                     context.extend(shown);
                 }
                 Err(error) => {
-                    taken
+                    received
                         .remarks
                         .push(format!("⚠️ {} could not be fetched: {error}", name(media)));
                     context.push(format!(
@@ -69,10 +69,10 @@ pub(super) async fn read_messages(
             }
         }
     }
-    taken.input.text = texts.join("\n");
-    taken.input.context = (!context.is_empty()).then(|| context.join("\n\n"));
-    taken.input.platform_message_id = msgs.first().map(|msg| msg.incoming.message_id.clone());
-    taken
+    received.input.text = texts.join("\n");
+    received.input.context = (!context.is_empty()).then(|| context.join("\n\n"));
+    received.input.platform_message_id = msgs.first().map(|msg| msg.incoming.message_id.clone());
+    received
 }
 
 async fn fetch(
@@ -81,9 +81,9 @@ async fn fetch(
     media: &MediaRef,
 ) -> Result<PathBuf, String> {
     // Limits for sending do not apply to received files; the platform enforces its own.
-    let most = shared.settings.config.gateway.max_inbound_media_bytes;
-    if let Some(bytes) = media.bytes.filter(|bytes| *bytes > most) {
-        return Err(format!("{bytes} bytes exceed the limit of {most}"));
+    let max_bytes = shared.settings.config.gateway.max_inbound_media_bytes;
+    if let Some(bytes) = media.bytes.filter(|bytes| *bytes > max_bytes) {
+        return Err(format!("{bytes} bytes exceed the limit of {max_bytes}"));
     }
     let kind = match media.kind {
         MediaKind::Image | MediaKind::Sticker => "images",
@@ -94,7 +94,7 @@ async fn fetch(
     let dir = shared.settings.home.cache_dir().join(kind);
     hermes_config::fs::create_private_dir(&dir)
         .map_err(|error| format!("{}: {error}", dir.display()))?;
-    let fetching = outbound.fetch_media(media, &dir, most);
+    let fetching = outbound.fetch_media(media, &dir, max_bytes);
     match tokio::time::timeout(FETCH_TIMEOUT, fetching).await {
         Ok(Ok(path)) => Ok(path),
         Ok(Err(error)) => Err(error.to_string()),
@@ -107,14 +107,14 @@ async fn present(
     shared: &GatewayShared,
     media: &MediaRef,
     path: &Path,
-    taken: &mut ReceivedInput,
+    received: &mut ReceivedInput,
     texts: &mut Vec<String>,
 ) -> Option<String> {
     match media.kind {
-        MediaKind::Image | MediaKind::Sticker if taken.input.images.len() < MAX_IMAGES => {
+        MediaKind::Image | MediaKind::Sticker if received.input.images.len() < MAX_IMAGES => {
             match picture(path).await {
                 Ok(part) => {
-                    taken.input.images.push(part);
+                    received.input.images.push(part);
                     Some(format!("[The image is stored at {}]", quoted(path)))
                 }
                 Err(error) => Some(format!(
@@ -124,7 +124,7 @@ async fn present(
             }
         }
         MediaKind::Voice | MediaKind::Audio => {
-            taken.spoken |= media.kind == MediaKind::Voice;
+            received.spoken |= media.kind == MediaKind::Voice;
             match transcribe(shared, path).await {
                 Ok(text) => {
                     if shared
@@ -132,7 +132,7 @@ async fn present(
                         .as_ref()
                         .is_some_and(|ears| ears.echoes())
                     {
-                        taken.remarks.push(format!("🎙️ {}", text.trim()));
+                        received.remarks.push(format!("🎙️ {}", text.trim()));
                     }
                     texts.push(text.trim().to_owned());
                     Some(format!(
@@ -141,7 +141,7 @@ async fn present(
                     ))
                 }
                 Err(error) => {
-                    taken
+                    received
                         .remarks
                         .push(format!("⚠️ The recording could not be understood: {error}"));
                     Some(format!(

@@ -208,8 +208,8 @@ impl MediaGuard {
                     .and_then(|at| SystemTime::now().duration_since(at).ok());
                 age.is_some_and(|age| age <= recent)
             };
-            let kept = file.starts_with(self.home().join("cache"));
-            if !listed && !kept && !strict.recent.is_some_and(fresh) {
+            let is_cached = file.starts_with(self.home().join("cache"));
+            if !listed && !is_cached && !strict.recent.is_some_and(fresh) {
                 return Err("it is neither in media_delivery_allow_dirs nor new".to_owned());
             }
         }

@@ -88,8 +88,8 @@ impl GatewayShared {
             OwnerDecision::AllowAlways => "s",
             OwnerDecision::Deny => "d",
         };
-        let kept = kept_for_operator(choice, by);
-        if !self.delivery.answer_question(id, &kept).await? {
+        let permission = kept_for_operator(choice, by);
+        if !self.delivery.answer_question(id, &permission).await? {
             return Err(not_open());
         }
         self.notify_question(id);

@@ -99,11 +99,11 @@ impl MessagePoster {
             None => (text.to_lowercase(), None),
         };
         let known = self.shared.settings.platform(&platform).is_some();
-        let here = self.shared.status().platforms.into_iter();
-        if !known && !here.into_iter().any(|one| one.name == platform) {
+        let candidates = self.shared.status().platforms.into_iter();
+        if !known && !candidates.into_iter().any(|one| one.name == platform) {
             return Err(PostError::Target(format!("{platform:?} is not connected")));
         }
-        let place = |chat_id: String, thread_id: Option<String>| Target {
+        let target_for = |chat_id: String, thread_id: Option<String>| Target {
             platform: platform.clone(),
             account: self.shared.account(&platform, &chat_id),
             chat_id,
@@ -119,9 +119,9 @@ impl MessagePoster {
                 // Ids of some platforms contain colons.
                 match rest.rsplit_once(':') {
                     Some((chat, thread)) if !rest.starts_with(['!', '@']) => {
-                        place(chat.to_owned(), Some(thread.to_owned()))
+                        target_for(chat.to_owned(), Some(thread.to_owned()))
                     }
-                    _ => place(rest.to_owned(), None),
+                    _ => target_for(rest.to_owned(), None),
                 }
             })),
         }
@@ -190,15 +190,15 @@ impl MessagePoster {
             .shared
             .index
             .entries_of(&target.platform, &target.chat_id);
-        let mut here = chat.into_iter().filter(|entry| {
+        let mut candidates = chat.into_iter().filter(|entry| {
             let common = entry
                 .origin
                 .as_ref()
                 .is_some_and(|source| source.chat_type == "dm" || sharing.shares(source));
             common && target_of(entry).as_ref() == Some(target)
         });
-        let found = here.next()?;
-        here.next().is_none().then_some(found)
+        let found = candidates.next()?;
+        candidates.next().is_none().then_some(found)
     }
 }
 

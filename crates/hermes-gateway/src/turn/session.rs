@@ -95,8 +95,8 @@ impl GatewayShared {
 
     /// The account that reaches a chat: the last one seen, else the first.
     pub(super) fn account(&self, platform: &str, chat_id: &str) -> String {
-        let here = self.index.entries_of(platform, chat_id);
-        match here.iter().find_map(target_of) {
+        let chat_entries = self.index.entries_of(platform, chat_id);
+        match chat_entries.iter().find_map(target_of) {
             Some(target) => target.account,
             None => self.first_account(platform).unwrap_or_default(),
         }
@@ -110,8 +110,8 @@ impl GatewayShared {
 
     /// The latest message of a person in a chat.
     pub(super) fn latest(&self, target: &Target) -> Option<String> {
-        let here = self.index.entries_of(&target.platform, &target.chat_id);
-        let entries = here.into_iter();
+        let chat_entries = self.index.entries_of(&target.platform, &target.chat_id);
+        let entries = chat_entries.into_iter();
         let mut entries = entries.filter(|entry| target_of(entry).as_ref() == Some(target));
         entries.find_map(|entry| entry.origin?.message_id)
     }

@@ -318,8 +318,8 @@ impl GatewayShared {
     ) -> watch::Receiver<bool> {
         let (paused, switch) = watch::channel(false);
         let row = RegisteredPlatform { condition, paused };
-        let place = (name.to_owned(), account.to_owned());
-        self.platforms().insert(place, row);
+        let account_key = (name.to_owned(), account.to_owned());
+        self.platforms().insert(account_key, row);
         switch
     }
 
@@ -357,8 +357,8 @@ impl GatewayShared {
 
     /// Pauses one account.
     pub(crate) fn pause_account(&self, name: &str, account: &str) {
-        let place = (name.to_owned(), account.to_owned());
-        if let Some(one) = self.platforms().get(&place) {
+        let account_key = (name.to_owned(), account.to_owned());
+        if let Some(one) = self.platforms().get(&account_key) {
             one.paused.send_replace(true);
         }
     }

@@ -40,7 +40,7 @@ pub(super) fn weights(
         file: source.path().to_owned(),
         error,
     })?;
-    let path = place(cache, source.path(), &identity);
+    let path = cache_path(cache, source.path(), &identity);
     match read(&path, plan.bytes, &identity) {
         Ok(blob) => return Ok(blob),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -78,7 +78,7 @@ fn stem(source: &Path) -> &OsStr {
     source.file_stem().unwrap_or_else(|| OsStr::new("model"))
 }
 
-fn place(cache: &Path, source: &Path, identity: &[u8; 32]) -> PathBuf {
+fn cache_path(cache: &Path, source: &Path, identity: &[u8; 32]) -> PathBuf {
     let mut name = stem(source).to_owned();
     name.push(".");
     for byte in &identity[..8] {
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn what_a_killed_process_leaves_is_found_by_its_name() {
         let folder = tempfile::tempdir().unwrap();
-        let copy = place(folder.path(), Path::new("/a/Model.Q4_1.gguf"), &[7; 32]);
+        let copy = cache_path(folder.path(), Path::new("/a/Model.Q4_1.gguf"), &[7; 32]);
         let (file, left) = part(folder.path(), &copy).unwrap().keep().unwrap();
         let name = left.file_name().unwrap().to_str().unwrap();
         assert!(name.starts_with("Model.Q4_1.") && name.ends_with(".q8.part"));

@@ -47,12 +47,12 @@ pub(super) fn choose(logits: &[f32], how: &SamplingOptions, dice: &mut SeededRng
     candidates.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let all: f64 = candidates.iter().map(|(_, share)| share).sum();
     let wanted = all * f64::from(how.top_p.clamp(0.0, 1.0));
-    let mut kept = 0.0;
+    let mut total = 0.0;
     let count = candidates
         .iter()
         .position(|(_, share)| {
-            kept += share;
-            kept >= wanted
+            total += share;
+            total >= wanted
         })
         .map_or(candidates.len(), |last| last + 1);
     candidates.truncate(count);

@@ -219,12 +219,12 @@ fn joined_rows(
 ) -> Result<Vec<f32>, OpenError> {
     let mut numbers = Vec::new();
     for tensor in tensors {
-        let here = source.dims(tensor)?.first().copied().unwrap_or_default();
-        if first >= here {
-            first -= here;
+        let first_dim = source.dims(tensor)?.first().copied().unwrap_or_default();
+        if first >= first_dim {
+            first -= first_dim;
             continue;
         }
-        let take = rows.min(here - first);
+        let take = rows.min(first_dim - first);
         numbers.append(&mut source.rows(tensor, first, take)?);
         rows -= take;
         first = 0;

@@ -193,21 +193,24 @@ impl ModelSession {
         let model = &self.model;
         let prompt = template.tokens_with(&rendered, |text, special| model.encode(text, special));
         let context = model.facts().context;
-        let room = context.saturating_sub(prompt.len());
+        let available = context.saturating_sub(prompt.len());
         let too_long = GenerationError::TooLong {
             prompt: prompt.len(),
             context,
         };
-        if room == 0 {
+        if available == 0 {
             return Err(too_long);
         }
-        let max_tokens = ask.max_tokens.unwrap_or(DEFAULT_ANSWER_TOKENS).min(room);
+        let max_tokens = ask
+            .max_tokens
+            .unwrap_or(DEFAULT_ANSWER_TOKENS)
+            .min(available);
         let (style, guided) = self.guided(ask)?;
         let guide = guided.map(|guided| GrammarGuide::new(&guided, max_tokens));
         let least = guide.as_ref().map_or(0, GrammarGuide::shortest);
         if least > max_tokens {
             return Err(match ask.max_tokens {
-                Some(most) if most < room => GenerationError::TooFewTokens { least },
+                Some(requested) if requested < available => GenerationError::TooFewTokens { least },
                 _ => too_long,
             });
         }

@@ -97,7 +97,7 @@ impl Object {
             let bit = 1_u128 << index;
             let mut at = 0_usize;
             keys[0].reachable |= bit;
-            for (place, &byte) in property.name.iter().enumerate() {
+            for (offset, &byte) in property.name.iter().enumerate() {
                 let known = keys[at].next.iter().find(|(edge, _)| *edge == byte);
                 at = if let Some((_, to)) = known {
                     *to as usize
@@ -105,13 +105,13 @@ impl Object {
                     let to = keys.len();
                     keys[at].next.push((byte, to as u32));
                     keys.push(NameNode {
-                        depth: place as u16 + 1,
+                        depth: offset as u16 + 1,
                         bytes_to_boundary: u8::MAX,
                         ..NameNode::default()
                     });
                     to
                 };
-                let bytes_to_boundary = bytes_to_boundary(&property.name, place + 1);
+                let bytes_to_boundary = bytes_to_boundary(&property.name, offset + 1);
                 keys[at].bytes_to_boundary = keys[at].bytes_to_boundary.min(bytes_to_boundary);
                 keys[at].reachable |= bit;
             }

@@ -50,45 +50,47 @@ pub(super) fn step(
     let GrammarNode::Object(object) = &grammar.nodes[node as usize] else {
         return;
     };
-    let here = |seen, at| state.with(GrammarFrame::Object { node, seen, at });
+    let at_frame = |seen, at| state.with(GrammarFrame::Object { node, seen, at });
     let complete = |seen| object.missing(seen, &grammar.shortest).1 == 0;
     match (at, byte) {
-        (ObjectAt::Open, b'{') => out.push(here(0, ObjectAt::First)),
+        (ObjectAt::Open, b'{') => out.push(at_frame(0, ObjectAt::First)),
         (ObjectAt::First | ObjectAt::Value, b'}') if complete(seen) => {
             pop(grammar, &state.below, out);
         }
-        (ObjectAt::Value, b',') if object.has_more(seen) => out.push(here(seen, ObjectAt::Comma)),
-        (ObjectAt::Comma, b' ') => out.push(here(seen, ObjectAt::Blank)),
+        (ObjectAt::Value, b',') if object.has_more(seen) => {
+            out.push(at_frame(seen, ObjectAt::Comma))
+        }
+        (ObjectAt::Comma, b' ') => out.push(at_frame(seen, ObjectAt::Blank)),
         (ObjectAt::First | ObjectAt::Comma | ObjectAt::Blank, b'"') if object.has_more(seen) => {
             let at = ObjectAt::NameNode {
                 key: 0,
                 length: 0,
                 inner: StringState::Plain,
             };
-            out.push(here(seen, at));
+            out.push(at_frame(seen, at));
         }
         (ObjectAt::NameNode { key, length, inner }, b'"')
             if inner == StringState::Plain && object.between_characters(key) =>
         {
             if let Some(property) = object.named(key, length, seen) {
                 let seen = seen | bit(property);
-                out.push(here(seen, ObjectAt::Colon { property }));
+                out.push(at_frame(seen, ObjectAt::Colon { property }));
             }
         }
         (ObjectAt::NameNode { key, length, inner }, _) => {
             if let Some(at) = object.spell(key, length, inner, seen, byte) {
-                out.push(here(seen, at));
+                out.push(at_frame(seen, at));
             }
         }
         (ObjectAt::Colon { property }, b':') => {
-            out.push(here(seen, ObjectAt::Before { property }));
+            out.push(at_frame(seen, ObjectAt::Before { property }));
         }
         (ObjectAt::Before { property }, b' ') => {
-            out.push(here(seen, ObjectAt::Spaced { property }));
+            out.push(at_frame(seen, ObjectAt::Spaced { property }));
         }
         (ObjectAt::Before { property } | ObjectAt::Spaced { property }, _) => {
             if let Some(value) = object.value(property) {
-                let below = here(seen, ObjectAt::Value).push(grammar);
+                let below = at_frame(seen, ObjectAt::Value).push(grammar);
                 enter_with(grammar, value, &below, byte, out);
             }
         }

@@ -257,14 +257,14 @@ impl GrammarState {
         let GrammarNode::Array { item, min, max } = &grammar.nodes[node as usize] else {
             return;
         };
-        let here = |count, at| self.with(GrammarFrame::Array { node, count, at });
+        let at_frame = |count, at| self.with(GrammarFrame::Array { node, count, at });
         match (at, byte) {
-            (ArrayAt::Open, b'[') => out.push(here(0, ArrayAt::First)),
+            (ArrayAt::Open, b'[') => out.push(at_frame(0, ArrayAt::First)),
             (ArrayAt::First | ArrayAt::Item, b']') if count >= *min => {
                 pop(grammar, &self.below, out);
             }
-            (ArrayAt::Item, b',') if count < *max => out.push(here(count, ArrayAt::Comma)),
-            (ArrayAt::Comma, b' ') => out.push(here(count, ArrayAt::Blank)),
+            (ArrayAt::Item, b',') if count < *max => out.push(at_frame(count, ArrayAt::Comma)),
+            (ArrayAt::Comma, b' ') => out.push(at_frame(count, ArrayAt::Blank)),
             (ArrayAt::First, _) if *max == 0 => {}
             (ArrayAt::First | ArrayAt::Comma | ArrayAt::Blank, _) => {
                 // Without an upper bound the number of items matters only up to the lower one.
@@ -272,7 +272,7 @@ impl GrammarState {
                     &u32::MAX => (count + 1).min(*min),
                     _ => count + 1,
                 };
-                let below = here(next, ArrayAt::Item).push(grammar);
+                let below = at_frame(next, ArrayAt::Item).push(grammar);
                 enter_with(grammar, *item, &below, byte, out);
             }
             _ => {}

@@ -96,7 +96,7 @@ impl ServerLifetime {
     }
 
     /// Waits until the server is no longer needed.
-    pub(super) async fn over(&self) -> ShutdownReason {
+    pub(super) async fn wait_for_shutdown(&self) -> ShutdownReason {
         loop {
             let changed = self.changed.notified();
             match self.end() {
@@ -144,7 +144,7 @@ mod tests {
 
     async fn after(lifetime: &ServerLifetime) -> (ShutdownReason, u64) {
         let start = Instant::now();
-        let reason = lifetime.over().await;
+        let reason = lifetime.wait_for_shutdown().await;
         (reason, start.elapsed().as_secs())
     }
 
@@ -156,7 +156,7 @@ mod tests {
         let other = lifetime.lease();
         drop(lease);
         assert_eq!(lifetime.leases(), 1);
-        let ended = tokio::time::timeout(seconds(100), lifetime.over()).await;
+        let ended = tokio::time::timeout(seconds(100), lifetime.wait_for_shutdown()).await;
         assert!(ended.is_err(), "somebody still uses it");
         drop(other);
         assert_eq!(after(&lifetime).await, (ShutdownReason::NoLease, 30));
@@ -167,7 +167,7 @@ mod tests {
         let lifetime = ServerLifetime::new(seconds(600), seconds(30));
         let lease = lifetime.lease();
         let question = lifetime.question();
-        let ended = tokio::time::timeout(seconds(5000), lifetime.over()).await;
+        let ended = tokio::time::timeout(seconds(5000), lifetime.wait_for_shutdown()).await;
         assert!(ended.is_err(), "an answer is being made");
         assert_eq!(lifetime.idle_for(), Duration::ZERO);
         drop(question);

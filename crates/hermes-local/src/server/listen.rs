@@ -19,9 +19,9 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) async fn run(listener: TcpListener, router: Router, cancel: CancellationToken) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
             return;
         };
         let stream = tokio::select! {
@@ -37,7 +37,7 @@ pub(super) async fn run(listener: TcpListener, router: Router, cancel: Cancellat
         };
         task::spawn(
             "connection",
-            serve(stream, router.clone(), cancel.clone(), place),
+            serve(stream, router.clone(), cancel.clone(), permit),
         );
     }
 }
@@ -46,7 +46,7 @@ async fn serve(
     stream: TcpStream,
     router: Router,
     cancel: CancellationToken,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 ) {
     // Deltas are small and must not be delayed.
     let _ = stream.set_nodelay(true);
@@ -59,5 +59,5 @@ async fn serve(
         _ = connection => {}
         () = cancel.cancelled() => {}
     }
-    drop(place);
+    drop(permit);
 }

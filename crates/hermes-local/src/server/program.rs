@@ -99,7 +99,7 @@ pub async fn serve(
     task::spawn("server", listen::run(listener, router(app), cancel.clone()));
     ready();
     let ended = tokio::select! {
-        reason = lifetime.over() => Ok(reason),
+        reason = lifetime.wait_for_shutdown() => Ok(reason),
         () = signals.any() => Ok(ShutdownReason::Signal),
         ended = worker.ended => match ended {
             Ok(Ok(())) => Ok(ShutdownReason::Signal),

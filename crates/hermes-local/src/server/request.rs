@@ -191,14 +191,14 @@ fn refuse(body: &RequestBody) -> Result<(), ServerError> {
 fn between(
     given: Option<f32>,
     default: f32,
-    most: f32,
+    max: f32,
     name: &'static str,
 ) -> Result<f32, ServerError> {
     let value = given.unwrap_or(default);
-    if (0.0..=most).contains(&value) {
+    if (0.0..=max).contains(&value) {
         return Ok(value);
     }
-    Err(ServerError::bad(format!("{name} is between 0 and {most}, not {value}")).param(name))
+    Err(ServerError::bad(format!("{name} is between 0 and {max}, not {value}")).param(name))
 }
 
 fn max_tokens(given: Option<u32>) -> Result<Option<usize>, ServerError> {

@@ -86,9 +86,9 @@ impl FieldRules {
         }
     }
 
-    fn replacement(&self, field: &str, refused: &str, taken: &[String]) -> Option<String> {
+    fn replacement(&self, field: &str, refused: &str, accepted: &[String]) -> Option<String> {
         if !effort_levels::is_effort_field(field) {
-            return taken.first().cloned();
+            return accepted.first().cloned();
         }
         let also: Vec<&str> = self
             .iter()
@@ -98,7 +98,7 @@ impl FieldRules {
                 _ => None,
             })
             .collect();
-        effort_levels::replacement_level(refused, taken, &also)
+        effort_levels::replacement_level(refused, accepted, &also)
     }
 }
 
@@ -122,12 +122,12 @@ fn change_header(headers: &mut Vec<(String, String)>, name: &str, change: &Field
     match change {
         FieldChange::NotValue { value, .. } => {
             for (_, list) in headers.iter_mut().filter(|(known, _)| known == name) {
-                let kept: Vec<&str> = list
+                let remaining: Vec<&str> = list
                     .split(',')
                     .map(str::trim)
                     .filter(|one| !one.is_empty() && !one.eq_ignore_ascii_case(value))
                     .collect();
-                *list = kept.join(",");
+                *list = remaining.join(",");
             }
             headers.retain(|(known, list)| known != name || !list.is_empty());
         }

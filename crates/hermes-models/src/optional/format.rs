@@ -103,12 +103,12 @@ fn recommends(text: &str, format: WireFormat) -> bool {
             .char_indices()
             .nth(MAX_ADVICE_DISTANCE)
             .map_or(rest, |(end, _)| &rest[..end]);
-        let place = names(format)
+        let position = names(format)
             .iter()
             .filter_map(|name| near.find(name))
             .min();
         !denied
-            && place.is_some_and(|at| !near[..at].contains("not ") && !near[..at].contains(". "))
+            && position.is_some_and(|at| !near[..at].contains("not ") && !near[..at].contains(". "))
     })
 }
 

@@ -37,33 +37,33 @@ pub(super) struct MissedMessages {
 /// The number of messages that may be read after one outage, for all channels together.
 #[derive(Debug)]
 struct CatchUpAllowance {
-    room: Semaphore,
+    permits: Semaphore,
     left: AtomicUsize,
 }
 
 impl CatchUpAllowance {
-    fn new(most: usize) -> Self {
-        let most = most.min(Semaphore::MAX_PERMITS);
-        let room = Semaphore::new(most);
-        if most == 0 {
-            room.close();
+    fn new(max: usize) -> Self {
+        let max = max.min(Semaphore::MAX_PERMITS);
+        let permits = Semaphore::new(max);
+        if max == 0 {
+            permits.close();
         }
         Self {
-            room,
-            left: AtomicUsize::new(most),
+            permits,
+            left: AtomicUsize::new(max),
         }
     }
 
     /// Reserves one message. Waits while others may return theirs. `None`: exhausted.
     async fn one(&self) -> Option<SemaphorePermit<'_>> {
-        self.room.acquire().await.ok()
+        self.permits.acquire().await.ok()
     }
 
     fn spend(&self, one: SemaphorePermit<'_>) {
         one.forget();
         // As often as there were permits, so that it ends at nothing.
         if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.room.close();
+            self.permits.close();
         }
     }
 }
@@ -77,10 +77,10 @@ impl DeferredReads {
         if self.0.len() >= MAX_DEFERRED_CHANNELS {
             return;
         }
-        let longest = timing.longest_pause.saturating_mul(UNREADABLE_PAUSE_FACTOR);
+        let max_pause = timing.longest_pause.saturating_mul(UNREADABLE_PAUSE_FACTOR);
         let pause = timing.pause.saturating_mul(1 << missed.failures.min(16));
         missed.failures += 1;
-        self.0.push((Instant::now() + pause.min(longest), missed));
+        self.0.push((Instant::now() + pause.min(max_pause), missed));
     }
 
     /// Removes a channel that is being read again by a newer session.
@@ -91,11 +91,11 @@ impl DeferredReads {
     /// The next due read. Cancel-safe.
     pub(super) async fn due(&mut self) -> MissedMessages {
         let times = self.0.iter().map(|(at, _)| *at).enumerate();
-        let Some((place, at)) = times.min_by_key(|(_, at)| *at) else {
+        let Some((oldest_channel, at)) = times.min_by_key(|(_, at)| *at) else {
             return std::future::pending().await;
         };
         tokio::time::sleep_until(at).await;
-        self.0.swap_remove(place).1
+        self.0.swap_remove(oldest_channel).1
     }
 }
 

@@ -111,8 +111,8 @@ impl DiscordSender {
     }
 
     async fn post(&self, message: &OutgoingMessage) -> Result<Option<String>, SendError> {
-        let place = place(&message.target);
-        let path = format!("/channels/{place}/messages");
+        let channel = channel_of(&message.target);
+        let path = format!("/channels/{channel}/messages");
         let body = self.new_body(message);
         let sent = match &message.media {
             None => self.shared.api.call(Method::POST, &path, Some(&body)).await,
@@ -139,8 +139,8 @@ impl DiscordSender {
             Some(to) if refers && !self.cannot_answer(to) => {
                 let mut known = (self.unanswerable.lock()).unwrap_or_else(PoisonError::into_inner);
                 known.push_back(to.clone());
-                let over = known.len().saturating_sub(MAX_REMEMBERED);
-                known.drain(..over);
+                let excess = known.len().saturating_sub(MAX_REMEMBERED);
+                known.drain(..excess);
                 SendError::NotSent {
                     error: error.to_string(),
                     retry_after: Some(Duration::ZERO),
@@ -173,7 +173,7 @@ impl DiscordSender {
 
     /// Adds the new reaction before the old one is removed.
     async fn sign(&self, target: &Target, id: &str, emoji: Option<&str>) {
-        let key = format!("{}/{id}", place(target));
+        let key = format!("{}/{id}", channel_of(target));
         let mut old = self.known_sign(&key);
         if old.is_none() && emoji.is_none() {
             old = self.find_sign(target, id).await;
@@ -190,8 +190,8 @@ impl DiscordSender {
         let mut signs = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
         signs.retain(|(known, _)| *known != key);
         signs.extend(emoji.map(|emoji| (key, emoji.to_owned())));
-        let over = signs.len().saturating_sub(MAX_REMEMBERED);
-        signs.drain(..over);
+        let excess = signs.len().saturating_sub(MAX_REMEMBERED);
+        signs.drain(..excess);
     }
 
     fn known_sign(&self, key: &str) -> Option<String> {
@@ -254,7 +254,7 @@ impl OutboundAdapter for DiscordSender {
 
     fn typing<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let path = format!("/channels/{}/typing", place(target));
+            let path = format!("/channels/{}/typing", channel_of(target));
             let typing = self.shared.api.call(Method::POST, &path, None);
             if let Ok(Err(error)) = tokio::time::timeout(OPTIONAL_CALL_TIMEOUT, typing).await {
                 tracing::debug!("discord: typing: {error}");
@@ -326,12 +326,12 @@ fn encoded(text: &str) -> String {
 }
 
 /// A thread is a channel.
-fn place(target: &Target) -> &str {
+fn channel_of(target: &Target) -> &str {
     target.thread_id.as_deref().unwrap_or(&target.chat_id)
 }
 
 fn message_path(target: &Target, id: &str) -> String {
-    format!("/channels/{}/messages/{id}", place(target))
+    format!("/channels/{}/messages/{id}", channel_of(target))
 }
 
 /// Rows of at most five buttons, at most five rows.

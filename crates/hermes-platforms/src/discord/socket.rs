@@ -266,14 +266,14 @@ fn address(given: &str) -> Result<url::Url, String> {
         .map_err(|error| wrong(&format!("is none: {error}")))?;
     // Compressed streams are not read here.
     let ours = ["v", "encoding", "compress"];
-    let kept: Vec<(String, String)> = named
+    let parameters: Vec<(String, String)> = named
         .query_pairs()
         .filter(|(name, _)| !ours.contains(&name.as_ref()))
         .map(|(name, value)| (name.into_owned(), value.into_owned()))
         .collect();
     address
         .query_pairs_mut()
-        .extend_pairs(kept)
+        .extend_pairs(parameters)
         .append_pair("v", "10")
         .append_pair("encoding", "json");
     Ok(address)

@@ -207,15 +207,15 @@ impl ImapMailbox {
         &mut self,
         uid: u32,
         bytes: u32,
-        most: u32,
+        max: u32,
     ) -> Result<Option<Vec<u8>>, ImapError> {
-        let query = if bytes > most {
-            format!("(UID BODY.PEEK[]<0.{most}>)")
+        let query = if bytes > max {
+            format!("(UID BODY.PEEK[]<0.{max}>)")
         } else {
             "(UID BODY.PEEK[])".to_owned()
         };
         let patience =
-            STEP_TIMEOUT + Duration::from_secs(u64::from(bytes.min(most)) / MIN_BYTES_PER_SECOND);
+            STEP_TIMEOUT + Duration::from_secs(u64::from(bytes.min(max)) / MIN_BYTES_PER_SECOND);
         let fetched = self.fetch(uid, &query, patience).await?;
         Ok(fetched.and_then(|fetch| fetch.body().map(<[u8]>::to_vec)))
     }

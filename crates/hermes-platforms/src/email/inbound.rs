@@ -278,11 +278,12 @@ impl EmailInbox {
             return Ok(());
         };
         let whole = described.bytes <= account.max_bytes;
-        let place = MailPosition {
+        let position = MailPosition {
             validity: cursor.validity,
             uid,
         };
-        let Some((mut message, thread)) = message::read(&account, place, &from, &raw, whole) else {
+        let Some((mut message, thread)) = message::read(&account, position, &from, &raw, whole)
+        else {
             tracing::warn!(uid, from, "email: a mail is left alone: it cannot be read");
             return Ok(());
         };

@@ -85,7 +85,7 @@ pub(super) fn sender(account: &EmailAccount, header: &[u8]) -> Result<String, Ig
 /// A mail whose sender is decided, as a message, and the thread that an answer continues.
 pub(super) fn read(
     account: &EmailAccount,
-    place: MailPosition,
+    position: MailPosition,
     from: &str,
     raw: &[u8],
     whole: bool,
@@ -98,13 +98,13 @@ pub(super) fn read(
         .map_or(from, str::trim)
         .to_owned();
     let message_id = message.message_id().map_or_else(
-        || format!("{}.{}@imap", place.validity, place.uid),
+        || format!("{}.{}@imap", position.validity, position.uid),
         str::to_owned,
     );
     let answered = ids(message.in_reply_to());
     let subject = message.subject().unwrap_or_default().trim().to_owned();
     let mail_parts = quote::split(&body(&message));
-    let media = media(account, &message, place, &message_id);
+    let media = media(account, &message, position, &message_id);
     let incoming = IncomingMessage {
         account: String::new(),
         message_id: message_id.clone(),
@@ -183,7 +183,7 @@ fn body(message: &Message<'_>) -> String {
 fn media(
     account: &EmailAccount,
     message: &Message<'_>,
-    place: MailPosition,
+    position: MailPosition,
     message_id: &str,
 ) -> Vec<MediaRef> {
     if !account.attachments {
@@ -200,7 +200,7 @@ fn media(
                 kind: mime
                     .as_deref()
                     .map_or(MediaKind::Document, MediaKind::of_mime),
-                id: format!("{}:{}:{at}:{message_id}", place.validity, place.uid),
+                id: format!("{}:{}:{at}:{message_id}", position.validity, position.uid),
                 name: part.attachment_name().map(str::to_owned),
                 mime,
                 bytes: Some(part.contents().len() as u64),

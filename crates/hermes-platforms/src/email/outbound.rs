@@ -105,8 +105,8 @@ impl EmailSender {
             return Ok(DeliveryLookup::Unknown);
         };
         mail.open(&folder, false).await?;
-        let here = mail.search(&format!("HEADER Message-ID \"{id}\"")).await?;
-        let found = if here.is_empty() {
+        let found_messages = mail.search(&format!("HEADER Message-ID \"{id}\"")).await?;
+        let found = if found_messages.is_empty() {
             // The provider stores sent mail if another mail of ours is there.
             let others = mail
                 .search(&format!("HEADER Message-ID \"<{OWN_ID}\""))

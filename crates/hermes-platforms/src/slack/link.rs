@@ -89,8 +89,8 @@ async fn run(shared: Arc<SlackShared>, link: AdapterLink) -> Result<(), FatalPla
     let link = AdapterLink { cancel, ..link };
     let tasks = TaskTracker::new();
     let lanes = open_lanes(&shared, &link, &tasks);
-    let kept = keep(Arc::clone(&shared), link.cancel.clone());
-    drop(task::spawn("slack-memory", tasks.track_future(kept)));
+    let saving = keep(Arc::clone(&shared), link.cancel.clone());
+    drop(task::spawn("slack-memory", tasks.track_future(saving)));
     let result = supervise(&shared, &link, &lanes, &tasks).await;
     link.cancel.cancel();
     tasks.close();

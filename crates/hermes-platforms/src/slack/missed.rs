@@ -80,10 +80,10 @@ impl SlackShared {
             }
         }
         for (channel, thread) in self.memory.recent_threads(MAX_THREADS) {
-            let Some(place) = self.memory.conversation(&channel) else {
+            let Some(known_conversation) = self.memory.conversation(&channel) else {
                 continue;
             };
-            if place.team != team.id {
+            if known_conversation.team != team.id {
                 continue;
             }
             let args =
@@ -97,7 +97,7 @@ impl SlackShared {
                 let fresh = message["ts"].as_str().and_then(|ts| ts.parse().ok());
                 // The first message of a thread is always included.
                 if fresh.is_some_and(|ts: f64| ts > since) {
-                    enqueue(team, &channel, &place.kind, message, lanes).await;
+                    enqueue(team, &channel, &known_conversation.kind, message, lanes).await;
                 }
             }
         }
@@ -127,7 +127,7 @@ impl SlackShared {
         method: &str,
         mut args: Value,
         name: &str,
-        most: usize,
+        max: usize,
     ) -> (Vec<Value>, bool) {
         let mut found = Vec::new();
         loop {
@@ -141,13 +141,13 @@ impl SlackShared {
             let Some(next) = next.filter(|next| !next.is_empty()) else {
                 break;
             };
-            if found.len() >= most {
-                tracing::warn!("slack: more was missed than is made good: {method}: {most} read");
+            if found.len() >= max {
+                tracing::warn!("slack: more was missed than is made good: {method}: {max} read");
                 break;
             }
             args["cursor"] = json!(next);
         }
-        found.truncate(most);
+        found.truncate(max);
         (found, true)
     }
 

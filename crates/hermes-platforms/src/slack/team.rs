@@ -179,8 +179,8 @@ impl SlackShared {
         let channel = self.teams.direct(chat);
         let channel = channel.as_deref().or((!person).then_some(chat));
         if let Some(channel) = channel
-            && let Some(place) = self.memory.conversation(channel)
-            && let Some(team) = teams.iter().find(|team| team.id == place.team)
+            && let Some(known_conversation) = self.memory.conversation(channel)
+            && let Some(team) = teams.iter().find(|team| team.id == known_conversation.team)
         {
             return Ok(ChannelAccess::new(&team.token, channel));
         }

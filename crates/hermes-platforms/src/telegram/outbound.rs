@@ -102,7 +102,7 @@ impl TelegramSender {
 
     /// The common fields of messages: target, reply, buttons.
     pub(super) fn envelope(&self, message: &OutgoingMessage) -> Result<Value, SendError> {
-        let mut params = self.place(&message.target)?;
+        let mut params = self.target_params(&message.target)?;
         if let Some(reply) = message.reply_to.as_deref().and_then(number) {
             // If the replied message is gone, it is sent as a normal message.
             params["reply_parameters"] =
@@ -114,7 +114,7 @@ impl TelegramSender {
         Ok(params)
     }
 
-    fn place(&self, target: &Target) -> Result<Value, SendError> {
+    fn target_params(&self, target: &Target) -> Result<Value, SendError> {
         let mut params = json!({"chat_id": self.chat(target)?});
         let thread = target.thread_id.as_deref();
         // Messages without a topic go to the general topic.
@@ -224,7 +224,7 @@ impl TelegramSender {
             let why = "drafts are shown in private chats only";
             return Err(SendError::Refused(why.to_owned()));
         }
-        let mut params = self.place(target)?;
+        let mut params = self.target_params(target)?;
         // Any number but zero.
         params["draft_id"] = json!((id & 0x7fff_ffff).max(1));
         let marked = render(Markup::TelegramV2, text);
@@ -242,8 +242,8 @@ impl TelegramSender {
 }
 
 /// The end of a text, measured in UTF-16: the newest part of an unfinished answer.
-fn tail(text: &str, most: usize) -> &str {
-    let mut left = most;
+fn tail(text: &str, max: usize) -> &str {
+    let mut left = max;
     for (at, ch) in text.char_indices().rev() {
         match left.checked_sub(ch.len_utf16()) {
             Some(rest) => left = rest,
@@ -422,7 +422,7 @@ fn sign(emoji: &str) -> String {
 }
 
 /// Command names for Telegram: lower-case letters, digits and underscores.
-fn menu(commands: &[Offer], most: usize) -> Vec<Value> {
+fn menu(commands: &[Offer], max: usize) -> Vec<Value> {
     let mut names: Vec<String> = Vec::new();
     let mut list = Vec::new();
     for command in commands {
@@ -441,7 +441,7 @@ fn menu(commands: &[Offer], most: usize) -> Vec<Value> {
         list.push(json!({"command": name, "description": about}));
         names.push(name);
     }
-    list.truncate(most);
+    list.truncate(max);
     list
 }
 

@@ -262,10 +262,10 @@ fn described(message: &TelegramMessage) -> Option<String> {
             venue.title, venue.address, venue.location.latitude, venue.location.longitude
         ));
     }
-    if let Some(place) = &message.location {
+    if let Some(location) = &message.location {
         return Some(format!(
             "[Location: {}, {}]",
-            place.latitude, place.longitude
+            location.latitude, location.longitude
         ));
     }
     if let Some(contact) = &message.contact {

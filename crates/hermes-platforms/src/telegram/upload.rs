@@ -98,12 +98,12 @@ impl TelegramSender {
         if !about.is_file() {
             return Err(unusable(&media.path, "it is not a file"));
         }
-        let most = self.capabilities().limits.file_bytes;
+        let max_bytes = self.capabilities().limits.file_bytes;
         match about.len() {
             0 => Err(unusable(&media.path, "it is empty")),
-            bytes if bytes > most => Err(unusable(
+            bytes if bytes > max_bytes => Err(unusable(
                 &media.path,
-                &format!("it is larger than the {} MB of Telegram", most >> 20),
+                &format!("it is larger than the {} MB of Telegram", max_bytes >> 20),
             )),
             bytes => Ok(bytes),
         }

@@ -68,8 +68,8 @@ impl Default for WebhookSender {
 
 impl WebhookSender {
     async fn deliver(&self, message: &OutgoingMessage) -> Result<Option<String>, SendError> {
-        let place = &message.target.chat_id;
-        if let Some((repository, number)) = place
+        let destination = &message.target.chat_id;
+        if let Some((repository, number)) = destination
             .strip_prefix(GITHUB)
             .and_then(|rest| rest.split_once('#'))
         {
@@ -80,7 +80,7 @@ impl WebhookSender {
         }
         let start: String = message.text.chars().take(200).collect();
         tracing::info!(
-            place,
+            destination,
             "webhook: an answer: {}",
             hermes_core::redact::secrets(&start)
         );

@@ -89,8 +89,8 @@ pub fn answer_to(incoming: &IncomingMessage) -> Option<Target> {
     if incoming.source.platform != NAME {
         return None;
     }
-    let place = incoming.native.get("answer_to")?;
-    let text = |name: &str| place.get(name).and_then(serde_json::Value::as_str);
+    let destination = incoming.native.get("answer_to")?;
+    let text = |name: &str| destination.get(name).and_then(serde_json::Value::as_str);
     Some(Target {
         platform: text("platform")?.to_owned(),
         account: text("account").unwrap_or_default().to_owned(),

@@ -552,19 +552,19 @@ impl WebhookShared {
                 .map_or_else(|| value.to_string(), str::to_owned);
             Some(text.trim().to_owned()).filter(|text| !text.is_empty() && text != "null")
         };
-        let here = |chat_id: String| Target {
+        let target_for = |chat_id: String| Target {
             platform: NAME.to_owned(),
             account: String::new(),
             chat_id,
             thread_id: None,
         };
         match call.route.deliver.as_str() {
-            "" | LOG => Ok(here(format!("{LOG}:{}", call.name))),
+            "" | LOG => Ok(target_for(format!("{LOG}:{}", call.name))),
             "github_comment" => github(
                 &text("repo").unwrap_or_default(),
                 &text("pr_number").unwrap_or_default(),
             )
-            .map(here),
+            .map(target_for),
             platform => {
                 let wanted = match text("chat_id") {
                     Some(chat) => format!("{platform}:{chat}"),
@@ -585,8 +585,9 @@ impl WebhookShared {
     /// Before the call is confirmed.
     async fn keep_signature(self: &Arc<Self>, key: String) {
         let (this, now) = (Arc::clone(self), self.clock.now().timestamp());
-        let kept = tokio::task::spawn_blocking(move || lock(&this.replays).remember(&key, now));
-        match kept.await {
+        let remembered =
+            tokio::task::spawn_blocking(move || lock(&this.replays).remember(&key, now));
+        match remembered.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!("webhook: signatures are not kept: {error}"),
             Err(error) => tracing::warn!("webhook: signatures are not kept: {error}"),

@@ -58,9 +58,9 @@ fn words(value: &Value) -> String {
     }
 }
 
-fn pretty(value: &Value, most: usize) -> String {
+fn pretty(value: &Value, max: usize) -> String {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    text.chars().take(most).collect()
+    text.chars().take(max).collect()
 }
 
 #[cfg(test)]

@@ -163,8 +163,8 @@ impl JobTable {
             if job.id().is_empty() {
                 job.set_id(&self.new_id());
             }
-            let taken = |stored: &Value| stored["id"] == job.id();
-            if contents.jobs.iter().any(taken) {
+            let has_same_id = |stored: &Value| stored["id"] == job.id();
+            if contents.jobs.iter().any(has_same_id) {
                 return Err(JobError::IdTaken(job.id().to_owned()));
             }
             contents.jobs.push(Value::Object(job.fields().clone()));

@@ -67,12 +67,12 @@ async fn respond(
     let Some(answer) = calls.answer(&request).await else {
         return;
     };
-    let place = dir.join(name.replacen("req_", "res_", 1));
+    let file_path = dir.join(name.replacen("req_", "res_", 1));
     let options = WriteOptions {
         mode: Some(0o600),
         ..WriteOptions::default()
     };
-    if let Err(error) = files.write(&place, answer.into(), options).await {
+    if let Err(error) = files.write(&file_path, answer.into(), options).await {
         tracing::warn!(%error, "an answer to a program could not be written");
     }
 }

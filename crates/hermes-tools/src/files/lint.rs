@@ -186,8 +186,9 @@ struct LintOutput(Vec<u8>);
 
 impl OutputSink for LintOutput {
     fn push(&mut self, _: OutputStream, bytes: &[u8]) {
-        let room = MAX_OUTPUT.saturating_sub(self.0.len());
-        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let available = MAX_OUTPUT.saturating_sub(self.0.len());
+        self.0
+            .extend_from_slice(&bytes[..bytes.len().min(available)]);
     }
 }
 

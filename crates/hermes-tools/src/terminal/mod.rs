@@ -68,8 +68,8 @@ impl TerminalSettings {
             Duration::from_secs(given.filter(|n| *n > 0).unwrap_or(configured))
         };
         let terminal = &config.terminal;
-        let longest = terminal.max_foreground_timeout.unwrap_or(600);
-        let max_timeout = seconds("TERMINAL_MAX_FOREGROUND_TIMEOUT", longest);
+        let max = terminal.max_foreground_timeout.unwrap_or(600);
+        let max_timeout = seconds("TERMINAL_MAX_FOREGROUND_TIMEOUT", max);
         Self {
             timeout: seconds("TERMINAL_TIMEOUT", terminal.timeout.max(1)).min(max_timeout),
             max_timeout,

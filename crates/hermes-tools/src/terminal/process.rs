@@ -171,12 +171,12 @@ impl ProcessTool {
     ) -> Result<Value, ProcessError> {
         let registry = &self.shared.deps.processes;
         let info = registry.info(id)?;
-        let longest = self.shared.deps.settings.timeout;
+        let max_wait = self.shared.deps.settings.timeout;
         let asked = timeout
             .and_then(|seconds| u64::try_from(seconds).ok())
             .filter(|seconds| *seconds > 0)
-            .map_or(longest, Duration::from_secs);
-        let waited = registry.wait(id, asked.min(longest), &cx.cancel).await?;
+            .map_or(max_wait, Duration::from_secs);
+        let waited = registry.wait(id, asked.min(max_wait), &cx.cancel).await?;
         let mut result = Map::new();
         let (state, shown) = match waited {
             WaitOutcome::Ended(_) => ("exited", FINAL_OUTPUT_CHARS),
@@ -196,10 +196,10 @@ impl ProcessTool {
                 "The wait was stopped; the process runs on.".into(),
             );
         }
-        if asked > longest {
+        if asked > max_wait {
             let note = format!(
                 "One wait takes {} s at most; {} s were asked for.",
-                longest.as_secs(),
+                max_wait.as_secs(),
                 asked.as_secs()
             );
             result.insert("timeout_note".into(), note.into());

@@ -83,7 +83,7 @@ fn keep(text: &str, total: usize, url: &str, dir: &Path) -> std::io::Result<Path
 }
 
 /// Removes the pages that were read longest ago, never `newest`.
-fn prune(dir: &Path, newest: &Path, most: usize, most_bytes: u64) {
+fn prune(dir: &Path, newest: &Path, max_pages: usize, max_bytes: u64) {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return;
     };
@@ -101,7 +101,7 @@ fn prune(dir: &Path, newest: &Path, most: usize, most_bytes: u64) {
     let mut bytes = 0;
     for (at, (_, size, path)) in pages.into_iter().enumerate() {
         bytes += size;
-        if (at + 1 >= most || bytes > most_bytes)
+        if (at + 1 >= max_pages || bytes > max_bytes)
             && let Err(error) = std::fs::remove_file(&path)
         {
             tracing::warn!(path = %path.display(), %error, "an old page cannot be removed");

@@ -227,10 +227,10 @@ impl VisionAnalyze {
                 format!("the image cannot be read: {error}"),
             )
         };
-        let place = Arc::clone(&self.workers).acquire_owned().await;
-        let place = place.map_err(|error| broken(error.to_string()))?;
+        let permit = Arc::clone(&self.workers).acquire_owned().await;
+        let permit = permit.map_err(|error| broken(error.to_string()))?;
         let work = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _place = permit;
             image::prepare(&bytes)
         });
         match work.await {

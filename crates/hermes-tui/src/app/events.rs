@@ -71,9 +71,9 @@ impl App {
                 preview,
                 millis,
             } => {
-                let took = Duration::from_millis(millis);
+                let elapsed = Duration::from_millis(millis);
                 self.transcript
-                    .tool_finished(&call_id, &name, error, &preview, took);
+                    .tool_finished(&call_id, &name, error, &preview, elapsed);
             }
             AgentEvent::ApprovalNeeded { request } => {
                 let why = format!("approval needed for {}", request.tool);
@@ -213,13 +213,13 @@ impl App {
         }
         self.explain(summary);
         self.prompts.clear();
-        let took = self
+        let elapsed = self
             .turn
             .take()
             .map(|turn| now.saturating_duration_since(turn.since));
         self.turn_cost = summary.cost.usd();
         self.awaiting = false;
-        if took.is_some_and(|took| took >= LONG_TURN) {
+        if elapsed.is_some_and(|elapsed| elapsed >= LONG_TURN) {
             self.notify(match summary.exit {
                 TurnExit::Answered => "the turn has ended",
                 _ => "the turn has ended without an answer",

@@ -290,9 +290,9 @@ impl App {
     }
 
     /// The result of [`UiRequest::Copy`].
-    pub(crate) fn on_copied(&mut self, taken: bool, now: Instant) {
+    pub(crate) fn on_copied(&mut self, accepted: bool, now: Instant) {
         self.hint(
-            if taken {
+            if accepted {
                 "copied"
             } else {
                 "too long for the clipboard"

@@ -409,8 +409,13 @@ impl Transcript {
         self.cells.push(cell);
     }
 
-    /// The scrollback again for another width: the last rows, `most` or a few more.
-    pub(crate) fn replay(&self, width: u16, most: usize, cx: &CellContext<'_>) -> Vec<StyledRow> {
+    /// The scrollback again for another width: the last rows, `max_rows` or a few more.
+    pub(crate) fn replay(
+        &self,
+        width: u16,
+        max_rows: usize,
+        cx: &CellContext<'_>,
+    ) -> Vec<StyledRow> {
         let mut parts: Vec<Vec<StyledRow>> = Vec::new();
         let mut count = 0;
         let has_started = self.live.iter().find_map(|live| match live {
@@ -431,7 +436,7 @@ impl Transcript {
             parts.push(rows);
         }
         for (index, cell) in self.cells.iter().enumerate().rev() {
-            if count >= most {
+            if count >= max_rows {
                 break;
             }
             let mut rows = cell.rows(width, cx);
@@ -446,8 +451,8 @@ impl Transcript {
             parts.push(rows);
         }
         let mut rows: Vec<StyledRow> = parts.into_iter().rev().flatten().collect();
-        let over = rows.len().saturating_sub(most);
-        rows.drain(..over);
+        let excess = rows.len().saturating_sub(max_rows);
+        rows.drain(..excess);
         rows
     }
 
@@ -484,11 +489,11 @@ impl Transcript {
         rows
     }
 
-    /// The last `most` lines that are not in the scrollback yet.
+    /// The last `max_rows` lines that are not in the scrollback yet.
     pub(crate) fn live_lines(
         &self,
         width: u16,
-        most: usize,
+        max_rows: usize,
         (now, tick): (Instant, usize),
         cx: &CellContext<'_>,
     ) -> Vec<Line<'static>> {
@@ -496,7 +501,7 @@ impl Transcript {
         let mut before = self.cells.last().map(|cell| cell.kind());
         for live in &self.live {
             let new = match live {
-                LiveCell::Text { stream, .. } => stream.tail(width, most, cx),
+                LiveCell::Text { stream, .. } => stream.tail(width, max_rows, cx),
                 LiveCell::Thought { cell, .. } => {
                     let rows = if cx.reasoning {
                         cell.rows(width, cx)
@@ -529,8 +534,8 @@ impl Transcript {
                 before = Some(live.kind());
             }
         }
-        let over = lines.len().saturating_sub(most);
-        lines.drain(..over);
+        let excess = lines.len().saturating_sub(max_rows);
+        lines.drain(..excess);
         lines
     }
 

@@ -163,8 +163,8 @@ impl ToolCell {
         ShellCell::new(command, output).ended(code, self.took)
     }
 
-    /// `room`: columns available for a command.
-    fn title(&self, done: bool, room: usize, cx: &CellContext<'_>) -> Vec<Span<'static>> {
+    /// `available`: columns available for a command.
+    fn title(&self, done: bool, available: usize, cx: &CellContext<'_>) -> Vec<Span<'static>> {
         let theme = cx.theme;
         let mut title = title::tool_title(&self.facts, done, cx.cwd, theme.glyphs());
         if self.awaits_approval && !done {
@@ -172,7 +172,9 @@ impl ToolCell {
         } else if self.error == Some(ToolErrorKind::Denied) {
             title.is_not_begun("Denied:");
         }
-        let room = room.saturating_sub(width::width(&title.verb) + 4).max(20);
+        let available = available
+            .saturating_sub(width::width(&title.verb) + 4)
+            .max(20);
         let mut spans = vec![Span::styled(title.verb, theme.style(StyleRole::Tool))];
         let object = if title.exact {
             width::harmless(title.object.lines().next().unwrap_or_default()).into_owned()
@@ -182,7 +184,7 @@ impl ToolCell {
         if !object.is_empty() {
             let object = width::expand_tabs(&object, 0);
             let mark = format!("{} ({})", theme.glyphs().ellipsis, cx.transcript_key);
-            let object = width::truncate_with(&object, room, &mark).into_owned();
+            let object = width::truncate_with(&object, available, &mark).into_owned();
             spans.push(Span::styled(
                 format!(" {object}"),
                 theme.style(StyleRole::Text),
@@ -228,14 +230,14 @@ impl ToolCell {
             facts.push(Span::styled(time, theme.style(StyleRole::Dim)));
         }
         let title = title::tool_title(&self.facts, true, cx.cwd, theme.glyphs());
-        let room = if part == BlockPart::All {
+        let available = if part == BlockPart::All {
             usize::MAX
         } else {
             MAX_COMMAND_LINES * usize::from(columns)
         };
         let head = CellHead {
             glyph: Span::styled(sign, theme.style(role)),
-            title: self.title(true, room, cx),
+            title: self.title(true, available, cx),
             facts,
             exact: title.exact,
         };
@@ -260,7 +262,7 @@ fn lines_after_first(
     cx: &CellContext<'_>,
 ) -> Vec<StyledRow> {
     let command = width::harmless(command);
-    let most = if part == BlockPart::All {
+    let max_lines = if part == BlockPart::All {
         usize::MAX
     } else {
         MAX_COMMAND_LINES
@@ -268,15 +270,15 @@ fn lines_after_first(
     let rest: Vec<&str> = command.lines().skip(1).collect();
     let mut rows: Vec<StyledRow> = rest
         .iter()
-        .take(most)
+        .take(max_lines)
         .map(|line| {
             let text = format!("    {}", width::expand_tabs(line, 4));
             let span = Span::styled(text.trim_end().to_owned(), cx.theme.style(StyleRole::Text));
             StyledRow::unbroken(Line::from(span))
         })
         .collect();
-    if rest.len() > most {
-        rows.push(super::line::more(rest.len() - most, columns, cx));
+    if rest.len() > max_lines {
+        rows.push(super::line::more(rest.len() - max_lines, columns, cx));
     }
     rows
 }

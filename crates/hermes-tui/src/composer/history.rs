@@ -100,11 +100,11 @@ impl History {
         }
         file.write_all(lines.as_bytes())?;
         if size + lines.len() as u64 > MAX_FILE {
-            let kept = tail(&self.path, MAX_HISTORY_BYTES)?;
-            let skip = kept.len().saturating_sub(MAX_ENTRIES);
+            let lines_read = tail(&self.path, MAX_HISTORY_BYTES)?;
+            let skip = lines_read.len().saturating_sub(MAX_ENTRIES);
             write_atomic(
                 &self.path,
-                (kept[skip..].join("\n") + "\n").as_bytes(),
+                (lines_read[skip..].join("\n") + "\n").as_bytes(),
                 0o600,
             )?;
         }

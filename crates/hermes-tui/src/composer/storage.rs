@@ -72,7 +72,7 @@ impl ComposerStorage {
         } else {
             history.load()
         };
-        let kept = SavedState {
+        let saved_state = SavedState {
             history: entries,
             used: read_used(&used),
         };
@@ -89,10 +89,10 @@ impl ComposerStorage {
             }
             Err(error) => tracing::warn!(%error, "history and drafts are not kept"),
         }
-        if new && !kept.history.is_empty() {
-            storage.send(SaveJob::History(kept.history.clone()));
+        if new && !saved_state.history.is_empty() {
+            storage.send(SaveJob::History(saved_state.history.clone()));
         }
-        (storage, kept)
+        (storage, saved_state)
     }
 
     fn send(&self, job: SaveJob) {

@@ -101,8 +101,8 @@ impl Keymap {
             } else {
                 let area = action.area();
                 keys.retain(|key| {
-                    !wanted.iter().any(|(wished, taken)| {
-                        areas_overlap(wished.area(), area) && taken.contains(key)
+                    !wanted.iter().any(|(wished, assigned)| {
+                        areas_overlap(wished.area(), area) && assigned.contains(key)
                     })
                 });
                 if keys.is_empty() && REQUIRED.contains(action) {
@@ -199,8 +199,8 @@ fn conflict(
     wanted
         .iter()
         .filter(|(other, _)| *other != action && areas_overlap(other.area(), action.area()))
-        .find_map(|(other, taken)| {
-            let key = keys.iter().find(|key| taken.contains(key))?;
+        .find_map(|(other, assigned)| {
+            let key = keys.iter().find(|key| assigned.contains(key))?;
             Some((*key, *other))
         })
 }

@@ -79,9 +79,9 @@ impl PiecePainter {
                 vec![code::line(source, highlighter, cx)]
             }
             PieceKind::Block | PieceKind::Item | PieceKind::Definition => {
-                let room = columns.saturating_sub(margin).max(MIN_WIDTH);
+                let available = columns.saturating_sub(margin).max(MIN_WIDTH);
                 let number = (self.before == Some(PieceKind::Item)).then_some(self.next);
-                let mut page = PiecePage::new(cx, room, number);
+                let mut page = PiecePage::new(cx, available, number);
                 let source = width::harmless(source);
                 if piece.kind == PieceKind::Definition {
                     page.definition(&source);
@@ -189,8 +189,8 @@ impl<'a> PiecePage<'a> {
                 Event::Start(Tag::Table(alignments)) => {
                     self.flush(&mut inline);
                     let table = self.table(alignments, &mut events);
-                    let room = self.columns.saturating_sub(self.depth()).max(MIN_WIDTH);
-                    for row in table.rows(room, self.cx) {
+                    let available = self.columns.saturating_sub(self.depth()).max(MIN_WIDTH);
+                    for row in table.rows(available, self.cx) {
                         let before = self.before();
                         self.push(row, before);
                     }

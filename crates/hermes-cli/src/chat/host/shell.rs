@@ -104,7 +104,7 @@ impl ShellCommand {
                     self.shown = Some(Instant::now());
                     return ShellStep::Event(AgentEvent::ToolProgress {
                         call_id: self.id.clone(),
-                        text: self.kept(),
+                        text: self.output_text(),
                     });
                 }
                 status = self.child.wait() => {
@@ -135,7 +135,7 @@ impl ShellCommand {
         }
     }
 
-    fn kept(&self) -> String {
+    fn output_text(&self) -> String {
         let text = String::from_utf8_lossy(&self.text);
         if self.cut {
             // The first line is cut somewhere.
@@ -147,7 +147,7 @@ impl ShellCommand {
     }
 
     fn ended(&self, code: Option<i32>) -> ShellStep {
-        let output = self.kept();
+        let output = self.output_text();
         let error = match code {
             Some(0) => None,
             _ if self.stopped => Some(ToolErrorKind::Cancelled),

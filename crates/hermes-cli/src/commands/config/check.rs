@@ -72,7 +72,7 @@ pub(super) fn run(cx: &Context, as_json: bool) -> Outcome {
 }
 
 fn unreadable(cx: &Context, error: &ConfigError) -> Outcome {
-    let place = match error {
+    let position = match error {
         ConfigError::Yaml { source, .. } => json!({
             "line": source.line,
             "column": source.column,
@@ -84,7 +84,7 @@ fn unreadable(cx: &Context, error: &ConfigError) -> Outcome {
     cx.out.json(&json!({
         "ok": false,
         "path": cx.home.config_path(),
-        "error": place,
+        "error": position,
     }))?;
     Err(Failure::silent(Exit::Failed))
 }

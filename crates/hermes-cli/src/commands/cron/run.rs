@@ -39,11 +39,11 @@ pub(super) fn one(reference: &str, json: bool, cx: &Context) -> Outcome {
         .map_err(|error| super::refused(&error.into()))?;
     wiring::runtime()?.block_on(async {
         let cancel = interrupted()?;
-        let here = JobRunner::open(cx)?;
+        let runner = JobRunner::open(cx)?;
         cx.out.remark("running; Ctrl+C stops it");
-        let fired = here.scheduler(None).fire(reference, &cancel).await;
-        let handed = here.deliver().await;
-        here.close().await;
+        let fired = runner.scheduler(None).fire(reference, &cancel).await;
+        let handed = runner.deliver().await;
+        runner.close().await;
         let report = fired.map_err(|error| failure(&error))?;
         let report = latest(report, handed?);
         if json {
@@ -58,10 +58,10 @@ pub(super) fn one(reference: &str, json: bool, cx: &Context) -> Outcome {
 pub(super) fn due(json: bool, cx: &Context) -> Outcome {
     wiring::runtime()?.block_on(async {
         let cancel = interrupted()?;
-        let here = JobRunner::open(cx)?;
-        let ran = here.scheduler(None).tick(&cancel).await;
-        let handed = here.deliver().await;
-        here.close().await;
+        let runner = JobRunner::open(cx)?;
+        let ran = runner.scheduler(None).tick(&cancel).await;
+        let handed = runner.deliver().await;
+        runner.close().await;
         let mut reports = ran.map_err(|error| failure(&error))?;
         let handed = handed?;
         for report in &mut reports {

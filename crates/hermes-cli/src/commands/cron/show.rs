@@ -150,7 +150,7 @@ pub(super) fn history(args: &HistoryArgs, cx: &Context) -> Outcome {
             moment(&run.claimed_at),
             run.status,
             fit(&name, 32),
-            took(run)
+            duration_text(run)
         );
         cx.out.foreign_line(line.trim_end())?;
         if let Some(error) = &run.error {
@@ -161,7 +161,7 @@ pub(super) fn history(args: &HistoryArgs, cx: &Context) -> Outcome {
     Ok(())
 }
 
-fn took(run: &Execution) -> String {
+fn duration_text(run: &Execution) -> String {
     let time = |stamp: &Option<String>| {
         chrono::DateTime::parse_from_rfc3339(stamp.as_deref().unwrap_or_default()).ok()
     };

@@ -88,13 +88,13 @@ pub(super) fn readable_by_others(path: &Path) -> Option<u32> {
 
 pub(super) fn disk(cx: &Context, report: &mut DoctorReport) {
     // The nearest directory that exists stands for the home that does not yet.
-    let Some(place) = cx.home.root().ancestors().find(|path| path.exists()) else {
+    let Some(existing) = cx.home.root().ancestors().find(|path| path.exists()) else {
         return;
     };
-    match rustix::fs::statvfs(place) {
+    match rustix::fs::statvfs(existing) {
         Ok(system) => {
             let free = system.f_bavail.saturating_mul(system.f_frsize);
-            let text = format!("{} free at {}", size(free), place.display());
+            let text = format!("{} free at {}", size(free), existing.display());
             if free < CRITICAL_FREE_BYTES {
                 report.problem(text, "free some space: conversations may not be saved");
             } else if free < LOW_FREE_BYTES {

@@ -116,11 +116,11 @@ fn database(cx: &Context, report: &mut DoctorReport) {
     }
     match repair_database(&path, RepairOptions::default(), &SystemClock) {
         Ok(done) if done.problem.is_some() && done.healthy => {
-            let kept = done.backup.map_or(String::new(), |copy| {
+            let backup_note = done.backup.map_or(String::new(), |copy| {
                 format!("; the old one is kept as {}", copy.display())
             });
             report.fixed(format!(
-                "{}{kept}",
+                "{}{backup_note}",
                 done.problem.unwrap_or_else(|| "repaired".to_owned())
             ));
         }

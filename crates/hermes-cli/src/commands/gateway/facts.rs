@@ -54,7 +54,9 @@ fn named(settings: &GatewaySettings, section: &str) -> Option<String> {
         format!("/{section}/provider"),
         format!("/gateway/{section}/provider"),
     ];
-    let written = places.iter().find_map(|place| settings.file.pointer(place));
+    let written = places
+        .iter()
+        .find_map(|pointer| settings.file.pointer(pointer));
     written.and_then(Value::as_str).map(str::to_owned)
 }
 

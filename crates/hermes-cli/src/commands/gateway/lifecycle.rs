@@ -105,7 +105,7 @@ pub(super) async fn begin(
     let beside = tasks::start(parts.tasks);
     let mut running = std::pin::pin!(running);
     let end = tokio::select! {
-        end = watch.over(&parts.gateway) => end,
+        end = watch.wait_for_end(&parts.gateway) => end,
         ended = &mut running => lost(ended),
     };
     watch.stopping(&end, &parts.gateway);
@@ -480,7 +480,7 @@ struct GatewayMonitor<'a> {
 
 impl GatewayMonitor<'_> {
     /// Runs until it is stopped.
-    async fn over(&mut self, gateway: &Gateway) -> GatewayEnd {
+    async fn wait_for_end(&mut self, gateway: &Gateway) -> GatewayEnd {
         let root = self.cx.home.root().to_owned();
         let _ = std::fs::remove_file(root.join(".clean_shutdown"));
         self.write_state(gateway, GatewayState::Running, None);

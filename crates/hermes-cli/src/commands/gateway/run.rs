@@ -100,7 +100,7 @@ async fn live(args: &RunArgs, cx: &Context) -> Result<GatewayEnd, Failure> {
     if args.replace {
         replace(cx).await?;
     }
-    let claim = HomeClaim::take(&cx.home).map_err(|error| taken(&error))?;
+    let claim = HomeClaim::take(&cx.home).map_err(|error| already_running(&error))?;
     // Markers for an earlier gateway with our pid.
     Marker::Takeover.clear(root);
     Marker::PlannedStop.clear(root);
@@ -131,7 +131,7 @@ pub(super) fn failed_start(state: &mut GatewayStateFile, failure: Failure) -> Fa
     failure
 }
 
-fn taken(error: &ClaimError) -> Failure {
+fn already_running(error: &ClaimError) -> Failure {
     let exit = match error {
         ClaimError::Running(_) => Exit::Busy,
         ClaimError::Io { .. } => Exit::Failed,

@@ -375,8 +375,11 @@ fn headline(summary: &GatewaySummary) -> String {
 }
 
 fn platform_line(row: &PlatformStatusRow, running: bool, full: bool, now: DateTime<Utc>) -> String {
-    let most = if full { usize::MAX } else { 80 };
-    let error = row.error.as_deref().map(|error| first_line(error, most));
+    let max_chars = if full { usize::MAX } else { 80 };
+    let error = row
+        .error
+        .as_deref()
+        .map(|error| first_line(error, max_chars));
     let how = match (row.enabled, row.state.as_deref()) {
         (_, Some("connected")) => "ok".to_owned(),
         (_, Some("connecting")) => "connecting".to_owned(),

@@ -49,7 +49,7 @@ pub(super) fn run(_: &ServeArgs, cx: &Context) -> Outcome {
             desk,
             answers,
             running: HashMap::new(),
-            room: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)),
+            call_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)),
         };
         let read = server.serve().await;
         drop(server);
@@ -64,7 +64,7 @@ struct ServeLoop {
     answers: mpsc::Sender<Value>,
     /// Calls under way, by the text of their id.
     running: HashMap<String, CancellationToken>,
-    room: Arc<Semaphore>,
+    call_permits: Arc<Semaphore>,
 }
 
 impl Drop for ServeLoop {
@@ -151,12 +151,12 @@ impl ServeLoop {
         let cancel = CancellationToken::new();
         self.running.insert(id.to_string(), cancel.clone());
         let (desk, answers) = (Arc::clone(&self.desk), self.answers.clone());
-        let room = Arc::clone(&self.room);
+        let call_permits = Arc::clone(&self.call_permits);
         let name = name.to_owned();
         task::spawn("mcp-serve-call", async move {
             let work = async {
                 // The semaphore is never closed.
-                let _place = room.acquire().await;
+                let _place = call_permits.acquire().await;
                 let arguments = params.get("arguments").cloned().unwrap_or_default();
                 desk.call(&name, &arguments).await
             };

@@ -132,7 +132,7 @@ pub(crate) struct ModelTestResult {
     /// Whether it called a tool; `None`: it is said to have none.
     pub(crate) tools: Option<bool>,
     /// Both calls together.
-    pub(crate) took: Duration,
+    pub(crate) elapsed: Duration,
 }
 
 /// A real call, and a real call with a tool, as long as both are done in time.
@@ -152,7 +152,7 @@ pub(crate) async fn attempt(
     match tokio::time::timeout(within, calls).await {
         Ok(Ok(tools)) => Ok(ModelTestResult {
             tools,
-            took: started.elapsed(),
+            elapsed: started.elapsed(),
         }),
         Ok(Err(error)) => Err(with_hint(&error)),
         Err(_) => Err(format!("no answer within {} s", within.as_secs())),

@@ -90,7 +90,7 @@ pub(super) fn try_out(
     let tried = wiring::runtime()?
         .block_on(model::attempt(client, MODEL_TEST_TIMEOUT))
         .map_err(Failure::failed)?;
-    let seconds = tried.took.as_secs_f64();
+    let seconds = tried.elapsed.as_secs_f64();
     let mut text = match tried.tools {
         Some(true) => format!("answers and calls tools ({seconds:.1} s)"),
         _ => format!("answers ({seconds:.1} s) but does not call tools: it can chat, but not act"),

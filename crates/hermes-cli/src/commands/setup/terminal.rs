@@ -39,7 +39,7 @@ pub(super) fn fill(draft: &mut SetupDraft<'_>) -> Outcome {
     let out = draft.cx.out;
     loop {
         let now = draft.config()?.terminal.backend.as_str().to_owned();
-        let typed = match place(draft.cx, &now)? {
+        let typed = match ask_for_dir(draft.cx, &now)? {
             PromptAnswer::Back => return Ok(()),
             PromptAnswer::Line(line) if line.is_empty() => now.clone(),
             PromptAnswer::Line(line) => line.to_lowercase(),
@@ -79,7 +79,7 @@ pub(super) fn fill(draft: &mut SetupDraft<'_>) -> Outcome {
 }
 
 /// Where commands are to run.
-fn place(cx: &Context, now: &str) -> Result<PromptAnswer, Failure> {
+fn ask_for_dir(cx: &Context, now: &str) -> Result<PromptAnswer, Failure> {
     if !choose::can_show(cx) {
         return prompt::line(&format!("run commands: local, docker or ssh [{now}]: "));
     }
@@ -187,7 +187,8 @@ struct ProbeOutput(Vec<u8>);
 
 impl OutputSink for ProbeOutput {
     fn push(&mut self, _: OutputStream, bytes: &[u8]) {
-        let room = 2000_usize.saturating_sub(self.0.len());
-        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let available = 2000_usize.saturating_sub(self.0.len());
+        self.0
+            .extend_from_slice(&bytes[..bytes.len().min(available)]);
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn manager(path: &Path) -> Option<&'static str> {
     let path = path.to_str()?;
     MANAGED
         .iter()
-        .find(|(place, _)| path.starts_with(place))
+        .find(|(prefix, _)| path.starts_with(prefix))
         .map(|(_, name)| *name)
 }
 

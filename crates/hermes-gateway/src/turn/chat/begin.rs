@@ -33,7 +33,7 @@ pub(super) struct PreparedTurn {
     /// `None`: it was open already.
     conversation: Option<Result<PooledConversation, HostError>>,
     permit: Option<OwnedSemaphorePermit>,
-    taken: ReceivedInput,
+    received: ReceivedInput,
 }
 
 pub(super) async fn prepared(preparing: Option<&mut TurnPreparation>) -> PreparedTurn {
@@ -97,7 +97,7 @@ impl ChatTask {
                 Some(_) => Arc::clone(&shared.turns).acquire_owned().await.ok(),
                 None => None,
             };
-            let taken = match &job_msgs {
+            let received = match &job_msgs {
                 Some(msgs) if resumed => resumed_input(msgs),
                 Some(msgs) => media_in::read_messages(&shared, msgs).await,
                 None => ReceivedInput::default(),
@@ -110,7 +110,7 @@ impl ChatTask {
             PreparedTurn {
                 conversation: pooled,
                 permit,
-                taken,
+                received,
             }
         };
         self.activity = ChatActivity::Preparing(TurnPreparation {
@@ -139,7 +139,7 @@ impl ChatTask {
             self.queue.jobs.push_front(job);
             return;
         }
-        self.begin(job, ready.permit, ready.taken).await;
+        self.begin(job, ready.permit, ready.received).await;
     }
 
     /// Unread updates belong to the time before.
@@ -172,7 +172,7 @@ impl ChatTask {
         &mut self,
         job: TurnJob,
         permit: Option<OwnedSemaphorePermit>,
-        taken: ReceivedInput,
+        received: ReceivedInput,
     ) {
         let TurnJob {
             mut msgs,
@@ -208,22 +208,22 @@ impl ChatTask {
         }
         let lead = &msgs[0];
         let target = lead.target();
-        if !taken.remarks.is_empty() {
+        if !received.remarks.is_empty() {
             let remark = format!("heard-{id}");
-            self.send_text(&target, &remark, &taken.remarks.join("\n"))
+            self.send_text(&target, &remark, &received.remarks.join("\n"))
                 .await;
         }
         let earlier = notes.get(super::recover::PREVIEW).cloned();
         let reply_to = Some(lead.incoming.message_id.clone());
         let mut turn = ChatTurn::new(&self.shared, id, target, reply_to, msgs, earlier);
         turn.permit = permit;
-        turn.spoken = taken.spoken;
+        turn.spoken = received.spoken;
         turn.asked = true;
         if let Some(open) = &mut self.conversation {
             open.stop_next_turn = false;
         }
         self.start_turn(turn);
-        let sent = self.request(ConversationRequest::Input(taken.input));
+        let sent = self.request(ConversationRequest::Input(received.input));
         if sent {
             self.join_waiting().await;
         } else {
@@ -312,10 +312,10 @@ impl ChatTask {
 
 /// The input that resumes an interrupted turn.
 fn resumed_input(msgs: &[InboxMessage]) -> ReceivedInput {
-    let mut taken = ReceivedInput::default();
-    messages::CUT.clone_into(&mut taken.input.text);
-    taken.input.platform_message_id = msgs.first().map(|msg| msg.incoming.message_id.clone());
-    taken
+    let mut received = ReceivedInput::default();
+    messages::CUT.clone_into(&mut received.input.text);
+    received.input.platform_message_id = msgs.first().map(|msg| msg.incoming.message_id.clone());
+    received
 }
 
 /// Where jobs created here report, in the original's format.

@@ -370,12 +370,12 @@ impl ChatTask {
         let status = self.shared.status();
         let entry = self.shared.index.get(&self.key);
         let session = entry.map_or_else(|| "none yet".to_owned(), |entry| entry.session_id);
-        let here = match self.activity.turn() {
+        let running_note = match self.activity.turn() {
             Some(turn) => format!("working for {} s", turn.seconds(Instant::now())),
             None => "idle".to_owned(),
         };
         let mut lines = vec![
-            format!("**Conversation** `{session}`, {here}"),
+            format!("**Conversation** `{session}`, {running_note}"),
             format!(
                 "**Gateway** {} at work, {} waiting, {} open conversations",
                 status.active_turns, status.queued, status.conversations

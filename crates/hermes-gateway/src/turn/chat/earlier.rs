@@ -31,12 +31,12 @@ struct StoredPress {
 
 /// A decision of the machine's owner, in the form of a press.
 pub(in crate::turn) fn kept_for_operator(choice: &str, by: &str) -> serde_json::Value {
-    let kept = StoredPress {
+    let stored_press = StoredPress {
         choice: choice.to_owned(),
         incoming: None,
         operator: Some(by.to_owned()),
     };
-    serde_json::to_value(kept).unwrap_or_default()
+    serde_json::to_value(stored_press).unwrap_or_default()
 }
 
 /// A message that answers a question which the resumed turn has not asked again yet.
@@ -96,7 +96,7 @@ impl ChatTask {
             QuestionState::Closed => return Some(TAKEN),
             QuestionState::Answered(answer) => {
                 let before = serde_json::from_value::<StoredPress>(answer.clone()).ok();
-                let before = before.and_then(|kept| kept.incoming);
+                let before = before.and_then(|stored_press| stored_press.incoming);
                 let same =
                     before.is_some_and(|before| before.message_id == msg.incoming.message_id);
                 return if same {
@@ -119,13 +119,18 @@ impl ChatTask {
         if !asked && !stored.awaited {
             return Some(OVER);
         }
-        let kept = StoredPress {
+        let stored_press = StoredPress {
             choice: choice.to_owned(),
             incoming: Some(msg.incoming.clone()),
             operator: None,
         };
-        let kept = serde_json::to_value(kept).unwrap_or_default();
-        match self.shared.delivery.answer_question(id, &kept).await {
+        let stored_press = serde_json::to_value(stored_press).unwrap_or_default();
+        match self
+            .shared
+            .delivery
+            .answer_question(id, &stored_press)
+            .await
+        {
             Ok(true) => self.notify_asker(id),
             Ok(false) => Some(TAKEN),
             Err(error) => {
@@ -168,13 +173,13 @@ impl ChatTask {
     }
 
     async fn take_press(&mut self, id: &str, answer: serde_json::Value) {
-        let kept = serde_json::from_value::<StoredPress>(answer).ok();
+        let stored_press = serde_json::from_value::<StoredPress>(answer).ok();
         let turn = self.activity.turn();
         let at = turn.and_then(|turn| turn.questions.iter().position(|one| one.id == id));
-        let (Some(turn), Some(at), Some(kept)) = (turn, at, kept) else {
+        let (Some(turn), Some(at), Some(stored_press)) = (turn, at, stored_press) else {
             return;
         };
-        let msg = kept.incoming.map(|incoming| InboxMessage {
+        let msg = stored_press.incoming.map(|incoming| InboxMessage {
             id: 0,
             turn: None,
             claims: 0,
@@ -184,15 +189,15 @@ impl ChatTask {
         let what = &turn.questions[at].kind;
         // The sender may have lost the right since.
         let (may, by) = match &msg {
-            None => (kept.operator.is_some(), kept.operator),
+            None => (stored_press.operator.is_some(), stored_press.operator),
             Some(msg) => {
                 let may = self.shared.admits(msg)
-                    && (!what.is_permission() || self.may_decide(msg, kept.choice != "d"));
+                    && (!what.is_permission() || self.may_decide(msg, stored_press.choice != "d"));
                 let source = msg.source();
                 (may, source.user_name.clone().or(source.user_id.clone()))
             }
         };
-        let command = what.picked(&kept.choice).filter(|_| may);
+        let command = what.picked(&stored_press.choice).filter(|_| may);
         let by = by.unwrap_or_default();
         let Some(command) = command else {
             let target = turn.target.clone();

@@ -157,7 +157,7 @@ impl ChatTurn {
             self.msgs.first().map(|msg| msg.id),
         );
         let reply = self.shared.reply_to(&self.target, 0);
-        let (looker, place) = (Arc::clone(&self.shared), self.target.clone());
+        let (looker, chat_target) = (Arc::clone(&self.shared), self.target.clone());
         self.preview = Some(Preview::begin(PreviewDeps {
             outbound,
             target: self.target.clone(),
@@ -167,11 +167,11 @@ impl ChatTurn {
             rng: Arc::clone(&self.shared.rng),
             earlier,
             clear: Box::new(move || {
-                let (shared, place) = (Arc::clone(&looker), place.clone());
+                let (shared, chat_target) = (Arc::clone(&looker), chat_target.clone());
                 Box::pin(async move {
                     shared
                         .delivery
-                        .is_owed(&place)
+                        .is_owed(&chat_target)
                         .await
                         .is_ok_and(|owed| !owed)
                 })
@@ -242,8 +242,8 @@ impl ChatTurn {
     }
 
     pub(super) fn expired(&self, now: Instant) -> Vec<String> {
-        let over = self.questions.iter().filter(|asked| asked.until <= now);
-        over.map(|asked| asked.id.clone()).collect()
+        let expired_questions = self.questions.iter().filter(|asked| asked.until <= now);
+        expired_questions.map(|asked| asked.id.clone()).collect()
     }
 
     /// Shows that the turn takes long.

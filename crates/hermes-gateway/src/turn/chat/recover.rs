@@ -221,9 +221,9 @@ impl ChatTask {
             progress = Progress::Cut;
         }
         let (mut mine, mut others) = (Vec::new(), Vec::new());
-        for (place, msg) in group.into_iter().enumerate() {
-            let joined = place == 0
-                || place < said_first
+        for (index, msg) in group.into_iter().enumerate() {
+            let joined = index == 0
+                || index < said_first
                 || delivery.notes(msg.id).await?.contains_key(JOINED);
             if joined || was_read(&spoken, &msg.text_with_sender(self.shared.settings.sharing)) {
                 mine.push(msg);
@@ -288,12 +288,12 @@ impl ChatTask {
     async fn retry(&mut self, msgs: Vec<InboxMessage>, how: TurnStart) {
         let lead = msgs[0].id;
         let notes = self.shared.delivery.notes(lead).await.unwrap_or_default();
-        let most = if how == TurnStart::Resume {
+        let max_attempts = if how == TurnStart::Resume {
             MAX_RESUMES
         } else {
             MAX_STARTS
         };
-        if tried(&notes) + 1 >= most {
+        if tried(&notes) + 1 >= max_attempts {
             for msg in &msgs {
                 let text = (msg.id == lead).then_some(messages::GAVE_UP);
                 self.answer(msg, "cmd", text).await;

@@ -194,14 +194,14 @@ impl ChatTask {
             if lines.len() >= 10 || self.resumable(msg, &one.id).await.is_err() {
                 continue;
             }
-            let here = if Some(&one.id) == current.as_ref() {
+            let current_mark = if Some(&one.id) == current.as_ref() {
                 " ← here"
             } else {
                 ""
             };
             let name = one.title.unwrap_or(one.preview);
             let name: String = name.chars().take(60).collect();
-            lines.push(format!("• `{}` {name}{here}", one.id));
+            lines.push(format!("• `{}` {name}{current_mark}", one.id));
         }
         if lines.is_empty() {
             return Ok("No conversations yet.".to_owned());

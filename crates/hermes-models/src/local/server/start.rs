@@ -130,13 +130,13 @@ impl ServerStart<'_> {
         // To a file, not to a pipe: it outlives this process.
         let words = open_log(&self.log(), self.run)
             .map_err(|error| failed("its log cannot be written", error))?;
-        let kept = ENVIRONMENT
+        let passed = ENVIRONMENT
             .iter()
             .filter_map(|name| Some((name, std::env::var_os(name)?)));
         Command::new(self.program)
             .args(self.arguments())
             .env_clear()
-            .envs(kept)
+            .envs(passed)
             .current_dir(&self.settings.cache)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

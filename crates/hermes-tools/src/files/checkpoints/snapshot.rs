@@ -265,13 +265,15 @@ async fn open_nested(
         .await
         .unwrap_or_default();
     let ignored: std::collections::HashSet<&str> = ignored.split('\0').collect();
-    let kept: Vec<PathBuf> = files
+    let retained: Vec<PathBuf> = files
         .iter()
         .filter(|path| path.to_str().is_none_or(|path| !ignored.contains(path)))
         .cloned()
         .collect();
     let add = ["update-index", "--add", "-z", "--stdin"];
-    store.git_with(&add, Some(&joined(&kept)), index, 2).await?;
+    store
+        .git_with(&add, Some(&joined(&retained)), index, 2)
+        .await?;
     Ok(())
 }
 

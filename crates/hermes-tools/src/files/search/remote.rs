@@ -26,10 +26,10 @@ struct BoundedOutput {
 impl OutputSink for BoundedOutput {
     fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
         if stream == OutputStream::Out {
-            let room = MAX_BYTES - self.bytes.len();
-            self.cut |= bytes.len() > room;
+            let available = MAX_BYTES - self.bytes.len();
+            self.cut |= bytes.len() > available;
             self.bytes
-                .extend_from_slice(&bytes[..bytes.len().min(room)]);
+                .extend_from_slice(&bytes[..bytes.len().min(available)]);
         }
     }
 }

@@ -73,12 +73,12 @@ pub(super) fn short(
         }
         _ => {
             let lines = output(facts, progress, cx);
-            let most = if facts.exit_code().is_some_and(|code| code != 0) {
+            let max_rows = if facts.exit_code().is_some_and(|code| code != 0) {
                 MAX_FAILED_OUTPUT_LINES
             } else {
                 MAX_OUTPUT_LINES
             };
-            block(&lines, BlockPart::Last(most), columns, cx)
+            block(&lines, BlockPart::Last(max_rows), columns, cx)
         }
     }
 }
@@ -156,8 +156,8 @@ fn failure(
     }
     // Error output is wrapped rather than cut.
     let shown = match part {
-        BlockPart::Last(most) if lines.len() > most => {
-            let hidden = lines.len() - most;
+        BlockPart::Last(max_rows) if lines.len() > max_rows => {
+            let hidden = lines.len() - max_rows;
             let mut rows = block(&lines[hidden..], BlockPart::All, columns, cx);
             rows.push(more(hidden, usize::from(columns), cx));
             return rows;
@@ -243,13 +243,18 @@ fn changes(facts: &ToolFacts, columns: u16, cx: &CellContext<'_>) -> Vec<StyledR
     diff::rows(&patched(facts), columns, 4, cx)
 }
 
-fn limited(rows: &[StyledRow], most: usize, columns: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+fn limited(
+    rows: &[StyledRow],
+    max_rows: usize,
+    columns: u16,
+    cx: &CellContext<'_>,
+) -> Vec<StyledRow> {
     // Replacing one row by a "more" row gains nothing.
-    if rows.len() <= most + 1 {
+    if rows.len() <= max_rows + 1 {
         return rows.to_vec();
     }
-    let mut shown = rows[..most].to_vec();
-    shown.push(more(rows.len() - most, usize::from(columns), cx));
+    let mut shown = rows[..max_rows].to_vec();
+    shown.push(more(rows.len() - max_rows, usize::from(columns), cx));
     shown
 }
 
@@ -323,12 +328,12 @@ fn hits(facts: &ToolFacts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
             .get("content")
             .and_then(Value::as_str)
             .unwrap_or_default();
-        let place = format!("{path}:{at}: ");
+        let location = format!("{path}:{at}: ");
         // The blank at the end of the place is not lost on one line.
         let mut row = line(&[(content.trim(), text)]);
         row.spans.insert(
             0,
-            Span::styled(width::harmless(&place).replace(['\n', '\t'], " "), dim),
+            Span::styled(width::harmless(&location).replace(['\n', '\t'], " "), dim),
         );
         lines.push(row);
     }
@@ -388,14 +393,14 @@ pub(super) fn report(
     indent: usize,
     cx: &CellContext<'_>,
 ) -> Vec<StyledRow> {
-    let room = columns.saturating_sub(u16::try_from(indent).unwrap_or(0));
-    let mut rows = markdown::render(text, room.max(8), cx);
+    let available = columns.saturating_sub(u16::try_from(indent).unwrap_or(0));
+    let mut rows = markdown::render(text, available.max(8), cx);
     for row in &mut rows {
         if !row.line.spans.is_empty() {
             row.prefix([Span::raw(" ".repeat(indent))]);
         }
     }
-    if room < 8 {
+    if available < 8 {
         rows = rows
             .iter()
             .flat_map(|row| width::wrap_row(row, usize::from(columns), &Indent::none()))

@@ -61,33 +61,33 @@ impl ProjectFiles {
         project: &Path,
         arrivals: &mpsc::Sender<ComposerResult>,
     ) {
-        let place = outside(word).unwrap_or_default();
-        if self.walk > 0 && place == self.root && (!anew || self.running.is_some()) {
+        let directory_part = outside(word).unwrap_or_default();
+        if self.walk > 0 && directory_part == self.root && (!anew || self.running.is_some()) {
             return;
         }
         self.stop();
-        let known = self.walk > 0 && place == self.root;
+        let known = self.walk > 0 && directory_part == self.root;
         self.pending_paths = known.then(Vec::new);
         if !known {
             self.paths.clear();
         }
         self.narrowed = None;
         self.walk += 1;
-        place.clone_into(&mut self.root);
+        directory_part.clone_into(&mut self.root);
         let stop = Arc::new(AtomicBool::new(false));
         let walk = FileWalk {
             id: self.walk,
             stop: Arc::clone(&stop),
             arrivals: arrivals.clone(),
         };
-        let (project, place) = (project.to_path_buf(), place.to_owned());
+        let (project, directory_part) = (project.to_path_buf(), directory_part.to_owned());
         let started = std::thread::Builder::new()
             .name("composer-files".to_owned())
             .spawn(move || {
-                if place.is_empty() {
+                if directory_part.is_empty() {
                     walk.project(&project);
                 } else {
-                    walk.directory(&project, &place);
+                    walk.directory(&project, &directory_part);
                 }
             });
         match started {
@@ -254,9 +254,9 @@ impl FileWalk {
     }
 
     /// Lists one directory, anywhere.
-    fn directory(&self, project: &Path, place: &str) {
+    fn directory(&self, project: &Path, directory_part: &str) {
         let mut paths = Vec::new();
-        if let Ok(entries) = std::fs::read_dir(resolve(place, project)) {
+        if let Ok(entries) = std::fs::read_dir(resolve(directory_part, project)) {
             for entry in entries.flatten().take(MAX_LISTED) {
                 let name = entry.file_name();
                 let Some(name) = name
@@ -267,7 +267,7 @@ impl FileWalk {
                 };
                 let directory = entry.path().is_dir();
                 let end = if directory { "/" } else { "" };
-                paths.push(format!("{place}{name}{end}"));
+                paths.push(format!("{directory_part}{name}{end}"));
             }
         }
         self.send(paths, true);

@@ -235,7 +235,7 @@ fn page(title: impl Into<String>, kind: TextKind, text: impl Into<String>) -> Pa
 }
 
 /// The first characters of a text, on one line.
-fn short(text: &str, most: usize) -> String {
+fn short(text: &str, max: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
-    hermes_app::text::shorten(&words.join(" "), most)
+    hermes_app::text::shorten(&words.join(" "), max)
 }

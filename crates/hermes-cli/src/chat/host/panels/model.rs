@@ -164,7 +164,7 @@ fn shown(
     let mut groups: Vec<PanelGroup> = found
         .unwrap_or_default()
         .iter()
-        .map(|server| here(server, route))
+        .map(|server| local_server_group(server, route))
         .collect();
     if found.is_some_and(<[_]>::is_empty) {
         groups.push(PanelGroup {
@@ -323,7 +323,7 @@ fn in_use(route: &Route, served: &[String]) -> PanelGroup {
 }
 
 /// The models of a server on this machine.
-fn here(server: &LocalServerInfo, route: &Route) -> PanelGroup {
+fn local_server_group(server: &LocalServerInfo, route: &Route) -> PanelGroup {
     let (provider, base_url) = provider_of(server.server, &server.base_url);
     let rows = server.models.iter().map(|model| {
         let size = model.size_bytes.map_or_else(String::new, size);
@@ -549,19 +549,19 @@ fn test(
         let tried = model::attempt(client, MODEL_TEST_TIMEOUT).await;
         let (short, test_result) = match &tried {
             Ok(tried) => {
-                let took = format!("{:.1}s", tried.took.as_secs_f64());
+                let elapsed = format!("{:.1}s", tried.elapsed.as_secs_f64());
                 match tried.tools {
                     Some(true) => (
                         "tools ok",
-                        format!("{name} answers and calls tools ({took})"),
+                        format!("{name} answers and calls tools ({elapsed})"),
                     ),
                     Some(false) => (
                         "tools fail",
-                        format!("{name} answers but does not call tools: it can chat, but not act ({took})"),
+                        format!("{name} answers but does not call tools: it can chat, but not act ({elapsed})"),
                     ),
                     None => (
                         "chat only",
-                        format!("{name} answers; it has no tools ({took})"),
+                        format!("{name} answers; it has no tools ({elapsed})"),
                     ),
                 }
             }

@@ -111,11 +111,11 @@ fn keys() -> Vec<PanelKey> {
 }
 
 fn listed_row(session: &SessionSummary, open: &str, now: f64) -> PanelRow {
-    let place = session.git_repo_root.as_deref().or(session.cwd.as_deref());
+    let directory = session.git_repo_root.as_deref().or(session.cwd.as_deref());
     let title = session.title.clone().unwrap_or_default();
     let mut detail = vec![session.id.clone(), session.source.clone()];
     detail.extend(session.model.clone());
-    detail.extend(place.map(str::to_owned));
+    detail.extend(directory.map(str::to_owned));
     PanelRow {
         id: session.id.clone(),
         mark: if session.id == open {
@@ -125,7 +125,7 @@ fn listed_row(session: &SessionSummary, open: &str, now: f64) -> PanelRow {
         },
         cells: vec![
             name(session),
-            place.map_or_else(String::new, last_part),
+            directory.map_or_else(String::new, last_part),
             ago(now, session.last_active),
             session.message_count.to_string(),
         ],

@@ -76,9 +76,9 @@ pub(super) async fn wait(
     all: &ServedConversations,
     cursor: i64,
     key: Option<&str>,
-    longest: Duration,
+    max_wait: Duration,
 ) -> Result<Option<ServedEvent>, String> {
-    let end = Instant::now() + longest;
+    let end = Instant::now() + max_wait;
     loop {
         let mut events = after(all, cursor, key, 1).await?;
         if let Some(event) = events.pop() {
