@@ -121,7 +121,7 @@ pub(crate) const TABLE: [RecoveryRule; 25] = [
     retried(ErrorClass::Unknown),
 ];
 
-/// A longer wait than this is not worth it.
+/// Longer waits are not made.
 pub(crate) const MAX_RETRY_WAIT: Duration = Duration::from_mins(10);
 
 /// A proposal.

@@ -1,4 +1,4 @@
-//! What people type.
+//! Command-line arguments.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

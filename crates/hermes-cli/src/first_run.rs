@@ -25,9 +25,9 @@ use crate::commands::setup::keys::{self, PastedKey};
 use crate::exit::{Exit, Failure};
 use crate::{prompt, wiring};
 
-/// What looking around may take.
+/// Timeout for probing local servers.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(400);
-/// What trying a model may take: a large one has to be loaded first.
+/// Timeout for testing a model: a large one has to be loaded first.
 const MODEL_TEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// Below this, tools and a conversation do not fit together.
 const MIN_TOOL_WINDOW: u32 = 16_000;
@@ -56,7 +56,7 @@ pub(crate) fn before_chat(turn: &TurnArgs, cx: Context) -> Result<Context, Failu
     if named || turn.ignore_user_config || turn.safe_mode {
         return Ok(cx);
     }
-    // What is wrong with the config is for the chat to say, once.
+    // The chat reports config errors; do not report them twice.
     let Ok(loaded) = cx.load_config() else {
         return Ok(cx);
     };
@@ -351,7 +351,7 @@ fn address(base_url: &str) -> &str {
     let address = base_url
         .trim_start_matches("http://")
         .trim_end_matches("/v1");
-    // The usual place needs no more than its port.
+    // For localhost, the port is enough.
     address.strip_prefix("127.0.0.1:").unwrap_or(address)
 }
 

@@ -102,7 +102,7 @@ struct FileLayer {
 impl<S: Subscriber> Layer<S> for FileLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let meta = event.metadata();
-        // Libraries below us are heard only when something is wrong.
+        // Dependencies log only warnings and errors.
         if !meta.target().starts_with("hermes") && *meta.level() > Level::WARN {
             return;
         }

@@ -111,7 +111,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Another server is already running.
+/// Exit code: another server is already running.
 const EXIT_ALREADY_RUNNING: u8 = 3;
 
 fn main() -> ExitCode {

@@ -15,11 +15,11 @@ use tokio_util::task::TaskTracker;
 
 /// Clients at the same time; further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
-/// A client that does not say what it wants by then is let go.
+/// Timeout for the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Answers that are being written when the server stops.
+/// Timeout for answers that are being written when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// After an accept that failed: too many open files, say.
+/// Pause after a failed accept, for example with too many open files.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until cancelled; answers that are being written are finished.

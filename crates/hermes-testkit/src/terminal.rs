@@ -77,7 +77,7 @@ impl TerminalBuilder {
             .slave
             .spawn_command(self.command)
             .expect("the program at a terminal");
-        // Ours must go, or the end of the program would not be seen.
+        // Drop our slave handle, otherwise we never read EOF.
         drop(pair.slave);
         let mut output = pair.master.try_clone_reader().expect("what it writes");
         let keyboard = pair.master.take_writer().expect("its keyboard");

@@ -21,7 +21,7 @@ const MAX_ATTEMPTS: u32 = 3;
 const MAX_INEFFECTIVE: u32 = 2;
 /// Digests in a row instead of summaries.
 const MAX_DIGESTS: u32 = 2;
-/// Growth of the raw estimate that is not yet worth another look.
+/// Growth of the raw estimate below which compaction is not checked again.
 const MIN_GROWTH: u64 = 4_096;
 /// Longest task list that is carried over, in characters.
 const MAX_TODO_CHARS: usize = 4_000;

@@ -112,7 +112,7 @@ impl SessionHandle {
     }
 }
 
-/// Speaks to a session as long as somebody else keeps it open.
+/// A weak handle: valid while another handle keeps the session open.
 #[derive(Clone, Debug)]
 pub struct WeakSession {
     id: SessionId,

@@ -23,7 +23,7 @@ const TASK: &str = "moa";
 const REFERENCE_TEMPERATURE: f32 = 0.6;
 const AGGREGATOR_TEMPERATURE: f32 = 0.4;
 const MAX_TRIES: u32 = 3;
-/// Before the second try; doubled before the third.
+/// Pause before the second try; doubled before the third.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 const MAX_REFERENCES: usize = 8;
 const AGGREGATE: &str = "Several models answered the same question; their answers follow. Write the best answer to it: keep what is right and well supported, drop what is wrong, settle contradictions by your own judgement, and do not mention that there were several answers.";

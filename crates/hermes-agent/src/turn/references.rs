@@ -19,7 +19,7 @@ use crate::session::RepositoryPart;
 
 /// References in one message; more are named and left alone.
 const MAX_REFERENCES: usize = 32;
-/// For one of them.
+/// Timeout for one reference.
 const REFERENCE_TIMEOUT: Duration = Duration::from_mins(1);
 /// On another machine, by the tool of commands.
 const GIT: &str = "git --no-pager";

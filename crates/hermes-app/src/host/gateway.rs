@@ -77,7 +77,7 @@ impl GatewayConversations {
         }
     }
 
-    /// When no conversation is open any more. The database stays open: others write to the last.
+    /// When no conversation is open any more. Keeps the database open: others write until the end.
     pub async fn close(&self) {
         let resources = SharedResources {
             store: None,

@@ -74,6 +74,15 @@ struct AttachOptions {
     adopts_processes: bool,
 }
 
+impl AttachOptions {
+    fn new(mode: ConversationMode, front_end: &FrontEndSettings) -> Self {
+        Self {
+            reports_background_work: mode.has_listener() && !front_end.unattended,
+            adopts_processes: front_end.parts.is_none(),
+        }
+    }
+}
+
 async fn attach(
     session: &SessionHandle,
     action_tools: &ActionTools,
@@ -245,10 +254,7 @@ impl OpenSession {
         let start = start(options, cx, stored, who, (id, &*clock))?;
         let cwd = cwd(&start);
         let (handle, events) = Session::start(deps, start)?;
-        let how = AttachOptions {
-            reports_background_work: mode.has_listener() && !front_end.unattended,
-            adopts_processes: front_end.parts.is_none(),
-        };
+        let how = AttachOptions::new(mode, &front_end);
         attach(&handle, &action_tools, commands.as_deref(), how).await;
         let session = Self {
             id: handle.id().clone(),

@@ -18,7 +18,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::output::StderrHold;
 use crate::wiring;
 
-/// What threads that wait for an editor may take when everything else has ended.
+/// Timeout for threads that wait for an editor when everything else has ended.
 const DETACHED_THREAD_TIMEOUT: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]

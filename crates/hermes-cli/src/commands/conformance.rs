@@ -22,7 +22,7 @@ use crate::wiring::{self, mcp};
 /// The document by which clients without a registration are known to the suite.
 const CLIENT_METADATA: &str = "https://conformance-test.local/client-metadata.json";
 
-/// What connecting, and one call, may take; the suite gives up after 30 s.
+/// Timeout for connecting and for one call; the suite gives up after 30 s.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -178,7 +178,7 @@ fn sample(tool: &Value, tools: &[Value]) -> Value {
     Value::Object(arguments)
 }
 
-/// One request; what comes back is of no interest to anybody but the suite's log.
+/// One request; the result is only logged.
 async fn ask(handle: &ServerHandle, op: Op, cx: &Context) -> Value {
     let what = op.name();
     let options = CallOptions {

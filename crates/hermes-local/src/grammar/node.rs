@@ -4,7 +4,7 @@ use super::number::Range;
 
 pub(super) type GrammarNodeId = u32;
 
-/// Longer than any text: it cannot be completed.
+/// Marks a node that no finite text can complete.
 pub(super) const UNREACHABLE: u32 = 1 << 24;
 /// Maximum number of properties of one object, limited by the bit mask of seen ones.
 pub(super) const MAX_PROPERTIES: usize = 128;

@@ -58,7 +58,7 @@ pub(super) fn step(
             pop(grammar, &state.below, out);
         }
         (ObjectAt::Value, b',') if object.has_more(seen) => {
-            out.push(at_frame(seen, ObjectAt::Comma))
+            out.push(at_frame(seen, ObjectAt::Comma));
         }
         (ObjectAt::Comma, b' ') => out.push(at_frame(seen, ObjectAt::Blank)),
         (ObjectAt::First | ObjectAt::Comma | ObjectAt::Blank, b'"') if object.has_more(seen) => {

@@ -56,7 +56,7 @@ pub(super) async fn fetch(
         written += piece.len() as u64;
         if written > max {
             drop(file);
-            // It stays only when the disk is broken, and then it is the least of it.
+            // If removing fails, the partial file stays; nothing more can be done.
             let _ = tokio::fs::remove_file(&path).await;
             return Err(too_large());
         }

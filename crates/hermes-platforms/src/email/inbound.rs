@@ -17,7 +17,7 @@ use crate::platform::{AdapterLink, FatalPlatformError, InboundAdapter, PlatformS
 /// The first pause after a broken connection; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const MAX_PAUSE: Duration = Duration::from_mins(5);
-/// For the end of a conversation that is cancelled.
+/// Timeout for the logout of a cancelled connection.
 const LOGOUT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Refused logins in a row after which the password is wrong, if no login ever worked.
 const MAX_REFUSALS: u32 = 2;

@@ -21,7 +21,7 @@ use crate::platform::{
     OutgoingMessage, PlatformLimits, Recourse, SendError, SendFuture, TextUnit,
 };
 
-/// For a message without a file.
+/// Timeout for a message without a file.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// After typing was refused it is not shown for a while.
 const TYPING_PAUSE: Duration = Duration::from_secs(30);

@@ -17,7 +17,7 @@ use crate::platform::{AdapterLink, FatalPlatformError, PlatformState};
 const POLL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Additional time for its answer.
 const ANSWER_GRACE: Duration = Duration::from_secs(15);
-/// For every other call.
+/// Timeout of every other call.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Timeout of the last poll, which confirms stored updates.
 const LAST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -25,9 +25,9 @@ const LAST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 const EMPTY_POLLS_BEFORE_CHECK: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_mins(1);
-/// While another program polls, patience.
+/// Pause while another program polls.
 const CONFLICT_PAUSE: Duration = Duration::from_secs(10);
-/// The token is refused this often in a row before it is believed.
+/// Consecutive refusals after which the token counts as invalid.
 pub(super) const MAX_REFUSALS: u32 = 2;
 
 /// The requested kinds of updates.

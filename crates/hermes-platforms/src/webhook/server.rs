@@ -37,7 +37,7 @@ use crate::settings::PlatformSettings;
 use crate::source::MessageSource;
 
 const RATE_WINDOW: Duration = Duration::from_mins(1);
-/// For the body of a call.
+/// Timeout for the body of a call.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const CLEANUP_INTERVAL: Duration = Duration::from_mins(5);
 

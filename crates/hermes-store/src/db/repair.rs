@@ -119,14 +119,7 @@ pub fn quick_check_database(path: &Path) -> Result<Option<String>, StoreError> {
                 "the tables sessions and messages are missing".to_owned(),
             ));
         }
-        conn.execute_batch("BEGIN IMMEDIATE")?;
-        let written = conn.execute_batch(
-            "INSERT INTO sessions (id, source, started_at) VALUES ('_health_probe', '_health_probe', 0);
-             INSERT INTO messages (session_id, role, content, timestamp)
-                VALUES ('_health_probe', 'user', 'health probe', 0);",
-        );
-        conn.execute_batch("ROLLBACK")?;
-        Ok(written.err().map(|error| error.to_string()))
+        write_problem(&conn)
     };
     let found = look().unwrap_or_else(|error| Some(error.to_string()));
     match disk_full_error(path).filter(|_| found.is_some()) {
@@ -169,6 +162,11 @@ fn probe(path: &Path) -> Result<Option<String>, rusqlite::Error> {
     if let Some(found) = index_problem(&conn, &layout, disputed)? {
         return Ok(Some(found));
     }
+    write_problem(&conn)
+}
+
+/// Why rows cannot be written, found by writing some and rolling back.
+fn write_problem(conn: &Connection) -> Result<Option<String>, rusqlite::Error> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
     let written = conn.execute_batch(
         "INSERT INTO sessions (id, source, started_at) VALUES ('_health_probe', '_health_probe', 0);

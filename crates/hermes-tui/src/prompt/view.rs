@@ -590,7 +590,7 @@ fn form(fields: &[FilledField], at: usize, sheet: &mut PromptSheet, look: &Promp
         match filled.field.kind {
             FieldKind::Several { .. } => keys.push(KeyHint::new("Space", "choose")),
             FieldKind::Boolean | FieldKind::One { .. } => {
-                keys.push(KeyHint::new("Space", "change"))
+                keys.push(KeyHint::new("Space", "change"));
             }
             _ => {}
         }

@@ -19,7 +19,7 @@ use hermes_store::skills::SkillLibrary;
 use hermes_store::{ListFilter, SessionOrder, Store};
 use serde_json::Value;
 
-/// After this, an answer comes too late to be of use.
+/// A later answer is of no use.
 const COMPLETION_TIMEOUT: Duration = Duration::from_millis(80);
 const MAX_SESSIONS: usize = 60;
 

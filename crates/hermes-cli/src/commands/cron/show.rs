@@ -10,7 +10,7 @@ use crate::commands::sessions::fit;
 use crate::commands::{Context, counted};
 use crate::exit::{Failure, Outcome};
 
-/// A scheduler looks at least every minute; three looks missed are a fault.
+/// A scheduler checks at least every minute; three missed checks are a fault.
 const STALE_HEARTBEAT_SECONDS: f64 = 200.0;
 
 pub(super) const NOBODY: &str = "The gateway isn't running, so jobs won't start. \

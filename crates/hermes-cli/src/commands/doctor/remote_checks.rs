@@ -15,7 +15,7 @@ use crate::commands::{Context, counted, mcp, model, setup};
 use crate::exit::Failure;
 use crate::wiring;
 
-/// What an answer may take: a local model may have to be loaded.
+/// Timeout for an answer: a local model may have to be loaded.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn loaded(cx: &Context) -> Option<Arc<Config>> {

@@ -102,7 +102,7 @@ fn start_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
     Ok(())
 }
 
-/// A gateway in the background shows nothing: that nobody can write to it is said here.
+/// A gateway in the background shows nothing, so warn here if no platform is configured.
 fn warn_if_no_platform(home: &Home, cx: &Context) {
     if home.root() == cx.home.root() && !status::has_platform(cx) {
         cx.out.remark(NO_PLATFORM);

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::record::{LogFilter, LogRecord, LogRecords};
 use crate::exit::{Failure, Outcome};
 
-/// How often the file is looked at.
+/// How often the file is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Shows what is appended after `end` until nobody reads any more. A file that was rotated away is

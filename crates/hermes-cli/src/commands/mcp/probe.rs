@@ -13,7 +13,7 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring::{self, mcp};
 
-/// What ending the servers of a command may take.
+/// Timeout for stopping the servers of a command.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Debug, clap::Args)]

@@ -123,9 +123,9 @@ pub(crate) enum StatusWait {
     Thorough,
 }
 
-/// Where somebody only looks: what is left when one server has settled gets this long.
+/// For a status display: how long the other servers get when one has settled.
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(300);
-/// The longest look, where none settles.
+/// For a status display: the timeout if no server settles.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest wait of a command that examines everything.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);

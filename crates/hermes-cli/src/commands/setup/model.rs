@@ -12,7 +12,7 @@ use crate::commands::model::{self, PickedModel, SetArgs};
 use crate::exit::{Failure, Outcome};
 use crate::{prompt, wiring};
 
-/// What trying a model may take: a large one has to be loaded first.
+/// Timeout for testing a model: a large one has to be loaded first.
 const MODEL_TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(super) fn standing(draft: &SetupDraft<'_>) -> Result<(bool, String), Failure> {

@@ -15,7 +15,7 @@ use crate::exit::{Failure, Outcome};
 use crate::prompt::{self, PromptAnswer};
 use crate::wiring;
 
-/// What a first command may take: a container may have to start.
+/// Timeout for a first command: a container may have to start.
 const COMMAND_TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) fn standing(draft: &SetupDraft<'_>) -> Result<(bool, String), Failure> {

@@ -14,7 +14,7 @@ use tempfile::TempPath;
 
 use crate::exit::{Exit, Failure};
 
-/// How long a program may take to tell its version.
+/// Timeout for a program to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Places whose files belong to a package manager, and its name.
@@ -201,7 +201,7 @@ pub(super) fn version_of(path: &Path) -> Result<String, Failure> {
         match child.try_wait() {
             Ok(Some(status)) => break status,
             Ok(None) if started_at.elapsed() < VERSION_TIMEOUT => {
-                std::thread::sleep(Duration::from_millis(10))
+                std::thread::sleep(Duration::from_millis(10));
             }
             other => {
                 let _ = child.kill();

@@ -284,17 +284,9 @@ impl ChatTask {
         };
         let mut dropped = 0;
         loop {
-            let found = self
-                .shared
-                .delivery
-                .waiting_of(&self.key, after, super::PAGE_SIZE);
-            let page = match found.await {
-                Ok(page) => page,
-                Err(error) => {
-                    tracing::error!("messages of {}: {error}", self.key);
-                    self.inbox.fall_behind(after);
-                    return dropped;
-                }
+            let Some(page) = self.waiting_page(after).await else {
+                self.inbox.fall_behind(after);
+                return dropped;
             };
             let full = page.len() == super::PAGE_SIZE;
             for waiting in page {

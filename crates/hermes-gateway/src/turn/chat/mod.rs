@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use hermes_app::ConversationRequest;
 use hermes_core::event::AgentCommand;
-use hermes_store::delivery::{Final, NewChunk, NewReply, Target};
+use hermes_store::delivery::{Final, NewChunk, NewReply, Target, WaitingMessage};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -279,6 +279,14 @@ impl ChatTask {
         full
     }
 
+    /// The next stored messages of this chat. `None`: the store failed.
+    async fn waiting_page(&self, after: i64) -> Option<Vec<WaitingMessage>> {
+        let delivery = &self.shared.delivery;
+        let page = delivery.waiting_of(&self.key, after, PAGE_SIZE).await;
+        page.inspect_err(|error| tracing::error!("messages of {}: {error}", self.key))
+            .ok()
+    }
+
     /// Reads the messages since the last check.
     async fn read_inbox(&mut self) {
         loop {
@@ -286,17 +294,8 @@ impl ChatTask {
                 let _chats = self.shared.chats();
                 self.handle.dirty.store(false, Ordering::SeqCst);
             }
-            let found = self
-                .shared
-                .delivery
-                .waiting_of(&self.key, self.inbox.cursor(), PAGE_SIZE)
-                .await;
-            let page = match found {
-                Ok(page) => page,
-                Err(error) => {
-                    tracing::error!("messages of {}: {error}", self.key);
-                    return self.schedule_retry();
-                }
+            let Some(page) = self.waiting_page(self.inbox.cursor()).await else {
+                return self.schedule_retry();
             };
             let full = page.len() == PAGE_SIZE;
             for waiting in page {

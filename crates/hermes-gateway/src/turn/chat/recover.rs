@@ -36,16 +36,8 @@ impl ChatTask {
         let mut started: Vec<Vec<InboxMessage>> = Vec::new();
         let mut after = 0;
         loop {
-            let found = self
-                .shared
-                .delivery
-                .waiting_of(&self.key, after, super::PAGE_SIZE);
-            let page = match found.await {
-                Ok(page) => page,
-                Err(error) => {
-                    tracing::error!("messages of {}: {error}", self.key);
-                    return self.schedule_retry();
-                }
+            let Some(page) = self.waiting_page(after).await else {
+                return self.schedule_retry();
             };
             let full = page.len() == super::PAGE_SIZE;
             for waiting in page {

@@ -26,7 +26,7 @@ use crate::wiring;
 
 pub(super) const ID: &str = "model";
 
-/// What a test of a model may take.
+/// Timeout for the test of a model.
 const MODEL_TEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// Between the parts of a row's id; no name has it.
 const PART: char = '\u{1f}';

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::conversations::ServedConversations;
 
-/// How often the database is looked at.
+/// How often the database is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Conversations that something may be said in at the same time.
 const MAX_WATCHED: usize = 50;

@@ -35,7 +35,7 @@ pub(crate) fn select(weights: &NamedWeights, cx: &Context) -> Outcome {
         .map_err(|error| Failure::failed(error.to_string()))?;
     let fail = |error: hermes_config::edit::EditError| Failure::failed(error.to_string());
     let mut doc = ConfigDoc::open(&cx.home.config_path()).map_err(fail)?;
-    // An address of before would make the name mean an own endpoint.
+    // A leftover `base_url` would turn the name into a custom endpoint.
     doc.unset(&KeyPath::new(["model", "base_url"]))
         .map_err(fail)?;
     let mut route = resolve(&choice, &context.router)?;
