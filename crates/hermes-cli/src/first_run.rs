@@ -157,8 +157,18 @@ fn ask(cx: &Context, config: &Arc<Config>, question: &str) -> Result<ProposalAns
     let question = format!(
         "{question}\n  [Enter] yes  [m] other  [k] paste a key  [u] your own endpoint  [q] quit "
     );
+    choose(cx, config, &question, &['y', 'm', 'k', 'u', 'q'])
+}
+
+/// Asks until something is chosen. The first of `keys` is what Enter means.
+fn choose(
+    cx: &Context,
+    config: &Arc<Config>,
+    question: &str,
+    keys: &[char],
+) -> Result<ProposalAnswer, Failure> {
     loop {
-        let picked = match prompt::key(&question, &['y', 'm', 'k', 'u', 'q'])? {
+        let picked = match prompt::key(question, keys)? {
             Some('m') => model::pick(cx)?,
             Some('u') => model::endpoint::ask(cx, None)?,
             Some('k') => {
@@ -177,32 +187,15 @@ fn ask(cx: &Context, config: &Arc<Config>, question: &str) -> Result<ProposalAns
     }
 }
 
-/// Nothing answers and nothing is built in: a key or an address leads on, Esc into the chat.
+/// Nothing answers and nothing is built in: the user can enter a key or an address; Esc opens the chat.
 fn nothing_found(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failure> {
-    loop {
-        let question = "nothing found.\n  [k] paste a key  [u] your own endpoint  [m] choose from a list  \
-             [Enter] open the chat without a model  [q] quit ";
-        match prompt::key(question, &['c', 'k', 'u', 'm', 'q'])? {
-            Some('k') => {
-                if let Some(chosen) = ask_for_key_and_select(cx, config)? {
-                    return Ok(Some(chosen));
-                }
-            }
-            Some('u') => {
-                if let Some(PickedModel { choice, key }) = model::endpoint::ask(cx, None)? {
-                    return test_and_save(cx, config, &choice, key);
-                }
-            }
-            Some('m') => {
-                if let Some(PickedModel { choice, key }) = model::pick(cx)? {
-                    return test_and_save(cx, config, &choice, key);
-                }
-            }
-            Some('q') => return Err(Failure::silent(Exit::Ok)),
-            Some(_) | None => {
-                cx.out.error(NOTHING_FOUND);
-                return Ok(None);
-            }
+    let question = "nothing found.\n  [k] paste a key  [u] your own endpoint  [m] choose from a list  \
+         [Enter] open the chat without a model  [q] quit ";
+    match choose(cx, config, question, &['c', 'k', 'u', 'm', 'q'])? {
+        ProposalAnswer::OtherModel(chosen) => Ok(chosen),
+        ProposalAnswer::Accepted | ProposalAnswer::Declined => {
+            cx.out.error(NOTHING_FOUND);
+            Ok(None)
         }
     }
 }

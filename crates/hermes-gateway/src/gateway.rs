@@ -24,7 +24,7 @@ use crate::session::{SessionIndex, SessionIndexError};
 use crate::settings::GatewaySettings;
 pub use crate::turn::{DecisionError, KnownChat, MessagePoster, OpenPermission, OwnerDecision};
 use crate::turn::{GatewayShared, runner, shutdown};
-use crate::voice::{SpeechSynthesizer, Transcriber};
+use crate::voice::{HomeSynthesizer, Transcriber};
 
 mod supervise;
 
@@ -47,7 +47,7 @@ pub struct GatewayDeps {
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
     pub transcriber: Option<Arc<dyn Transcriber>>,
-    pub speaker: Option<Arc<dyn SpeechSynthesizer>>,
+    pub speaker: Option<Arc<HomeSynthesizer>>,
     pub callbacks: GatewayCallbacks,
 }
 

@@ -47,4 +47,4 @@ pub use gateway::{
 };
 pub use session::{SessionEntry, SessionIndex, SessionKey, SessionSharing};
 pub use settings::{AccessSummary, GatewaySettings, approval_wait, fresh_secret};
-pub use voice::{HomeSynthesizer, HomeTranscriber, SpeechSynthesizer, Transcriber};
+pub use voice::{HomeSynthesizer, HomeTranscriber, Transcriber};

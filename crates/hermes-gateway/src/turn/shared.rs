@@ -27,7 +27,7 @@ use crate::gateway::{GatewayCallbacks, GatewayDeps, GatewayStatus, PlatformStatu
 use crate::render::pieces;
 use crate::session::SessionIndex;
 use crate::settings::GatewaySettings;
-use crate::voice::{SpeechSynthesizer, Transcriber};
+use crate::voice::{HomeSynthesizer, Transcriber};
 
 /// Default limit of concurrent turns.
 const DEFAULT_MAX_TURNS: usize = 64;
@@ -61,7 +61,7 @@ pub(crate) struct GatewayShared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) rng: Arc<dyn Rng>,
     pub(crate) transcriber: Option<Arc<dyn Transcriber>>,
-    pub(crate) speaker: Option<Arc<dyn SpeechSynthesizer>>,
+    pub(crate) speaker: Option<Arc<HomeSynthesizer>>,
     pub(crate) callbacks: GatewayCallbacks,
     pub(crate) outbox: Outbox,
     /// Wakes the outbox.

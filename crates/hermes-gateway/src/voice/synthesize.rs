@@ -4,14 +4,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_core::BoxFuture;
 use hermes_platforms::{Markup, PlatformHttp, render};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
 use super::settings::VoiceSettings;
+use super::template;
 use super::transcribe::scratch;
-use super::{SpeechSynthesizer, template};
 use hermes_app::child;
 
 /// Longer texts are cut.
@@ -141,7 +140,13 @@ impl HomeSynthesizer {
         })
     }
 
-    async fn recording(&self, text: &str, into: &Path) -> Result<PathBuf, String> {
+    /// Whether synthesis is available.
+    pub fn can_speak(&self) -> bool {
+        self.method().is_ok()
+    }
+
+    /// The recording, in a file below `into`. `Err`: why there is none. Takes bounded time.
+    pub async fn speak(&self, text: &str, into: &Path) -> Result<PathBuf, String> {
         let way = self.method()?;
         let text = spoken(text);
         if text.is_empty() {
@@ -275,18 +280,4 @@ async fn by_command(way: SpeechMethod, text: &str, output: PathBuf) -> Result<Pa
         return Err("the command wrote no recording".to_owned());
     }
     Ok(output)
-}
-
-impl SpeechSynthesizer for HomeSynthesizer {
-    fn can_speak(&self) -> bool {
-        self.method().is_ok()
-    }
-
-    fn speak<'a>(
-        &'a self,
-        text: &'a str,
-        into: &'a Path,
-    ) -> BoxFuture<'a, Result<PathBuf, String>> {
-        Box::pin(self.recording(text, into))
-    }
 }

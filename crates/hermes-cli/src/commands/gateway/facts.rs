@@ -10,7 +10,7 @@ use hermes_config::fs::write_atomic;
 use hermes_gateway::GatewaySettings;
 use hermes_gateway::process::GatewayState;
 use hermes_gateway::{Gateway, RestartRequest};
-use hermes_gateway::{HomeSynthesizer, HomeTranscriber, SpeechSynthesizer, Transcriber};
+use hermes_gateway::{HomeSynthesizer, HomeTranscriber, Transcriber};
 use hermes_platforms::{PlatformHttp, Posting};
 use hermes_store::delivery::Target;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ pub(super) fn transcriber(settings: &GatewaySettings) -> Option<Arc<dyn Transcri
     )))
 }
 
-pub(super) fn speaker(settings: &GatewaySettings) -> Arc<dyn SpeechSynthesizer> {
+pub(super) fn speaker(settings: &GatewaySettings) -> Arc<HomeSynthesizer> {
     let named = named(settings, "tts");
     let http = PlatformHttp::new(&settings.env, None);
     let section = settings.setting("tts");
