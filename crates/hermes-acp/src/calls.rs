@@ -14,9 +14,9 @@ use serde_json::{Map, Value};
 use crate::edits::{self, ProposedChange};
 
 /// Longest title, in characters.
-const TITLE: usize = 120;
+const MAX_TITLE_CHARS: usize = 120;
 /// Longest text of a result, in bytes; the rest is in the conversation of the model only.
-const RESULT: usize = 64 * 1024;
+const MAX_RESULT_BYTES: usize = 64 * 1024;
 
 /// Arguments that name a file or directory.
 const PATHS: [&str; 2] = ["path", "image_path"];
@@ -34,7 +34,7 @@ pub(crate) fn kind(tool: &str) -> ToolKind {
 }
 
 /// A started call.
-pub(crate) fn begun(id: &str, name: &str, arguments: &str, cwd: &Path) -> ToolCall {
+pub(crate) fn started(id: &str, name: &str, arguments: &str, cwd: &Path) -> ToolCall {
     let args = read(arguments);
     ToolCall::new(id.to_owned(), title(name, &args))
         .name(name.to_owned())
@@ -108,7 +108,7 @@ pub(crate) fn past(id: &str, call: &TranscriptEntry, cwd: &Path) -> Option<ToolC
         Vec::new()
     };
     let update = ended(id, name, result, *failed, &changes);
-    let mut call = begun(id, name, arguments, cwd);
+    let mut call = started(id, name, arguments, cwd);
     call.status = update.fields.status.unwrap_or_default();
     call.content = update.fields.content.unwrap_or_default();
     call.raw_output = update.fields.raw_output;
@@ -180,8 +180,8 @@ fn title(name: &str, args: &Map<String, Value>) -> String {
 
 pub(crate) fn shorten(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
-    let cut = line.chars().count() > TITLE || text.trim().lines().count() > 1;
-    let mut short: String = line.chars().take(TITLE).collect();
+    let cut = line.chars().count() > MAX_TITLE_CHARS || text.trim().lines().count() > 1;
+    let mut short: String = line.chars().take(MAX_TITLE_CHARS).collect();
     if cut {
         short.push('…');
     }
@@ -237,22 +237,16 @@ fn output(result: &str) -> Value {
 /// Verbatim, not as markdown; only the end if it is long.
 pub(crate) fn fenced(text: &str) -> String {
     let text = text.trim_end_matches('\n');
-    let mut from = text.len().saturating_sub(RESULT);
-    while !text.is_char_boundary(from) {
-        from += 1;
-    }
-    let (mark, text) = if from > 0 {
-        ("…\n", &text[from..])
-    } else {
-        ("", text)
-    };
+    let end = hermes_core::text::last_bytes(text, MAX_RESULT_BYTES);
+    let mark = if end.len() < text.len() { "…\n" } else { "" };
+    let text = end;
     // Longer than any fence inside.
-    let longest = text
+    let longest_fence = text
         .lines()
         .map(str::trim_start)
         .map(|line| line.len() - line.trim_start_matches('`').len())
         .max();
-    let fence = "`".repeat(longest.unwrap_or(0).max(2) + 1);
+    let fence = "`".repeat(longest_fence.unwrap_or(0).max(2) + 1);
     format!("{fence}\n{mark}{text}\n{fence}")
 }
 
@@ -276,20 +270,20 @@ mod tests {
     #[test]
     fn a_call_says_what_it_does_and_where() {
         let args = json!({"path": "src/a.rs", "offset": 7}).to_string();
-        let call = begun("c1", "read_file", &args, Path::new("/w"));
+        let call = started("c1", "read_file", &args, Path::new("/w"));
         assert_eq!(call.title, "Read src/a.rs");
         assert_eq!(call.kind, ToolKind::Read);
         assert_eq!(call.locations[0].path, Path::new("/w/src/a.rs"));
         assert_eq!(call.locations[0].line, Some(7));
         let long = json!({"command": format!("echo {}\nrm x", "y".repeat(300))}).to_string();
-        let call = begun("c2", "terminal", &long, Path::new("/w"));
+        let call = started("c2", "terminal", &long, Path::new("/w"));
         assert_eq!(call.kind, ToolKind::Execute);
-        assert!(call.title.ends_with('…') && call.title.chars().count() == TITLE + 1);
+        assert!(call.title.ends_with('…') && call.title.chars().count() == MAX_TITLE_CHARS + 1);
     }
 
     #[test]
     fn unreadable_arguments_are_shown_as_they_are() {
-        let call = begun("c1", "terminal", "{\"command\": ", Path::new("/w"));
+        let call = started("c1", "terminal", "{\"command\": ", Path::new("/w"));
         assert_eq!(call.title, "terminal");
         assert_eq!(call.raw_input, Some(json!({"arguments": "{\"command\": "})));
     }
@@ -312,8 +306,8 @@ mod tests {
     #[test]
     fn a_fence_is_longer_than_those_inside() {
         assert_eq!(fenced("````\nx\n````"), "`````\n````\nx\n````\n`````");
-        let cut = fenced(&"é".repeat(RESULT));
-        assert!(cut.contains('…') && cut.len() < RESULT + 32);
+        let cut = fenced(&"é".repeat(MAX_RESULT_BYTES));
+        assert!(cut.contains('…') && cut.len() < MAX_RESULT_BYTES + 32);
     }
 
     #[test]

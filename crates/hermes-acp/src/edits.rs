@@ -19,16 +19,16 @@ use hermes_core::tool::{
 use hermes_core::tool_traits::{ToolKind, tool_traits};
 use tokio::sync::watch;
 
+use crate::editor_texts::EditorTexts;
 use crate::mode::EditorMode;
-use crate::texts::EditorTexts;
 
 pub use proposal::ProposedChange;
 pub(crate) use proposal::{absolute, named, proposed};
 
 /// Largest file that is shown as a diff.
-const LARGEST: u64 = 512 * 1024;
+const MAX_DIFF_FILE_BYTES: u64 = 512 * 1024;
 /// Calls whose changes wait to be shown.
-const KEPT: usize = 64;
+const MAX_PENDING_CHANGES: usize = 64;
 
 /// The prefix of the question about a change.
 pub(crate) const ACTION: &str = "change ";
@@ -44,7 +44,7 @@ pub struct Edits(Arc<EditsInner>);
 
 struct EditsInner {
     mode: watch::Sender<EditorMode>,
-    kept: Mutex<VecDeque<(String, Vec<ProposedChange>)>>,
+    pending: Mutex<VecDeque<(String, Vec<ProposedChange>)>>,
     /// The editor, where it shares its files.
     texts: OnceLock<Arc<EditorTexts>>,
 }
@@ -59,7 +59,7 @@ impl Edits {
     pub fn new(mode: EditorMode) -> Self {
         Self(Arc::new(EditsInner {
             mode: watch::Sender::new(mode),
-            kept: Mutex::default(),
+            pending: Mutex::default(),
             texts: OnceLock::new(),
         }))
     }
@@ -102,31 +102,34 @@ impl Edits {
 
     /// The proposed or made changes of a call.
     pub(crate) fn of(&self, call: &str) -> Vec<ProposedChange> {
-        let kept = self.kept();
-        let found = kept.iter().find(|(id, _)| id == call);
+        let pending = self.pending();
+        let found = pending.iter().find(|(id, _)| id == call);
         found
             .map(|(_, changes)| changes.clone())
             .unwrap_or_default()
     }
 
     pub(crate) fn take(&self, call: &str) -> Vec<ProposedChange> {
-        let mut kept = self.kept();
-        let at = kept.iter().position(|(id, _)| id == call);
-        let found = at.and_then(|at| kept.remove(at));
+        let mut pending = self.pending();
+        let at = pending.iter().position(|(id, _)| id == call);
+        let found = at.and_then(|at| pending.remove(at));
         found.map(|(_, changes)| changes).unwrap_or_default()
     }
 
     fn keep(&self, call: &str, changes: Vec<ProposedChange>) {
-        let mut kept = self.kept();
-        kept.retain(|(id, _)| id != call);
-        if kept.len() >= KEPT {
-            kept.pop_front();
+        let mut pending = self.pending();
+        pending.retain(|(id, _)| id != call);
+        if pending.len() >= MAX_PENDING_CHANGES {
+            pending.pop_front();
         }
-        kept.push_back((call.to_owned(), changes));
+        pending.push_back((call.to_owned(), changes));
     }
 
-    fn kept(&self) -> MutexGuard<'_, VecDeque<(String, Vec<ProposedChange>)>> {
-        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, VecDeque<(String, Vec<ProposedChange>)>> {
+        self.0
+            .pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -222,7 +225,7 @@ impl GuardedTool {
         };
         let real = tokio::fs::canonicalize(path).await;
         match open.text(real.as_deref().unwrap_or(path)).await {
-            Some(text) if text.len() as u64 <= LARGEST && text != *disk => {
+            Some(text) if text.len() as u64 <= MAX_DIFF_FILE_BYTES && text != *disk => {
                 FileText::Is(redact::known(&text).into_owned())
             }
             _ => stored,
@@ -258,7 +261,7 @@ async fn read(path: &Path) -> FileText {
     match tokio::fs::metadata(path).await {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => FileText::Missing,
         // Reading a pipe would block.
-        Ok(metadata) if metadata.is_file() && metadata.len() <= LARGEST => {
+        Ok(metadata) if metadata.is_file() && metadata.len() <= MAX_DIFF_FILE_BYTES => {
             match tokio::fs::read_to_string(path).await {
                 Ok(text) => FileText::Is(redact::known(&text).into_owned()),
                 Err(_) => FileText::Unknown,

@@ -5,6 +5,7 @@
 //! conversation; nothing but JSON-RPC is written.
 
 mod calls;
+mod editor_texts;
 mod edits;
 mod mode;
 mod permission;
@@ -13,7 +14,6 @@ mod question;
 mod server;
 mod session;
 mod terminals;
-mod texts;
 mod updates;
 mod wire;
 

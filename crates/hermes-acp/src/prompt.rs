@@ -9,7 +9,7 @@ use hermes_core::message::Part;
 use url::Url;
 
 /// Attached text that is sent along, in bytes.
-const ATTACHED: usize = 1024 * 1024;
+const MAX_ATTACHED_BYTES: usize = 1024 * 1024;
 
 /// Why a prompt is not accepted, for display.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,9 +57,9 @@ pub(crate) fn read(blocks: &[ContentBlock]) -> Result<UserInput, PromptBlockErro
         }
     }
     let size: usize = attached.iter().map(String::len).sum();
-    if size > ATTACHED {
+    if size > MAX_ATTACHED_BYTES {
         return Err(PromptBlockError(format!(
-            "the attached text has {size} bytes, at most {ATTACHED} can be sent along; \
+            "the attached text has {size} bytes, at most {MAX_ATTACHED_BYTES} can be sent along; \
              name the files instead, they are read when needed"
         )));
     }

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 const ANSWER: &str = "answer";
 const NONE: &str = "none";
 /// Maximum number of buttons.
-const MOST: usize = 8;
+const MAX_BUTTONS: usize = 8;
 
 /// How a question is asked.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(crate) fn asking(
             let mode = ElicitationUrlMode::new(scope, question.id.clone(), url.clone());
             QuestionForm::Form(Box::new(CreateElicitationRequest::new(mode, message)))
         }
-        Want::Choice { options, .. } if options.len() <= MOST => {
+        Want::Choice { options, .. } if options.len() <= MAX_BUTTONS => {
             QuestionForm::Buttons(Box::new(buttons(session, question, options)))
         }
         _ => QuestionForm::Not(Answer::Unanswered {
@@ -100,6 +100,10 @@ fn property(field: &Field) -> ElicitationPropertySchema {
     let title = field.title.clone();
     let about = field.description.clone();
     let small = |number: Option<u64>| number.and_then(|number| u32::try_from(number).ok());
+    let default_text = || {
+        let text = field.default.as_ref().and_then(Value::as_str);
+        text.map(str::to_owned)
+    };
     match &field.kind {
         FieldKind::Text {
             min_length,
@@ -110,13 +114,7 @@ fn property(field: &Field) -> ElicitationPropertySchema {
             .description(about)
             .min_length(small(*min_length))
             .max_length(small(*max_length))
-            .default_value(
-                field
-                    .default
-                    .as_ref()
-                    .and_then(Value::as_str)
-                    .map(str::to_owned),
-            )
+            .default_value(default_text())
             .into(),
         FieldKind::Number {
             integer: true,
@@ -146,13 +144,7 @@ fn property(field: &Field) -> ElicitationPropertySchema {
         FieldKind::One { options } => one_of(options)
             .title(title)
             .description(about)
-            .default_value(
-                field
-                    .default
-                    .as_ref()
-                    .and_then(Value::as_str)
-                    .map(str::to_owned),
-            )
+            .default_value(default_text())
             .into(),
         FieldKind::Several {
             options,

@@ -31,29 +31,29 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::editor_texts::EditorTexts;
 use crate::edits::Edits;
 use crate::mode::EditorMode;
 use crate::session::{
-    self, EditorRequest, EditorSession, ORDERS, PendingPrompt, PromptResponder, SessionParts,
-    SetModelRequest, SetModelResponse, UpdateSink,
+    self, EditorRequest, EditorSession, ORDER_QUEUE_CAPACITY, PendingPrompt, PromptResponder,
+    SessionParts, SetModelRequest, SetModelResponse, UpdateSink,
 };
 use crate::terminals::EditorTerminals;
-use crate::texts::EditorTexts;
 use crate::updates;
 use crate::wire::{self, OutputBacklog};
 
 /// Conversations that may be open at once.
-const SESSIONS: usize = 64;
+const MAX_OPEN_SESSIONS: usize = 64;
 /// Stored conversations per page.
-const PAGE: usize = 50;
+const PAGE_SIZE: usize = 50;
 /// How long output may still be written after the editor has closed its side.
-const DRAINING: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The one way to log in: choosing a model in a terminal.
 const SETUP: &str = "setup";
 
 /// How long a request may still take after the editor has disconnected.
-const OPENING: Duration = Duration::from_secs(10);
+const REQUEST_GRACE: Duration = Duration::from_secs(10);
 
 /// Serves one editor until it closes its end, or `stop` is cancelled. When this returns, every
 /// conversation has ended.
@@ -85,7 +85,7 @@ where
     let leaving = async {
         ended.cancelled().await;
         shared.stop.cancel();
-        tokio::time::sleep(DRAINING).await;
+        tokio::time::sleep(DRAIN_TIMEOUT).await;
     };
     let outcome = tokio::select! {
         outcome = served => outcome,
@@ -100,7 +100,7 @@ async fn serve_lines(
     shared: Arc<AcpState>,
     transport: impl agent_client_protocol::ConnectTo<Agent> + 'static,
 ) -> Result<(), Error> {
-    let [greeted, checked, begun, loaded, resumed] = [(); 5].map(|()| Arc::clone(&shared));
+    let [greeted, checked, started, loaded, resumed] = [(); 5].map(|()| Arc::clone(&shared));
     let [listed, prompted, switched, chosen, closed] = [(); 5].map(|()| Arc::clone(&shared));
     let agent = Agent.v1().name(shared.about.0);
     agent
@@ -118,7 +118,7 @@ async fn serve_lines(
         )
         .on_receive_request(
             async move |request: NewSessionRequest, responder, cx| {
-                begun.new_session(request, responder, cx);
+                started.new_session(request, responder, cx);
                 Ok(())
             },
             agent_client_protocol::on_receive_request!(),
@@ -271,13 +271,13 @@ impl AcpState {
         let this = Arc::clone(self);
         self.answer("acp new", async move {
             let opening = this.opening(request.cwd, None, request.mcp_servers);
-            let begun = this.begin(opening, cx).await;
-            let response = begun
-                .as_ref()
-                .map(|begun| NewSessionResponse::new(begun.id.clone()).modes(begun.mode.state()));
+            let started = this.begin(opening, cx).await;
+            let response = started.as_ref().map(|started| {
+                NewSessionResponse::new(started.id.clone()).modes(started.mode.state())
+            });
             respond(responder, response.map_err(Clone::clone));
-            if let Ok(begun) = begun {
-                this.send_initial_updates(&begun).await;
+            if let Ok(started) = started {
+                this.send_initial_updates(&started).await;
             }
         });
     }
@@ -292,19 +292,19 @@ impl AcpState {
         self.answer("acp load", async move {
             let id = request.session_id.0.to_string();
             let opening = this.opening(request.cwd.clone(), Some(id), request.mcp_servers);
-            let begun = this.begin(opening, cx).await;
-            if let Ok(begun) = &begun {
+            let started = this.begin(opening, cx).await;
+            if let Ok(started) = &started {
                 // Everything before the response, so that the editor knows where the history ends.
-                for update in updates::past(&begun.past, &request.cwd) {
-                    begun.outlet.update(update).await;
+                for update in updates::past(&started.past, &request.cwd) {
+                    started.outlet.update(update).await;
                 }
             }
-            let response = begun
+            let response = started
                 .as_ref()
-                .map(|begun| LoadSessionResponse::new().modes(begun.mode.state()));
+                .map(|started| LoadSessionResponse::new().modes(started.mode.state()));
             respond(responder, response.map_err(Clone::clone));
-            if let Ok(begun) = begun {
-                this.send_initial_updates(&begun).await;
+            if let Ok(started) = started {
+                this.send_initial_updates(&started).await;
             }
         });
     }
@@ -319,13 +319,13 @@ impl AcpState {
         self.answer("acp resume", async move {
             let id = request.session_id.0.to_string();
             let opening = this.opening(request.cwd, Some(id), request.mcp_servers);
-            let begun = this.begin(opening, cx).await;
-            let response = begun
+            let started = this.begin(opening, cx).await;
+            let response = started
                 .as_ref()
-                .map(|begun| ResumeSessionResponse::new().modes(begun.mode.state()));
+                .map(|started| ResumeSessionResponse::new().modes(started.mode.state()));
             respond(responder, response.map_err(Clone::clone));
-            if let Ok(begun) = begun {
-                this.send_initial_updates(&begun).await;
+            if let Ok(started) = started {
+                this.send_initial_updates(&started).await;
             }
         });
     }
@@ -363,8 +363,8 @@ impl AcpState {
             // An editor that opens it again has forgotten that it is open.
             self.end(id).await;
         }
-        if self.open().len() >= SESSIONS {
-            let text = format!("{SESSIONS} conversations are open; close some first");
+        if self.open().len() >= MAX_OPEN_SESSIONS {
+            let text = format!("{MAX_OPEN_SESSIONS} conversations are open; close some first");
             return Err(Error::new(ErrorCode::INVALID_REQUEST, text));
         }
         let (cwd, edits) = (opening.cwd.clone().unwrap_or_default(), Edits::default());
@@ -402,7 +402,7 @@ impl AcpState {
         if let Some(terminals) = &terminals {
             terminals.opened(outlet.clone());
         }
-        let (orders, receiver) = mpsc::channel(ORDERS);
+        let (orders, receiver) = mpsc::channel(ORDER_QUEUE_CAPACITY);
         let stop = self.stop.child_token();
         let session = EditorSession::new(SessionParts {
             outlet: outlet.clone(),
@@ -434,14 +434,14 @@ impl AcpState {
     }
 
     /// The initial updates once the editor knows the session id.
-    async fn send_initial_updates(&self, begun: &StartedSession) {
-        let outlet = &begun.outlet;
+    async fn send_initial_updates(&self, started: &StartedSession) {
+        let outlet = &started.outlet;
         let commands = self.host.commands();
         outlet.update(updates::commands(commands)).await;
-        if let Some(title) = &begun.title {
+        if let Some(title) = &started.title {
             outlet.update(updates::title(title)).await;
         }
-        for remark in &begun.remarks {
+        for remark in &started.remarks {
             outlet.notice(NoticeLevel::Warning, remark).await;
         }
     }
@@ -468,18 +468,18 @@ impl AcpState {
             cwd: request.cwd,
             offset,
             // One more, to find out whether there are more.
-            limit: PAGE + 1,
+            limit: PAGE_SIZE + 1,
         };
         let listed = self.host.list(query).await;
         let mut listed = listed.map_err(|why| session::error(&why))?;
-        let more = listed.len() > PAGE;
-        listed.truncate(PAGE);
+        let more = listed.len() > PAGE_SIZE;
+        listed.truncate(PAGE_SIZE);
         let info = listed.into_iter().map(|row| {
             SessionInfo::new(row.id, row.cwd)
                 .title(row.title)
                 .updated_at(row.updated_at)
         });
-        let next = more.then(|| (offset + PAGE).to_string());
+        let next = more.then(|| (offset + PAGE_SIZE).to_string());
         Ok(ListSessionsResponse::new(info.collect()).next_cursor(next))
     }
 
@@ -493,11 +493,11 @@ impl AcpState {
             Err(error) => return responder.respond_with_error(error),
         };
         let cancelled = responder.cancellation();
-        let over = CancellationToken::new();
-        let watched = over.clone();
+        let end_guard = CancellationToken::new();
+        let watched = end_guard.clone();
         let prompt = Box::new(PendingPrompt {
             responder: PromptResponder::Prompt(responder),
-            over: over.drop_guard(),
+            end_guard: end_guard.drop_guard(),
         });
         let blocks = request.prompt;
         match orders.try_send(EditorRequest::Prompt { blocks, prompt }) {
@@ -535,7 +535,7 @@ impl AcpState {
         }
         let prompt = Box::new(PendingPrompt {
             responder: PromptResponder::Model(responder),
-            over: CancellationToken::new().drop_guard(),
+            end_guard: CancellationToken::new().drop_guard(),
         });
         if let Err(refused) = orders.try_send(EditorRequest::SetModel { model, prompt })
             && let EditorRequest::SetModel { prompt, .. } = refused.into_inner()
@@ -609,7 +609,7 @@ impl AcpState {
         self.stop.cancel();
         // A conversation that is being opened is added to the list first.
         self.tasks.close();
-        if tokio::time::timeout(OPENING, self.tasks.wait())
+        if tokio::time::timeout(REQUEST_GRACE, self.tasks.wait())
             .await
             .is_err()
         {

@@ -33,11 +33,11 @@ use crate::wire::OutputBacklog;
 use crate::{calls, prompt, updates};
 
 /// Orders of the editor that may wait.
-pub(crate) const ORDERS: usize = 64;
+pub(crate) const ORDER_QUEUE_CAPACITY: usize = 64;
 /// Timeout for the end of a conversation.
-const ENDING: Duration = Duration::from_secs(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a call's progress, in bytes.
-const PROGRESS: usize = 16 * 1024;
+const MAX_PROGRESS_BYTES: usize = 16 * 1024;
 
 /// A request of the editor.
 pub(crate) enum EditorRequest {
@@ -78,7 +78,7 @@ pub(crate) enum PromptResponder {
 pub(crate) struct PendingPrompt {
     pub(crate) responder: PromptResponder,
     /// Ends the watch for its cancellation.
-    pub(crate) over: DropGuard,
+    pub(crate) end_guard: DropGuard,
 }
 
 impl PendingPrompt {
@@ -95,7 +95,7 @@ impl PendingPrompt {
         if let Err(error) = answered {
             tracing::debug!("a prompt is not answered: {error}");
         }
-        drop(self.over);
+        drop(self.end_guard);
     }
 }
 
@@ -273,7 +273,7 @@ impl EditorSession {
         }
         // In a task of its own: it ends even if that takes longer.
         let ended = task::spawn("closing a conversation", self.conversation.close());
-        if tokio::time::timeout(ENDING, ended).await.is_err() {
+        if tokio::time::timeout(CLOSE_TIMEOUT, ended).await.is_err() {
             tracing::warn!("a conversation takes long to end");
         }
     }
@@ -384,7 +384,7 @@ impl EditorSession {
         let Some(command) = &mut self.command else {
             return;
         };
-        let over = match follows {
+        let ends = match follows {
             CommandFollowUp::Nothing => true,
             CommandFollowUp::Report => {
                 command.reports = true;
@@ -394,11 +394,11 @@ impl EditorSession {
         };
         let Some(command) = self
             .command
-            .take_if(|_| over || follows == CommandFollowUp::Turn)
+            .take_if(|_| ends || follows == CommandFollowUp::Turn)
         else {
             return;
         };
-        if over {
+        if ends {
             command.answer();
         } else {
             self.waiting.push(command.prompt);

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::session::UpdateSink;
 
 /// Timeout for everything but the end of the command.
-const ANSWER: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The editor's side of a conversation's commands.
 pub(crate) struct EditorTerminals {
@@ -53,7 +53,7 @@ impl EditorTerminals {
     }
 
     /// The editor was told of the call.
-    pub(crate) fn begun(&self, call: &str) {
+    pub(crate) fn started(&self, call: &str) {
         self.calls().entry(call.to_owned()).or_default();
     }
 
@@ -82,7 +82,7 @@ impl EditorTerminals {
             .cwd(command.cwd)
             .output_byte_limit(command.output_limit);
         let asked = self.connection.send_request(request).block_task();
-        let created = match tokio::time::timeout(ANSWER, asked).await {
+        let created = match tokio::time::timeout(REQUEST_TIMEOUT, asked).await {
             Ok(Ok(created)) => created,
             Ok(Err(error)) => return Err(refused(error.to_string())),
             // It may have started it.
@@ -118,8 +118,8 @@ impl EditorTerminals {
                 let kill = KillTerminalRequest::new(session.clone(), id.clone());
                 let killing = self.connection.send_request(kill).block_task();
                 // If it cannot, the command is ended on our side.
-                let _ = tokio::time::timeout(ANSWER, killing).await;
-                match tokio::time::timeout(ANSWER, &mut waiting).await {
+                let _ = tokio::time::timeout(REQUEST_TIMEOUT, killing).await;
+                match tokio::time::timeout(REQUEST_TIMEOUT, &mut waiting).await {
                     Ok(ended) => ended.map_err(|error| error.to_string()),
                     Err(_) => Err("it does not answer".to_owned()),
                 }
@@ -128,11 +128,11 @@ impl EditorTerminals {
         outlet.gauge.room().await;
         let output = TerminalOutputRequest::new(session.clone(), id.clone());
         let output = self.connection.send_request(output).block_task();
-        let output = tokio::time::timeout(ANSWER, output).await;
+        let output = tokio::time::timeout(REQUEST_TIMEOUT, output).await;
         let release = ReleaseTerminalRequest::new(session, id);
         let release = self.connection.send_request(release).block_task();
         // It shows the terminal for as long as it likes.
-        let _ = tokio::time::timeout(ANSWER, release).await;
+        let _ = tokio::time::timeout(REQUEST_TIMEOUT, release).await;
         let output = match output {
             Ok(Ok(output)) => output,
             Ok(Err(error)) => return Err(CommandHostError::Lost(error.to_string())),

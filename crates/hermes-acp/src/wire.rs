@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Maximum message size. Images are encoded as text in messages.
-const LONGEST: u64 = 64 * 1024 * 1024;
+const MAX_MESSAGE_BYTES: u64 = 64 * 1024 * 1024;
 /// Messages that may wait to be written before conversations wait too.
-const WAITING: usize = 1024;
+const WRITE_QUEUE_CAPACITY: usize = 1024;
 
 /// The amount of unwritten output. The protocol's own queue is unbounded, so senders wait here
 /// first.
@@ -30,7 +30,7 @@ impl OutputBacklog {
             tokio::pin!(drained);
             // Registered before the check, so that a wake-up in between is not lost.
             drained.as_mut().enable();
-            if self.waiting.load(Ordering::Acquire) < WAITING {
+            if self.waiting.load(Ordering::Acquire) < WRITE_QUEUE_CAPACITY {
                 self.waiting.fetch_add(1, Ordering::AcqRel);
                 return;
             }
@@ -98,13 +98,13 @@ async fn line<R: AsyncRead + Unpin>(reader: &mut BufReader<R>) -> std::io::Resul
     loop {
         let mut bytes = Vec::new();
         let read = (&mut *reader)
-            .take(LONGEST)
+            .take(MAX_MESSAGE_BYTES)
             .read_until(b'\n', &mut bytes)
             .await?;
         if read == 0 {
             return Ok(None);
         }
-        if bytes.last() != Some(&b'\n') && bytes.len() as u64 == LONGEST {
+        if bytes.last() != Some(&b'\n') && bytes.len() as u64 == MAX_MESSAGE_BYTES {
             skip(reader).await?;
             return Ok(Some("a message that is too long".to_owned()));
         }
@@ -152,7 +152,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_fills_the_queue_waits_for_the_reader() {
         let gauge = Arc::new(OutputBacklog::default());
-        for _ in 0..WAITING {
+        for _ in 0..WRITE_QUEUE_CAPACITY {
             gauge.room().await;
         }
         let full = Arc::clone(&gauge);

@@ -19,17 +19,21 @@ const CALL: &str = "mcp_call_tool";
 /// Toolsets of the two, which belong to no server.
 pub const TOOLSET: &str = "mcp";
 /// Tools that one search shows, and bytes of them.
-const FOUND: usize = 10;
-const FOUND_BYTES: usize = 24 * 1024;
+const MAX_FOUND_TOOLS: usize = 10;
+const MAX_FOUND_BYTES: usize = 24 * 1024;
 /// Toolsets that the description names; more are counted.
-const NAMED: usize = 40;
+const MAX_NAMED_TOOLSETS: usize = 40;
 
 /// Names of tools that are not sent.
 pub type Deferred = Arc<BTreeSet<String>>;
 
-/// Which of these tools are deferred: whole toolsets, the largest first, until the rest fits. `kept` are those
+/// Which of these tools are deferred: whole toolsets, the largest first, until the rest fits. `is_offered` are those
 /// that a person asked for by name.
-pub fn choose(fed: &[Arc<dyn Tool>], limit: usize, kept: impl Fn(&ToolSpec) -> bool) -> Deferred {
+pub fn choose(
+    fed: &[Arc<dyn Tool>],
+    limit: usize,
+    is_offered: impl Fn(&ToolSpec) -> bool,
+) -> Deferred {
     let mut sizes: BTreeMap<&'static str, usize> = BTreeMap::new();
     for tool in fed {
         *sizes.entry(tool.spec().toolset).or_default() += size(tool.spec());
@@ -49,7 +53,7 @@ pub fn choose(fed: &[Arc<dyn Tool>], limit: usize, kept: impl Fn(&ToolSpec) -> b
     let names = fed
         .iter()
         .map(|tool| tool.spec())
-        .filter(|spec| out.contains(spec.toolset) && !kept(spec))
+        .filter(|spec| out.contains(spec.toolset) && !is_offered(spec))
         .map(|spec| spec.name.clone());
     Arc::new(names.collect())
 }
@@ -73,13 +77,13 @@ pub fn tools(fed: &[Arc<dyn Tool>], deferred: &Deferred) -> Vec<Arc<dyn Tool>> {
     }
     let shown: Vec<String> = counts
         .iter()
-        .take(NAMED)
+        .take(MAX_NAMED_TOOLSETS)
         .map(|(toolset, count)| {
             let server = toolset.strip_prefix("mcp-").unwrap_or(toolset);
             format!("{server} ({count})")
         })
         .collect();
-    let more = match counts.len().saturating_sub(NAMED) {
+    let more = match counts.len().saturating_sub(MAX_NAMED_TOOLSETS) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
@@ -117,7 +121,6 @@ fn search_spec(servers: &str) -> ToolSpec {
         effects: Effects::ReadOnly,
         // What is shown are words of servers.
         untrusted: true,
-        result_limit: None,
     }
 }
 
@@ -138,7 +141,6 @@ fn call_spec() -> ToolSpec {
         toolset: TOOLSET,
         effects: Effects::Exclusive,
         untrusted: true,
-        result_limit: None,
     }
 }
 
@@ -186,9 +188,9 @@ fn search(registry: &Registry, deferred: &Deferred, query: &str, server: &str) -
     found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     let mut bytes = 0;
     let mut shown = Vec::new();
-    for (_, spec) in found.into_iter().take(FOUND) {
+    for (_, spec) in found.into_iter().take(MAX_FOUND_TOOLS) {
         bytes += size(spec);
-        if bytes > FOUND_BYTES && !shown.is_empty() {
+        if bytes > MAX_FOUND_BYTES && !shown.is_empty() {
             break;
         }
         shown.push(json!({

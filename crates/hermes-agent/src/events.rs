@@ -14,9 +14,9 @@ use hermes_core::ids::TurnId;
 use tokio::sync::Notify;
 
 /// Entries that may wait for the reader.
-pub(crate) const CAPACITY: usize = 512;
+pub(crate) const EVENT_QUEUE_CAPACITY: usize = 512;
 /// Bytes of text that may gather in one waiting delta.
-const DELTA_BYTES: usize = 256 * 1024;
+const MAX_DELTA_BYTES: usize = 256 * 1024;
 
 pub(crate) fn channel(capacity: usize) -> (EventSink, EventReceiver) {
     let shared = Arc::new(SharedQueue {
@@ -83,7 +83,7 @@ impl EventQueueState {
         match (&mut last.event, &event) {
             (AgentEvent::TextDelta { text }, AgentEvent::TextDelta { text: more })
             | (AgentEvent::ReasoningDelta { text }, AgentEvent::ReasoningDelta { text: more })
-                if text.len() + more.len() <= DELTA_BYTES =>
+                if text.len() + more.len() <= MAX_DELTA_BYTES =>
             {
                 text.push_str(more);
                 None

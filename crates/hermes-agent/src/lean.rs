@@ -30,8 +30,8 @@ const LEAN_BELOW: u32 = 64_000;
 const MINIMAL_BELOW: u32 = 16_000;
 
 /// Longest tool description in the lean modes, in characters.
-const LEAN_DESCRIPTION: usize = 160;
-const MINIMAL_DESCRIPTION: usize = 90;
+const MAX_LEAN_DESCRIPTION: usize = 160;
+const MAX_MINIMAL_DESCRIPTION: usize = 90;
 
 impl PromptSize {
     pub fn of(context_length: u32) -> Self {
@@ -101,8 +101,8 @@ impl PromptSize {
     pub fn spec(self, spec: &ToolSpec) -> ToolSpec {
         let limit = match self {
             Self::Full => return spec.clone(),
-            Self::Lean => LEAN_DESCRIPTION,
-            Self::Minimal | Self::Chat => MINIMAL_DESCRIPTION,
+            Self::Lean => MAX_LEAN_DESCRIPTION,
+            Self::Minimal | Self::Chat => MAX_MINIMAL_DESCRIPTION,
         };
         ToolSpec {
             description: first_sentences(&spec.description, limit),
@@ -118,15 +118,15 @@ fn first_sentences(text: &str, limit: usize) -> String {
     if text.chars().count() <= limit {
         return text;
     }
-    let mut kept = String::new();
+    let mut sentences = String::new();
     for sentence in text.split_inclusive(". ") {
-        if kept.chars().count() + sentence.trim_end().chars().count() > limit {
+        if sentences.chars().count() + sentence.trim_end().chars().count() > limit {
             break;
         }
-        kept.push_str(sentence);
+        sentences.push_str(sentence);
     }
-    if !kept.is_empty() {
-        return kept.trim_end().to_owned();
+    if !sentences.is_empty() {
+        return sentences.trim_end().to_owned();
     }
     let head: String = text.chars().take(limit).collect();
     let cut = head.rfind(' ').map_or(head.as_str(), |at| &head[..at]);
@@ -171,7 +171,7 @@ pub fn trimmed_schema(schema: &Value) -> Value {
 }
 
 /// Room that an answer needs at the very least.
-const LEAST_ANSWER: u64 = 256;
+const MIN_ANSWER_TOKENS: u64 = 256;
 
 /// What must be sent does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -189,7 +189,7 @@ pub struct WindowTooSmall {
 /// Refuses only what cannot work: the prompt, the tools and the newest message alone exceed the
 /// window. Figures are real tokens (see [`crate::tokens::TokenMeter::real`]).
 pub fn fits(context: u32, system: u64, tools: u64, message: u64) -> Result<(), WindowTooSmall> {
-    if system + tools + message + LEAST_ANSWER <= u64::from(context) {
+    if system + tools + message + MIN_ANSWER_TOKENS <= u64::from(context) {
         return Ok(());
     }
     Err(WindowTooSmall {
@@ -214,7 +214,6 @@ mod tests {
             toolset: "file",
             effects: Effects::ReadOnly,
             untrusted: false,
-            result_limit: None,
         }
     }
 
@@ -297,7 +296,7 @@ mod tests {
         let lean = PromptSize::Lean.spec(&spec("read_file", &long, json!({})));
         assert!(lean.description.starts_with("Reads a file. More"));
         assert!(lean.description.ends_with('.'));
-        assert!(lean.description.chars().count() <= LEAN_DESCRIPTION);
+        assert!(lean.description.chars().count() <= MAX_LEAN_DESCRIPTION);
         let endless = PromptSize::Lean.spec(&spec("x", &"wörter ".repeat(100), json!({})));
         assert!(endless.description.ends_with('…'));
         assert_eq!(

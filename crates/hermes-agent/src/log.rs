@@ -30,8 +30,8 @@ impl Origin {
         match message {
             Message::User(user) => {
                 let text = user.content.text();
-                let said = summary::visible(&text);
-                if said.trim().is_empty() && !text.trim().is_empty() {
+                let summary_text = summary::visible(&text);
+                if summary_text.trim().is_empty() && !text.trim().is_empty() {
                     Self::Synthetic(Synthetic::Summary)
                 } else {
                     Self::Person
@@ -133,7 +133,8 @@ impl Log {
     pub(crate) fn push(&mut self, item: LogItem) {
         self.tokens += tokens::message(&item.message);
         self.bytes += weight::item(&item);
-        self.weight.set(weight::OPEN + self.bytes);
+        self.weight
+            .set(weight::OPEN_CONVERSATION_BYTES + self.bytes);
         self.items.push(item);
     }
 
@@ -183,7 +184,7 @@ impl Log {
         self.items.clear();
         self.tokens = 0;
         self.bytes = 0;
-        self.weight.set(weight::OPEN);
+        self.weight.set(weight::OPEN_CONVERSATION_BYTES);
         for item in items {
             self.push(item);
         }
@@ -205,9 +206,9 @@ impl Log {
 
     /// Hides everything from `at` on (undo), and gives it.
     pub(crate) fn split_off(&mut self, at: usize) -> Vec<LogItem> {
-        let mut kept = std::mem::take(&mut self.items);
-        let hidden = kept.split_off(at.min(kept.len()));
-        self.rebuild(kept);
+        let mut retained = std::mem::take(&mut self.items);
+        let hidden = retained.split_off(at.min(retained.len()));
+        self.rebuild(retained);
         hidden
     }
 }

@@ -121,8 +121,8 @@ pub(crate) const TABLE: [RecoveryRule; 25] = [
     retried(ErrorClass::Unknown),
 ];
 
-/// A longer wait than this is not worth it.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_mins(10);
+/// Longer waits are not made.
+pub(crate) const MAX_RETRY_WAIT: Duration = Duration::from_mins(10);
 
 /// A proposal.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -166,7 +166,7 @@ pub(crate) fn proposals(failure: &FailedRequest<'_>, rng: &dyn Rng) -> Vec<Recov
     let too_long = failure
         .error
         .retry_after
-        .is_some_and(|wait| wait > LONGEST_WAIT);
+        .is_some_and(|wait| wait > MAX_RETRY_WAIT);
     let due = |from: Option<u32>| from.is_some_and(|from| failure.nth >= from || too_long);
     if due(rule.rotate_from) {
         steps.push(RecoveryStep::Rotate);

@@ -103,9 +103,9 @@ fn with_literal_backslashes(text: &str) -> String {
             None => false,
         };
         out.push_str(if is_escape { "\\" } else { "\\\\" });
-        let taken = 1 + next.filter(|_| is_escape).map_or(0, char::len_utf8);
-        out.push_str(&after[1..taken]);
-        rest = &after[taken..];
+        let consumed = 1 + next.filter(|_| is_escape).map_or(0, char::len_utf8);
+        out.push_str(&after[1..consumed]);
+        rest = &after[consumed..];
     }
     out.push_str(rest);
     out
@@ -114,7 +114,7 @@ fn with_literal_backslashes(text: &str) -> String {
 /// What a text says, without what a repair may change: brackets, quotes, commas, white space, escapes
 /// and the way in which other languages write null and booleans.
 fn substance(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
+    let mut unescaped = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         if c == '\\' {
@@ -126,10 +126,12 @@ fn substance(text: &str) -> String {
             }
         } else if !c.is_whitespace() && !c.is_control() && !"{}[],:\"'`´‘’“”+".contains(c)
         {
-            kept.extend(c.to_lowercase());
+            unescaped.extend(c.to_lowercase());
         }
     }
-    kept.replace("undefined", "null").replace("none", "null")
+    unescaped
+        .replace("undefined", "null")
+        .replace("none", "null")
 }
 
 /// Whether every bracket is closed by its own kind, in order, and no string is left open.

@@ -32,10 +32,10 @@ const STRAY: [&str; 5] = [
 
 /// How far a closing tag may be from an opening one in the middle of a line. Text is held back
 /// that long at most.
-const HORIZON: usize = 4_000;
+const MAX_TAG_DISTANCE: usize = 4_000;
 /// The same for a tool call, whose arguments may be long.
-const CALL_HORIZON: usize = 16_000;
-const LONGEST_TAG: usize = "</reasoning_scratchpad>".len();
+const MAX_CALL_TAG_DISTANCE: usize = 16_000;
+const MAX_TAG_LEN: usize = "</reasoning_scratchpad>".len();
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tag {
@@ -90,14 +90,14 @@ impl Scrubber {
         let held = std::mem::take(&mut self.held);
         let mut rest = held.as_str();
         while !rest.is_empty() {
-            let taken = match self.inside {
+            let consumed = match self.inside {
                 Some(name) => self.take_reasoning(rest, name, end, &mut out),
                 None => self.take_text(rest, end, &mut out),
             };
-            if taken == 0 {
+            if consumed == 0 {
                 break;
             }
-            rest = &rest[taken..];
+            rest = &rest[consumed..];
         }
         rest.clone_into(&mut self.held);
         out
@@ -153,11 +153,15 @@ impl Scrubber {
             }
             TagMatch::Tag(tag) => {
                 let after = &text[tag.len..];
-                let horizon = if tag.stray { CALL_HORIZON } else { HORIZON };
+                let horizon = if tag.stray {
+                    MAX_CALL_TAG_DISTANCE
+                } else {
+                    MAX_TAG_DISTANCE
+                };
                 if closes(after, tag.name, horizon, end) {
                     self.inside = Some(tag.name);
                     tag.len
-                } else if !end && after.len() < horizon + LONGEST_TAG {
+                } else if !end && after.len() < horizon + MAX_TAG_LEN {
                     0
                 } else if tag.stray {
                     tag.len

@@ -12,13 +12,13 @@ const PREVIEW_CHARS: usize = 1_500;
 /// The tool that pages through spilled files must not have its own pages spilled.
 const PAGER: &str = "read_file";
 const CHARS_PER_TOKEN: u64 = 4;
-const SMALLEST_RESULT: usize = 8_000;
-const SMALLEST_STEP: usize = 16_000;
+const MIN_RESULT_CHARS: usize = 8_000;
+const MIN_STEP_CHARS: usize = 16_000;
 /// Spilled files are kept this long.
-pub const KEEP: Duration = Duration::from_hours(24 * 7);
-const SWEEP_EVERY: Duration = Duration::from_hours(1);
+pub const SPILL_RETENTION: Duration = Duration::from_hours(24 * 7);
+const SWEEP_INTERVAL: Duration = Duration::from_hours(1);
 /// Directories that are remembered as swept.
-const SWEPT: usize = 16;
+const MAX_SWEPT_DIRS: usize = 16;
 
 /// How many characters may enter the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,8 @@ impl ResultLimits {
         let chars = u64::from(context_tokens) * CHARS_PER_TOKEN;
         let share = |percent: u64| (chars * percent / 100) as usize;
         Self {
-            result: result.min(share(15).max(SMALLEST_RESULT)),
-            step: step.min(share(30).max(SMALLEST_STEP)),
+            result: result.min(share(15).max(MIN_RESULT_CHARS)),
+            step: step.min(share(30).max(MIN_STEP_CHARS)),
         }
     }
 }
@@ -63,7 +63,7 @@ impl SizedResult<'_> {
 
     /// Writes the result below `dir` and gives the text that stands for it.
     pub async fn spill(&self, dir: Option<&Path>) -> String {
-        let preview = self.fenced(cut(self.text, PREVIEW_CHARS));
+        let preview = self.fenced(hermes_core::text::first_chars(self.text, PREVIEW_CHARS));
         let total = self.text.chars().count();
         let Some(dir) = dir else {
             return format!(
@@ -96,13 +96,6 @@ impl SizedResult<'_> {
         } else {
             text.to_owned()
         }
-    }
-}
-
-fn cut(text: &str, chars: usize) -> &str {
-    match text.char_indices().nth(chars) {
-        Some((at, _)) => &text[..at],
-        None => text,
     }
 }
 
@@ -145,18 +138,18 @@ pub(crate) fn is_due(root: &Path, now: SystemTime) -> bool {
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     let recent = last.iter().any(|(dir, at)| {
         let age = now.duration_since(*at);
-        dir == root && age.is_ok_and(|age| age < SWEEP_EVERY)
+        dir == root && age.is_ok_and(|age| age < SWEEP_INTERVAL)
     });
     if !recent {
         last.push_back((root.to_owned(), now));
-        while last.len() > SWEPT {
+        while last.len() > MAX_SWEPT_DIRS {
             last.pop_front();
         }
     }
     !recent
 }
 
-/// Removes spilled files of sessions that nobody touched for [`KEEP`]. Blocking.
+/// Removes spilled files of sessions that nobody touched for [`SPILL_RETENTION`]. Blocking.
 pub fn sweep(root: &Path, now: SystemTime) {
     let Ok(sessions) = std::fs::read_dir(root) else {
         return;
@@ -166,7 +159,7 @@ pub fn sweep(root: &Path, now: SystemTime) {
             .and_then(|meta| meta.modified())
             .ok()
             .and_then(|at| now.duration_since(at).ok());
-        age.is_some_and(|age| age > KEEP)
+        age.is_some_and(|age| age > SPILL_RETENTION)
     };
     for session in sessions.flatten().map(|entry| entry.path()).filter(old) {
         if let Err(error) = std::fs::remove_dir_all(&session) {
@@ -238,7 +231,7 @@ mod tests {
         assert!(session.exists());
         sweep(
             root.path(),
-            SystemTime::now() + KEEP + Duration::from_hours(1),
+            SystemTime::now() + SPILL_RETENTION + Duration::from_hours(1),
         );
         assert!(!session.exists());
     }
@@ -248,7 +241,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let now = SystemTime::now();
         assert!(is_due(root.path(), now));
-        assert!(!is_due(root.path(), now + SWEEP_EVERY / 2));
-        assert!(is_due(root.path(), now + SWEEP_EVERY));
+        assert!(!is_due(root.path(), now + SWEEP_INTERVAL / 2));
+        assert!(is_due(root.path(), now + SWEEP_INTERVAL));
     }
 }

@@ -15,11 +15,11 @@ use crate::{compress, scrub};
 /// How long the helper may take.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 /// Characters of each side that the helper is shown.
-const EXCERPT: usize = 500;
+const EXCERPT_CHARS: usize = 500;
 /// Longest title in characters.
-const LONGEST: usize = 80;
+const MAX_TITLE_CHARS: usize = 80;
 /// A line of more words is an answer, not a title.
-const MOST_WORDS: usize = 16;
+const MAX_TITLE_WORDS: usize = 16;
 
 const TASK: &str = "\
 Name the conversation that begins with the exchange below: three to seven words that say what it \
@@ -112,21 +112,21 @@ fn request(exchange: &FirstExchange<'_>) -> ModelRequest {
 }
 
 fn excerpt(text: &str) -> String {
-    text.chars().take(EXCERPT).collect()
+    text.chars().take(EXCERPT_CHARS).collect()
 }
 
 /// The title in a model's answer: its first line, without wrapping. `None`: there is none.
 pub(crate) fn clean(answer: &str) -> Option<String> {
     let (shown, _) = scrub::scrub(answer);
     let line = shown.lines().map(bare).find(|line| !line.is_empty())?;
-    if line.split_whitespace().count() > MOST_WORDS {
+    if line.split_whitespace().count() > MAX_TITLE_WORDS {
         return None;
     }
-    if line.chars().count() <= LONGEST {
+    if line.chars().count() <= MAX_TITLE_CHARS {
         return Some(line);
     }
-    let head: String = line.chars().take(LONGEST - 1).collect();
-    let at_word = head.rfind(' ').filter(|at| *at > LONGEST / 2);
+    let head: String = line.chars().take(MAX_TITLE_CHARS - 1).collect();
+    let at_word = head.rfind(' ').filter(|at| *at > MAX_TITLE_CHARS / 2);
     let head = at_word.map_or(head.as_str(), |at| &head[..at]);
     Some(format!("{}…", head.trim_end()))
 }
@@ -186,11 +186,11 @@ mod tests {
         let long = "extraordinarily complicated considerations regarding internationalization of containers everywhere";
         let title = clean(long).unwrap();
         assert!(
-            title.chars().count() <= LONGEST && title.ends_with('…'),
+            title.chars().count() <= MAX_TITLE_CHARS && title.ends_with('…'),
             "{title}"
         );
         assert!(long.starts_with(title.trim_end_matches('…')));
-        assert!(clean(&"字".repeat(200)).unwrap().chars().count() <= LONGEST);
+        assert!(clean(&"字".repeat(200)).unwrap().chars().count() <= MAX_TITLE_CHARS);
         assert_eq!(clean(&"word ".repeat(30)), None);
     }
 

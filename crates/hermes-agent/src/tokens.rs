@@ -95,7 +95,7 @@ pub struct TokenMeter {
 }
 
 /// A prompt of this raw size gives its ratio half the weight.
-const EVIDENCE: f64 = 8_000.0;
+const HALF_WEIGHT_TOKENS: f64 = 8_000.0;
 
 impl TokenMeter {
     /// Tells the real size of a request whose raw estimate was `raw`. A nonsensical reading
@@ -111,7 +111,7 @@ impl TokenMeter {
     /// Real tokens per raw token: of what was sent, and of what is added.
     fn ratios(raw: u64, real: u64) -> (f64, f64) {
         let ratio = real as f64 / raw as f64;
-        let weight = raw as f64 / (raw as f64 + EVIDENCE);
+        let weight = raw as f64 / (raw as f64 + HALF_WEIGHT_TOKENS);
         (ratio, 1.0 + (ratio - 1.0) * weight)
     }
 

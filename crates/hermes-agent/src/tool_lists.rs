@@ -8,7 +8,7 @@ use hermes_core::tool::ToolSpec;
 use crate::tokens;
 
 /// Lists that are kept, the last used ones: platforms, subagents and small models have their own.
-const MOST: usize = 8;
+const MAX_CACHED_LISTS: usize = 8;
 
 #[derive(Clone)]
 pub(crate) struct SharedToolList {
@@ -26,19 +26,19 @@ pub(crate) fn shared(specs: Arc<[ToolSpec]>) -> SharedToolList {
     let found = kept()
         .clone()
         .into_iter()
-        .find(|told| same(&told.specs, &specs));
-    let told = found.unwrap_or_else(|| SharedToolList {
+        .find(|shared_list| same(&shared_list.specs, &specs));
+    let shared_list = found.unwrap_or_else(|| SharedToolList {
         tokens: tokens::tools(&specs),
         specs,
     });
     let mut kept = kept();
-    let is_first = |first: &SharedToolList| Arc::ptr_eq(&first.specs, &told.specs);
+    let is_first = |first: &SharedToolList| Arc::ptr_eq(&first.specs, &shared_list.specs);
     if !kept.first().is_some_and(is_first) {
         kept.retain(|known| !is_first(known));
-        kept.truncate(MOST - 1);
-        kept.insert(0, told.clone());
+        kept.truncate(MAX_CACHED_LISTS - 1);
+        kept.insert(0, shared_list.clone());
     }
-    told
+    shared_list
 }
 
 fn same(one: &Arc<[ToolSpec]>, other: &Arc<[ToolSpec]>) -> bool {
@@ -54,7 +54,6 @@ fn alike(one: &ToolSpec, other: &ToolSpec) -> bool {
         toolset,
         effects,
         untrusted,
-        result_limit,
     } = one;
     *name == other.name
         && *description == other.description
@@ -62,7 +61,6 @@ fn alike(one: &ToolSpec, other: &ToolSpec) -> bool {
         && *toolset == other.toolset
         && *effects == other.effects
         && *untrusted == other.untrusted
-        && *result_limit == other.result_limit
 }
 
 #[cfg(test)]
@@ -80,7 +78,6 @@ mod tests {
             toolset: "told",
             effects: Effects::ReadOnly,
             untrusted: false,
-            result_limit: None,
         }])
     }
 
@@ -93,14 +90,14 @@ mod tests {
             &shared(list("told_a", "one")).specs
         ));
         for other in [list("told_a", "two"), list("told_b", "one"), Arc::new([])] {
-            let told = shared(Arc::clone(&other));
-            assert_eq!(told.tokens, tokens::tools(&other));
-            assert!(same(&told.specs, &other));
-            assert!(!Arc::ptr_eq(&told.specs, &first.specs));
+            let shared_list = shared(Arc::clone(&other));
+            assert_eq!(shared_list.tokens, tokens::tools(&other));
+            assert!(same(&shared_list.specs, &other));
+            assert!(!Arc::ptr_eq(&shared_list.specs, &first.specs));
         }
-        for number in 0..2 * MOST {
+        for number in 0..2 * MAX_CACHED_LISTS {
             shared(list("told_many", &number.to_string()));
         }
-        assert!(KEPT.lock().unwrap().len() <= MOST);
+        assert!(KEPT.lock().unwrap().len() <= MAX_CACHED_LISTS);
     }
 }

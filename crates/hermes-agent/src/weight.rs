@@ -10,9 +10,9 @@ use serde_json::Value;
 use crate::log::LogItem;
 
 /// A conversation before anything is said in it: its tasks, queues and tools, and the system prompt.
-pub(crate) const OPEN: usize = 128 * 1024;
+pub(crate) const OPEN_CONVERSATION_BYTES: usize = 128 * 1024;
 /// What the allocator adds to a piece of memory.
-const PIECE: usize = 16;
+const ALLOCATION_OVERHEAD: usize = 16;
 
 /// The bytes of one conversation, as last reckoned. Shared between who reckons and who asks.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct ConversationMemory(Arc<AtomicUsize>);
 
 impl Default for ConversationMemory {
     fn default() -> Self {
-        Self(Arc::new(AtomicUsize::new(OPEN)))
+        Self(Arc::new(AtomicUsize::new(OPEN_CONVERSATION_BYTES)))
     }
 }
 
@@ -65,14 +65,14 @@ pub(crate) fn item(item: &LogItem) -> usize {
                 + optional(tool.disposition.as_deref())
         }
     };
-    size_of::<LogItem>() + size_of::<Message>() + PIECE + owned
+    size_of::<LogItem>() + size_of::<Message>() + ALLOCATION_OVERHEAD + owned
 }
 
 fn text(text: &str) -> usize {
     if text.is_empty() {
         0
     } else {
-        text.len() + PIECE
+        text.len() + ALLOCATION_OVERHEAD
     }
 }
 
@@ -130,9 +130,9 @@ mod tests {
     fn a_log_weighs_what_is_in_it() {
         let mut log = Log::default();
         let weight = log.weight();
-        assert_eq!(weight.bytes(), OPEN);
+        assert_eq!(weight.bytes(), OPEN_CONVERSATION_BYTES);
         log.push(said(Message::user("x".repeat(100_000))));
-        let one = weight.bytes() - OPEN;
+        let one = weight.bytes() - OPEN_CONVERSATION_BYTES;
         assert!((100_000..101_000).contains(&one), "{one}");
         let image = Part::image("y".repeat(50_000));
         let words = Content::Parts(vec![Part::text("look"), image]);
@@ -140,16 +140,16 @@ mod tests {
             content: words,
             wire_text: None,
         })));
-        let two = weight.bytes() - OPEN;
+        let two = weight.bytes() - OPEN_CONVERSATION_BYTES;
         assert!((150_000..152_000).contains(&two), "{two}");
         log.split_off(1);
         assert_eq!(
-            weight.bytes() - OPEN,
+            weight.bytes() - OPEN_CONVERSATION_BYTES,
             one,
             "what is taken back weighs nothing"
         );
         log.replace(Vec::new());
-        assert_eq!(weight.bytes(), OPEN);
+        assert_eq!(weight.bytes(), OPEN_CONVERSATION_BYTES);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use super::turn_request::TurnRequest;
 use super::{ApiState, SharedApiState, reply};
 
 /// Maximum number of frames per write.
-const WRITE: usize = 32 * 1024;
+const WRITE_BYTES: usize = 32 * 1024;
 
 /// The fields common to all messages about one completion.
 pub(super) struct ChatCompletion {
@@ -44,13 +44,13 @@ pub(super) async fn create(
     let call = TurnCall::admit(&state, ApiEndpoint::Chat, &headers, &body)?;
     let stream = body.flag("stream", false)?;
     let usage = stream_usage(&body)?;
-    let said = input::messages(body.0.get("messages"))?;
+    let conversation = input::messages(body.0.get("messages"))?;
     let model = call.model.as_deref();
     let TurnRequest {
         opening,
         input,
         mark,
-    } = TurnRequest::find(&state, &call.named, model, said).await?;
+    } = TurnRequest::find(&state, &call.named, model, conversation).await?;
     let completion = ChatCompletion {
         id: names::fresh("chatcmpl-", 29),
         created: state.deps.clock.now().timestamp(),
@@ -93,7 +93,7 @@ fn whole(
     outcome: &TurnResult,
 ) -> Result<StoredReply, ApiError> {
     let verdict = OutcomeReport::new(outcome);
-    if outcome.text.trim().is_empty() && !verdict.complete() {
+    if outcome.text.trim().is_empty() && !verdict.is_complete() {
         return Err(verdict.error(&outcome.session));
     }
     completion.remember(state, outcome, &outcome.text);
@@ -110,7 +110,7 @@ fn whole(
         }],
         "usage": chat_usage(&outcome.usage),
     });
-    if !verdict.complete() {
+    if !verdict.is_complete() {
         body["hermes"] = verdict.block();
     }
     let mut told = StoredReply::new(StatusCode::OK, body);
@@ -216,7 +216,7 @@ impl sse::EventSource for CompletionStream {
         while let Some(step) = next {
             self.step(frames, step);
             next = match &mut self.turn {
-                Some(turn) if frames.len() < WRITE => turn.ready(),
+                Some(turn) if frames.len() < WRITE_BYTES => turn.ready(),
                 _ => None,
             };
         }
@@ -273,12 +273,12 @@ impl CompletionStream {
 
     fn done(&mut self, frames: &mut SseFrames, outcome: &TurnResult) {
         self.turn = None;
-        if !outcome.untold.is_empty() {
-            self.text(frames, &outcome.untold);
+        if !outcome.remaining_text.is_empty() {
+            self.text(frames, &outcome.remaining_text);
         }
         let verdict = OutcomeReport::new(outcome);
         self.ending = StreamEnding::of(&verdict, !self.told.trim().is_empty());
-        if verdict.complete() || !self.told.trim().is_empty() {
+        if verdict.is_complete() || !self.told.trim().is_empty() {
             let told = std::mem::take(&mut self.told);
             self.completion.remember(&self.state, outcome, &told);
         }
@@ -288,7 +288,7 @@ impl CompletionStream {
         } else {
             (usage, None)
         };
-        let more = if verdict.complete() {
+        let more = if verdict.is_complete() {
             Map::new()
         } else {
             let error = json!({

@@ -122,7 +122,7 @@ const RUNS: FieldTable = &[
     ),
 ];
 
-const TALK: FieldTable = &[
+const SESSION_CHAT: FieldTable = &[
     ("message", RequestFieldRule::Read),
     ("input", RequestFieldRule::Read),
     ("system_message", RequestFieldRule::Read),
@@ -133,7 +133,7 @@ const TALK: FieldTable = &[
     ),
 ];
 
-const TALK_STREAM: FieldTable = &[
+const SESSION_CHAT_STREAM: FieldTable = &[
     ("message", RequestFieldRule::Read),
     ("input", RequestFieldRule::Read),
     ("system_message", RequestFieldRule::Read),
@@ -147,10 +147,10 @@ pub(super) enum ApiEndpoint {
     Chat,
     Responses,
     Runs,
-    /// Talking in a stored session.
-    Talk,
+    /// A turn in a stored session.
+    SessionChat,
     /// The same, streamed.
-    TalkStream,
+    SessionChatStream,
 }
 
 impl ApiEndpoint {
@@ -159,8 +159,8 @@ impl ApiEndpoint {
             Self::Chat => CHAT,
             Self::Responses => RESPONSES,
             Self::Runs => RUNS,
-            Self::Talk => TALK,
-            Self::TalkStream => TALK_STREAM,
+            Self::SessionChat => SESSION_CHAT,
+            Self::SessionChatStream => SESSION_CHAT_STREAM,
         }
     }
 
@@ -170,7 +170,7 @@ impl ApiEndpoint {
             Self::Chat => Some("chat"),
             Self::Responses => Some("responses"),
             Self::Runs => Some("runs"),
-            Self::Talk | Self::TalkStream => None,
+            Self::SessionChat | Self::SessionChatStream => None,
         }
     }
 
@@ -388,7 +388,7 @@ mod tests {
         /// Names that are in no table are refused, whatever their value.
         #[test]
         fn unknown_names_never_pass(name in "[a-z_]{1,20}", value in 0_i32..3) {
-            for endpoint in [ApiEndpoint::Chat, ApiEndpoint::Responses, ApiEndpoint::Runs, ApiEndpoint::Talk] {
+            for endpoint in [ApiEndpoint::Chat, ApiEndpoint::Responses, ApiEndpoint::Runs, ApiEndpoint::SessionChat] {
                 let known = endpoint.rule(&name).is_some();
                 let body = Map::from_iter([(name.clone(), json!(value))]);
                 let passed = endpoint.check(&JsonObjectBody(body), &[]).is_ok();

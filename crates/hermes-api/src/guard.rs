@@ -19,7 +19,7 @@ use super::ApiState;
 use super::error::ApiError;
 
 /// The largest request.
-pub(super) const BODY: usize = 10_000_000;
+pub(super) const MAX_BODY_BYTES: usize = 10_000_000;
 
 const SECURITY: [(&str, &str); 7] = [
     (
@@ -71,7 +71,7 @@ pub(super) fn around(
         .merge(open)
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_this_way)
-        .layer(DefaultBodyLimit::max(BODY))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(from_fn_with_state(Arc::clone(&state), every_answer))
         .with_state(state)
 }
@@ -180,10 +180,10 @@ fn too_large(headers: &HeaderMap) -> bool {
     let length = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok());
-    length.and_then(|length| length.parse::<u64>().ok()) > Some(BODY as u64)
+    length.and_then(|length| length.parse::<u64>().ok()) > Some(MAX_BODY_BYTES as u64)
 }
 
 pub(super) fn body_too_large() -> ApiError {
-    let message = format!("the request is larger than {BODY} bytes");
+    let message = format!("the request is larger than {MAX_BODY_BYTES} bytes");
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message).code("body_too_large")
 }

@@ -3,6 +3,7 @@
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
 use axum::response::Response;
+use hermes_gateway::process::GatewayState;
 use serde_json::{Value, json};
 
 use super::{ApiState, SharedApiState, reply};
@@ -10,7 +11,7 @@ use super::{ApiState, SharedApiState, reply};
 const PLATFORM: &str = "hermes-agent";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// A disk that is fuller than this counts as trouble.
-const FULL: f64 = 90.0;
+const DISK_WARNING_PERCENT: f64 = 90.0;
 
 pub(super) async fn plain() -> Response {
     let body = json!({"status": "ok", "platform": PLATFORM, "version": VERSION});
@@ -26,7 +27,7 @@ pub(super) async fn detailed(Extract(state): SharedApiState) -> Response {
         .as_object()
         .is_none_or(|checks| checks.values().all(fine));
     let overall = if healthy { "ok" } else { "degraded" };
-    let gateway = status["gateway_state"].as_str();
+    let running = GatewayState::of(&status) == Some(GatewayState::Running);
     let active = status["active_agents"].as_u64().unwrap_or_default();
     let body = json!({
         "status": overall,
@@ -36,8 +37,8 @@ pub(super) async fn detailed(Extract(state): SharedApiState) -> Response {
         "gateway_state": status["gateway_state"],
         "platforms": status.get("platforms").cloned().unwrap_or_else(|| json!({})),
         "active_agents": active,
-        "gateway_busy": gateway == Some("running") && active > 0,
-        "gateway_drainable": gateway == Some("running"),
+        "gateway_busy": running && active > 0,
+        "gateway_drainable": running,
         "exit_reason": status["exit_reason"],
         "updated_at": status["updated_at"],
         "pid": std::process::id(),
@@ -47,7 +48,10 @@ pub(super) async fn detailed(Extract(state): SharedApiState) -> Response {
 
 async fn checks(state: &ApiState, status: &Value) -> Value {
     let is = |fine: bool| if fine { "ok" } else { "degraded" };
-    let gateway = status["gateway_state"].as_str().unwrap_or("unknown");
+    let serving = matches!(
+        GatewayState::of(status),
+        Some(GatewayState::Running | GatewayState::Draining)
+    );
     let platforms = status["platforms"].as_object();
     let up = |platform: &&Value| platform["state"] == "connected";
     let connected = platforms.map_or(0, |all| all.values().filter(up).count());
@@ -57,8 +61,8 @@ async fn checks(state: &ApiState, status: &Value) -> Value {
         "model": {"status": is(state.deps.pool.host().ready().is_ok())},
         "disk": disk(state.deps.home.root()),
         "gateway": {
-            "status": is(matches!(gateway, "running" | "draining")),
-            "state": gateway,
+            "status": is(serving),
+            "state": status["gateway_state"].as_str().unwrap_or("unknown"),
             "connected_platforms": connected,
             "platforms": platforms.map_or(0, serde_json::Map::len),
         },
@@ -83,7 +87,11 @@ fn disk(home: &std::path::Path) -> Value {
     } else {
         (total - free) as f64 / total as f64 * 100.0
     };
-    let status = if used >= FULL { "degraded" } else { "ok" };
+    let status = if used >= DISK_WARNING_PERCENT {
+        "degraded"
+    } else {
+        "ok"
+    };
     json!({
         "status": status,
         "used_percent": (used * 10.0).round() / 10.0,

@@ -17,9 +17,9 @@ use super::ApiState;
 use super::error::ApiError;
 use super::reply::{self, StoredReply};
 
-const ANSWERS: usize = 1000;
-const BYTES: usize = 32 * 1024 * 1024;
-const AGE: Duration = Duration::from_mins(5);
+const MAX_ANSWERS: usize = 1000;
+const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+const ANSWER_RETENTION: Duration = Duration::from_mins(5);
 const HEADER: &str = "idempotency-key";
 
 /// Answers by key, including those in progress.
@@ -35,7 +35,7 @@ struct IdempotencyTable<T> {
 }
 
 struct IdempotencyEntry<T> {
-    print: [u8; 32],
+    fingerprint: [u8; 32],
     slot: AnswerSlot<T>,
     /// `None`: under way.
     done: Option<(Instant, usize)>,
@@ -54,7 +54,7 @@ impl<T> Default for IdempotentAnswers<T> {
 /// The key of a request, and a digest of its content.
 pub(super) struct IdempotencyKey {
     key: String,
-    print: [u8; 32],
+    fingerprint: [u8; 32],
 }
 
 impl IdempotencyKey {
@@ -91,7 +91,7 @@ impl IdempotencyKey {
         }
         Ok(Some(Self {
             key: format!("{scope}\n{key}"),
-            print: hash.finalize().into(),
+            fingerprint: hash.finalize().into(),
         }))
     }
 }
@@ -117,12 +117,12 @@ pub(super) fn answer_holding<'a>(
 ) -> BoxFuture<'a, Result<Arc<StoredReply>, ApiError>> {
     let request = NewRequest {
         key: asked.key.clone(),
-        print: hermes_core::bytes::hex(&asked.print),
-        life: state.run_id.clone(),
+        fingerprint: hermes_core::bytes::hex(&asked.fingerprint),
+        run_id: state.run_id.clone(),
         session: session.to_owned(),
     };
     let work = Box::pin(noted(Arc::clone(state), request, Box::pin(work)));
-    let bytes = |told: &Arc<StoredReply>| told.body.to_string().len() + 256;
+    let bytes = |stored_reply: &Arc<StoredReply>| stored_reply.body.to_string().len() + 256;
     Box::pin(state.idempotent.answer(asked, bytes, work, held))
 }
 
@@ -137,23 +137,29 @@ async fn noted(
     match store.begin_request(request).await? {
         RequestStatus::New => {}
         RequestStatus::Other => return Err(reused()),
-        RequestStatus::Answered(told) => {
-            let told = serde_json::from_value(told).map(Arc::new);
-            return told.map_err(|error| lost(&error));
+        RequestStatus::Answered(stored_reply) => {
+            let stored_reply = serde_json::from_value(stored_reply).map(Arc::new);
+            return stored_reply.map_err(|error| lost(&error));
         }
         RequestStatus::Cut { session } => return Err(cut(&session)),
     }
-    let told = work.await;
+    let stored_reply = work.await;
     // Work interrupted by our shutdown is reported as such by the next process.
-    let ours = state.cancel.is_cancelled() && !told.as_ref().is_ok_and(|told| told.complete);
+    let ours = state.cancel.is_cancelled()
+        && !stored_reply
+            .as_ref()
+            .is_ok_and(|stored_reply| stored_reply.complete);
     if !ours {
-        let answer = told.as_ref().ok().map(|told| json!(told));
+        let answer = stored_reply
+            .as_ref()
+            .ok()
+            .map(|stored_reply| json!(stored_reply));
         // It is done: repeated requests to this process must get this answer, stored or not.
         if let Err(error) = store.end_request(&key, answer.as_ref()).await {
             tracing::warn!("an answer is not kept for the next start: {error}");
         }
     }
-    told.map(Arc::new)
+    stored_reply.map(Arc::new)
 }
 
 fn reused() -> ApiError {
@@ -231,7 +237,7 @@ impl<T: Clone + Send + Sync + 'static> IdempotentAnswers<T> {
             // Work that panicked has no answer: it is started again.
             let lost = entry.done.is_none() && entry.slot.has_changed().is_err();
             if !lost {
-                if entry.print != asked.print {
+                if entry.fingerprint != asked.fingerprint {
                     return Err(reused());
                 }
                 return Ok(Ok(entry.slot.clone()));
@@ -240,7 +246,7 @@ impl<T: Clone + Send + Sync + 'static> IdempotentAnswers<T> {
         }
         let (sender, slot) = watch::channel(None);
         let entry = IdempotencyEntry {
-            print: asked.print,
+            fingerprint: asked.fingerprint,
             slot,
             done: None,
         };
@@ -276,8 +282,8 @@ impl<T> IdempotencyTable<T> {
     fn purge(&mut self) {
         let now = Instant::now();
         while let Some((at, key)) = self.order.front() {
-            let full = self.order.len() > ANSWERS || self.bytes > BYTES;
-            if !full && now - *at < AGE {
+            let full = self.order.len() > MAX_ANSWERS || self.bytes > MAX_ANSWER_BYTES;
+            if !full && now - *at < ANSWER_RETENTION {
                 return;
             }
             let (at, key) = (*at, key.clone());
@@ -342,7 +348,7 @@ mod tests {
             other.unwrap_err().status(),
             StatusCode::UNPROCESSABLE_ENTITY
         );
-        tokio::time::advance(AGE).await;
+        tokio::time::advance(ANSWER_RETENTION).await;
         go.notify_one();
         let later = once
             .answer(asked("k", &body), String::len, work(false), ())
@@ -353,12 +359,12 @@ mod tests {
     #[tokio::test]
     async fn answers_are_bounded() {
         let once: IdempotentAnswers<String> = IdempotentAnswers::default();
-        for number in 0..ANSWERS + 50 {
+        for number in 0..MAX_ANSWERS + 50 {
             let work = async { Ok("x".to_owned()) };
             let asked = asked(&number.to_string(), &json!({}));
             once.answer(asked, String::len, work, ()).await.unwrap();
         }
         let inner = lock(&once.0);
-        assert_eq!((inner.slots.len(), inner.bytes), (ANSWERS, ANSWERS));
+        assert_eq!((inner.slots.len(), inner.bytes), (MAX_ANSWERS, MAX_ANSWERS));
     }
 }

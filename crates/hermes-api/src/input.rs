@@ -14,7 +14,7 @@ use super::error::ApiError;
 use super::guard;
 
 /// Maximum number of parts of one message.
-const PARTS: usize = 1000;
+const MAX_PARTS: usize = 1000;
 
 /// A body that is a JSON object.
 pub(super) struct JsonObjectBody(pub(super) Map<String, Value>);
@@ -97,16 +97,20 @@ pub(super) fn read(list: &[Value], param: &str) -> Result<ClientConversation, Ap
     let mut system: Option<String> = None;
     let mut all = Vec::with_capacity(list.len());
     for (at, entry) in list.iter().enumerate() {
-        let here = || format!("{param}[{at}]");
+        let location = || format!("{param}[{at}]");
         let entry = match entry {
             Value::String(text) => {
                 all.push(Message::user(text.clone()));
                 continue;
             }
             Value::Object(entry) => entry,
-            _ => return Err(ApiError::bad(format!("{} is not a message", here())).param(here())),
+            _ => {
+                return Err(
+                    ApiError::bad(format!("{} is not a message", location())).param(location())
+                );
+            }
         };
-        let content = || content(entry.get("content"), &format!("{}.content", here()));
+        let content = || content(entry.get("content"), &format!("{}.content", location()));
         // Items of the responses format that are no messages.
         match entry.get("type").and_then(Value::as_str) {
             None | Some("message") => {}
@@ -115,15 +119,15 @@ pub(super) fn read(list: &[Value], param: &str) -> Result<ClientConversation, Ap
                 continue;
             }
             Some("function_call_output") => {
-                all.push(came_back(entry, "call_id", "output", &here())?);
+                all.push(came_back(entry, "call_id", "output", &location())?);
                 continue;
             }
             // Reasoning of another model is useless for this one.
             Some("reasoning") => continue,
             Some(other) => {
-                let message = format!("{}: items of type {other:?} cannot be read", here());
+                let message = format!("{}: items of type {other:?} cannot be read", location());
                 return Err(ApiError::bad(message)
-                    .param(here())
+                    .param(location())
                     .code("unsupported_content_type"));
             }
         }
@@ -138,10 +142,10 @@ pub(super) fn read(list: &[Value], param: &str) -> Result<ClientConversation, Ap
             }
             "user" => all.push(user(content()?)),
             "assistant" => all.push(assistant(entry, &content()?)),
-            "tool" => all.push(came_back(entry, "tool_call_id", "content", &here())?),
+            "tool" => all.push(came_back(entry, "tool_call_id", "content", &location())?),
             other => {
-                let message = format!("{}: there is no role {other:?}", here());
-                return Err(ApiError::bad(message).param(here()));
+                let message = format!("{}: there is no role {other:?}", location());
+                return Err(ApiError::bad(message).param(location()));
             }
         }
     }
@@ -220,8 +224,8 @@ pub(super) fn content(value: Option<&Value>, param: &str) -> Result<Content, Api
                 .code("invalid_content_part"));
         }
     };
-    if list.len() > PARTS {
-        let message = format!("{param} has more than {PARTS} parts");
+    if list.len() > MAX_PARTS {
+        let message = format!("{param} has more than {MAX_PARTS} parts");
         return Err(ApiError::bad(message)
             .param(param)
             .code("invalid_content_part"));
@@ -363,13 +367,13 @@ fn came_back(
     entry: &Map<String, Value>,
     id: &str,
     field: &str,
-    here: &str,
+    location: &str,
 ) -> Result<Message, ApiError> {
     let text = |name: &str| {
         let text = entry.get(name).and_then(Value::as_str);
         text.unwrap_or_default().to_owned()
     };
-    let content = content(entry.get(field), &format!("{here}.{field}"))?;
+    let content = content(entry.get(field), &format!("{location}.{field}"))?;
     Ok(Message::Tool(ToolMessage {
         call_id: text(id),
         name: text("name"),
@@ -415,15 +419,15 @@ fn paired(mut messages: Vec<Message>) -> Vec<Message> {
     }
     let mut at = 0;
     messages.retain_mut(|message| {
-        let here = at;
+        let location = at;
         at += 1;
         match message {
             Message::User(_) => true,
-            Message::Tool(_) => kept_results[here],
+            Message::Tool(_) => kept_results[location],
             Message::Assistant(assistant) => {
                 assistant
                     .tool_calls
-                    .retain(|call| answered.contains(&(here, call.id.clone())));
+                    .retain(|call| answered.contains(&(location, call.id.clone())));
                 !assistant.text.is_empty() || !assistant.tool_calls.is_empty()
             }
         }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-const LONGEST: usize = 80;
+const MAX_LABEL_CHARS: usize = 80;
 /// Arguments that describe a call, the best first.
 const TELLING: [&str; 12] = [
     "command",
@@ -27,11 +27,7 @@ pub(super) fn label(tool: &str, arguments: &str) -> String {
     };
     let line = telling.lines().next().unwrap_or_default();
     let line = hermes_core::redact::secrets(line);
-    let mut short: String = line.chars().take(LONGEST).collect();
-    if line.chars().count() > LONGEST {
-        short.push('…');
-    }
-    short
+    hermes_core::text::shorten(&line, MAX_LABEL_CHARS)
 }
 
 #[cfg(test)]
@@ -44,6 +40,9 @@ mod tests {
         assert_eq!(label("todo", "{}"), "todo");
         assert_eq!(label("todo", "not json"), "todo");
         let long = format!(r#"{{"path": "{}"}}"#, "é".repeat(200));
-        assert_eq!(label("read_file", &long).chars().count(), LONGEST + 1);
+        assert_eq!(
+            label("read_file", &long).chars().count(),
+            MAX_LABEL_CHARS + 1
+        );
     }
 }

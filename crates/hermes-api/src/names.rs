@@ -8,7 +8,7 @@ use super::input::JsonObjectBody;
 use super::reply;
 
 /// The longest name of a session or scope.
-const LONGEST: usize = 256;
+const MAX_NAME_CHARS: usize = 256;
 
 /// The session and key requested by a client, by header or body.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -72,8 +72,8 @@ pub(super) fn check_session(id: &str) -> Result<(), ApiError> {
 }
 
 fn check(name: &str, what: &str) -> Result<(), ApiError> {
-    if name.chars().count() > LONGEST {
-        let message = format!("the {what} is longer than {LONGEST} characters");
+    if name.chars().count() > MAX_NAME_CHARS {
+        let message = format!("the {what} is longer than {MAX_NAME_CHARS} characters");
         return Err(ApiError::bad(message).code("invalid_session_id"));
     }
     if name.chars().any(char::is_control) {

@@ -17,13 +17,20 @@ const SHOULD_RETRY: axum::http::HeaderName = axum::http::HeaderName::from_static
 /// OpenAI's code for a conversation that does not fit the model.
 const CONTEXT: &str = "context_length_exceeded";
 
+/// How much of an answer there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Completion {
+    Complete,
+    Partial,
+    Failed,
+}
+
 /// How an outcome is reported.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OutcomeReport {
     /// OpenAI's finish reason.
     pub(super) finish: &'static str,
-    pub(super) partial: bool,
-    pub(super) failed: bool,
+    pub(super) completion: Completion,
     /// Why it is not all it should be, secrets hidden.
     pub(super) error: Option<String>,
     pub(super) code: &'static str,
@@ -31,35 +38,36 @@ pub(super) struct OutcomeReport {
 
 impl OutcomeReport {
     pub(super) fn new(outcome: &TurnResult) -> Self {
-        let (finish, partial, failed, error) = match &outcome.exit {
-            TurnExit::Answered => ("stop", false, false, None),
+        let (finish, completion, error) = match &outcome.exit {
+            TurnExit::Answered => ("stop", Completion::Complete, None),
             TurnExit::Interrupted => (
                 "error",
-                true,
-                false,
+                Completion::Partial,
                 Some("the turn was interrupted".to_owned()),
             ),
             TurnExit::BudgetExhausted { calls } => (
                 "length",
-                true,
-                false,
+                Completion::Partial,
                 Some(format!(
                     "the turn used its {calls} model calls; agent.max_turns sets their number"
                 )),
             ),
             TurnExit::CostCapReached { usd } => (
                 "length",
-                true,
-                false,
+                Completion::Partial,
                 Some(format!("the turn reached its limit of {usd} dollars")),
             ),
-            TurnExit::Partial { why } => ("length", true, false, Some(why.clone())),
-            TurnExit::Refused { message } => ("content_filter", false, true, Some(message.clone())),
-            TurnExit::NoAnswer { why } => ("error", false, true, Some(why.clone())),
+            TurnExit::Partial { why } => ("length", Completion::Partial, Some(why.clone())),
+            TurnExit::Refused { message } => {
+                ("content_filter", Completion::Failed, Some(message.clone()))
+            }
+            TurnExit::NoAnswer { why } => ("error", Completion::Failed, Some(why.clone())),
             TurnExit::Failed { message, .. }
             | TurnExit::ContextFull { message }
             | TurnExit::StoreFailed { message }
-            | TurnExit::LoopStopped { message } => ("error", false, true, Some(message.clone())),
+            | TurnExit::LoopStopped { message } => {
+                ("error", Completion::Failed, Some(message.clone()))
+            }
         };
         let code = match &outcome.exit {
             TurnExit::Interrupted => "interrupted",
@@ -74,23 +82,30 @@ impl OutcomeReport {
         };
         Self {
             finish,
-            partial,
-            failed,
+            completion,
             error: error.map(|error| redact::secrets(&error).into_owned()),
             code,
         }
     }
 
-    pub(super) fn complete(&self) -> bool {
-        self.error.is_none()
+    pub(super) fn is_complete(&self) -> bool {
+        self.completion == Completion::Complete
+    }
+
+    pub(super) fn is_partial(&self) -> bool {
+        self.completion == Completion::Partial
+    }
+
+    pub(super) fn is_failed(&self) -> bool {
+        self.completion == Completion::Failed
     }
 
     /// The block for incomplete answers.
     pub(super) fn block(&self) -> Value {
         json!({
             "completed": false,
-            "partial": self.partial,
-            "failed": self.failed,
+            "partial": self.is_partial(),
+            "failed": self.is_failed(),
             "error": self.error,
             "error_code": self.code,
         })
@@ -131,7 +146,10 @@ impl OutcomeReport {
             .more(self.block())
             .header(reply::SESSION_ID, session)
             .header(reply::COMPLETED, "false")
-            .header(reply::PARTIAL, if self.partial { "true" } else { "false" })
+            .header(
+                reply::PARTIAL,
+                if self.is_partial() { "true" } else { "false" },
+            )
             .header(SHOULD_RETRY, "false")
     }
 }

@@ -19,9 +19,9 @@ use super::reply::StoredReply;
 use super::sse::{self, EventSource, SseFrames};
 
 /// Maximum recorded size; the rest is in the session only.
-const LONGEST: usize = 4 * 1024 * 1024;
+const MAX_RECORDED_BYTES: usize = 4 * 1024 * 1024;
 /// Maximum bytes per write.
-const WRITE: usize = 64 * 1024;
+const WRITE_BYTES: usize = 64 * 1024;
 
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub(super) enum StreamEnding {
 }
 
 impl StreamEnding {
-    pub(super) fn of(verdict: &OutcomeReport, told: bool) -> Self {
-        match (verdict.complete(), told) {
+    pub(super) fn of(verdict: &OutcomeReport, has_output: bool) -> Self {
+        match (verdict.is_complete(), has_output) {
             (true, _) => Self::Complete,
             (false, true) => Self::Partial,
             (false, false) => Self::Failed,
@@ -59,7 +59,7 @@ struct StreamRecording {
     headers: HeaderList,
     bytes: Mutex<Vec<u8>>,
     /// The recorded length, and whether it is complete.
-    told: watch::Sender<(usize, bool)>,
+    progress: watch::Sender<(usize, bool)>,
 }
 
 /// Answers a request with the stream that `begin` starts or has started before.
@@ -78,12 +78,12 @@ pub(super) async fn answer<S: RecordedSource>(
         tape: Arc::clone(&own),
     };
     let work = record(Arc::clone(state), key.clone(), Arc::clone(&own), begin);
-    let told = idempotency::answer_holding(state, asked, session, work, recording);
+    let reply = idempotency::answer_holding(state, asked, session, work, recording);
     let tape = tokio::select! {
         biased;
-        told = told => match (told, own.get()) {
+        reply = reply => match (reply, own.get()) {
             (_, Some(tape)) => Arc::clone(tape),
-            (told, None) => Arc::new(StreamRecording::over(&*told?)),
+            (reply, None) => Arc::new(StreamRecording::of_reply(&*reply?)),
         },
         tapes = tapes.wait_for(|tapes| tapes.contains_key(&key)) => match tapes {
             Ok(tapes) => Arc::clone(&tapes[&key]),
@@ -136,7 +136,7 @@ struct RecordingWriter {
 impl Drop for RecordingWriter {
     fn drop(&mut self) {
         let Some(tape) = self.tape.get() else { return };
-        tape.told.send_modify(|told| told.1 = true);
+        tape.progress.send_modify(|progress| progress.1 = true);
         self.state.recordings.0.send_modify(|tapes| {
             tapes.remove(&self.key);
         });
@@ -148,31 +148,31 @@ impl StreamRecording {
         Self {
             headers,
             bytes: Mutex::default(),
-            told: watch::Sender::new((0, false)),
+            progress: watch::Sender::new((0, false)),
         }
     }
 
     /// A finished recording.
-    fn over(told: &StoredReply) -> Self {
-        let tape = Self::new(told.headers.clone());
-        tape.push(told.body.as_str().unwrap_or_default().as_bytes());
-        tape.told.send_modify(|told| told.1 = true);
+    fn of_reply(reply: &StoredReply) -> Self {
+        let tape = Self::new(reply.headers.clone());
+        tape.push(reply.body.as_str().unwrap_or_default().as_bytes());
+        tape.progress.send_modify(|progress| progress.1 = true);
         tape
     }
 
     fn push(&self, more: &[u8]) {
         let mut bytes = self.lock();
-        if bytes.len() <= LONGEST {
+        if bytes.len() <= MAX_RECORDED_BYTES {
             bytes.extend_from_slice(more);
         }
         let length = bytes.len();
         drop(bytes);
-        self.told.send_modify(|told| told.0 = length);
+        self.progress.send_modify(|progress| progress.0 = length);
     }
 
     fn to_reply(&self, complete: bool) -> StoredReply {
         let bytes = self.lock();
-        let whole = bytes.len() <= LONGEST;
+        let whole = bytes.len() <= MAX_RECORDED_BYTES;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         StoredReply {
             headers: self.headers.clone(),
@@ -189,7 +189,7 @@ impl StreamRecording {
     fn response(self: Arc<Self>) -> Response {
         let headers = self.headers.clone();
         let reader = RecordingReader {
-            told: self.told.subscribe(),
+            progress: self.progress.subscribe(),
             tape: self,
             read: 0,
         };
@@ -199,18 +199,20 @@ impl StreamRecording {
 
 struct RecordingReader {
     tape: Arc<StreamRecording>,
-    told: watch::Receiver<(usize, bool)>,
+    progress: watch::Receiver<(usize, bool)>,
     read: usize,
 }
 
 impl EventSource for RecordingReader {
     async fn fill(&mut self, frames: &mut SseFrames) -> bool {
         let read = self.read;
-        let news = self.told.wait_for(|(length, over)| *length > read || *over);
-        let (length, over) = news.await.map_or((read, true), |told| *told);
-        let until = length.min(read + WRITE);
+        let update = self
+            .progress
+            .wait_for(|(length, ended)| *length > read || *ended);
+        let (length, ended) = update.await.map_or((read, true), |progress| *progress);
+        let until = length.min(read + WRITE_BYTES);
         frames.bytes(&self.tape.lock()[read..until]);
         self.read = until;
-        until < length || !over
+        until < length || !ended
     }
 }

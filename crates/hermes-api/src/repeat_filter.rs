@@ -55,13 +55,13 @@ impl RepeatFilter {
 
     /// The step is repeated.
     pub(super) fn discarded(&mut self) {
-        let told = match self.before.take() {
+        let shown = match self.before.take() {
             Some(before) => before.text,
             None => std::mem::take(&mut self.step),
         };
-        if !told.is_empty() {
+        if !shown.is_empty() {
             self.before = Some(DiscardedText {
-                text: told,
+                text: shown,
                 matched: 0,
             });
         }
@@ -74,12 +74,12 @@ impl RepeatFilter {
     }
 
     /// The part of a final answer that was not sent in the last step.
-    pub(super) fn untold<'a>(&self, answer: &'a str) -> &'a str {
+    pub(super) fn remaining_text<'a>(&self, answer: &'a str) -> &'a str {
         if self.before.is_some() {
             return "";
         }
-        let told = self.step.trim();
-        match answer.trim_start().strip_prefix(told) {
+        let shown = self.step.trim();
+        match answer.trim_start().strip_prefix(shown) {
             Some(rest) if !rest.trim().is_empty() => rest,
             _ => "",
         }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn told(teller: &mut RepeatFilter) -> String {
+    fn shown(teller: &mut RepeatFilter) -> String {
         teller.take().unwrap_or_default()
     }
 
@@ -104,19 +104,19 @@ mod tests {
         let mut teller = RepeatFilter::default();
         teller.text("Hello, ".to_owned());
         teller.text("wor".to_owned());
-        assert_eq!(told(&mut teller), "Hello, wor");
+        assert_eq!(shown(&mut teller), "Hello, wor");
         teller.discarded();
         teller.text("Hel".to_owned());
-        assert_eq!(told(&mut teller), "");
+        assert_eq!(shown(&mut teller), "");
         teller.text("lo, world".to_owned());
-        assert_eq!(told(&mut teller), "ld");
+        assert_eq!(shown(&mut teller), "ld");
         teller.discarded();
         teller.text("Hello, there".to_owned());
-        assert_eq!(told(&mut teller), "\n\nHello, there");
+        assert_eq!(shown(&mut teller), "\n\nHello, there");
         teller.step_over();
         teller.discarded();
         teller.text("next".to_owned());
-        assert_eq!(told(&mut teller), "next");
+        assert_eq!(shown(&mut teller), "next");
     }
 
     proptest! {
@@ -133,13 +133,13 @@ mod tests {
             for stop in stops {
                 for part in parts.iter().take(stop) {
                     teller.text(part.clone());
-                    all.push_str(&told(&mut teller));
+                    all.push_str(&shown(&mut teller));
                 }
                 teller.discarded();
             }
             for part in &parts {
                 teller.text(part.clone());
-                all.push_str(&told(&mut teller));
+                all.push_str(&shown(&mut teller));
             }
             prop_assert_eq!(all, parts.concat());
         }

@@ -82,7 +82,11 @@ impl StoredReply {
         let Some(error) = &verdict.error else { return };
         self.complete = false;
         self.header(&COMPLETED, "false");
-        let partial = if verdict.partial { "true" } else { "false" };
+        let partial = if verdict.is_partial() {
+            "true"
+        } else {
+            "false"
+        };
         self.header(&PARTIAL, partial);
         let line: String = error.chars().take(200).collect();
         self.header(&ERROR, &line.replace(['\r', '\n'], " "));

@@ -10,9 +10,9 @@ use serde_json::Value;
 use hermes_platforms::PlatformSettings;
 
 const HOST: &str = "127.0.0.1";
-const PORT: u16 = 8642;
+const DEFAULT_PORT: u16 = 8642;
 /// The key gives access to commands on this machine, so it must not be guessable.
-const SHORTEST_KEY: usize = 16;
+const MIN_KEY_CHARS: usize = 16;
 const MODEL: &str = "hermes-agent";
 const MAX_RUNS: usize = 10;
 
@@ -61,7 +61,7 @@ pub enum ApiSettingsError {
     )]
     NoKey,
     #[error(
-        "its key is a placeholder or shorter than {SHORTEST_KEY} \
+        "its key is a placeholder or shorter than {MIN_KEY_CHARS} \
          characters, and anyone who guesses it can run commands here. Set API_SERVER_KEY in .env, for \
          example to the output of: openssl rand -hex 32"
     )]
@@ -87,11 +87,11 @@ impl ApiSettings {
             return Ok(None);
         }
         let key = key.ok_or(ApiSettingsError::NoKey)?;
-        if key.chars().count() < SHORTEST_KEY || !is_usable_secret(&key) {
+        if key.chars().count() < MIN_KEY_CHARS || !is_usable_secret(&key) {
             return Err(ApiSettingsError::WeakKey);
         }
         let port = match settings.text("port") {
-            None => PORT,
+            None => DEFAULT_PORT,
             Some(text) => text.parse().map_err(|_| ApiSettingsError::Port(text))?,
         };
         let named = settings.text("model_name");

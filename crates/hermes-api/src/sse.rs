@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::reply;
 
 /// A keepalive comment, so that proxies do not close an idle connection.
-pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
+pub(super) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const ALIVE: &[u8] = b": keepalive\n\n";
 
 /// A source of events.
@@ -85,7 +85,7 @@ pub(super) fn response(source: impl EventSource) -> Response {
     let frames = stream::unfold(Some(source), |source| async move {
         let mut source = source?;
         let mut frames = SseFrames::default();
-        let more = tokio::time::timeout(KEEPALIVE, source.fill(&mut frames)).await;
+        let more = tokio::time::timeout(KEEPALIVE_INTERVAL, source.fill(&mut frames)).await;
         let bytes = match more {
             Err(_) => Bytes::from_static(ALIVE),
             Ok(true) => Bytes::from(frames.0),

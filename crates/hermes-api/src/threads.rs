@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 /// Maximum number of continuable sessions. The least recently used are forgotten and continue in a
 /// new session.
-const MARKS: usize = 4096;
+const MAX_THREADS: usize = 4096;
 
 /// A digest of all messages so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,7 +87,7 @@ struct ThreadTable {
     /// Oldest first; entries taken since are skipped.
     order: VecDeque<HistoryDigest>,
     /// The last instructions of a session's client.
-    told: HashMap<String, HistoryDigest>,
+    noted_instructions: HashMap<String, HistoryDigest>,
     told_order: VecDeque<String>,
 }
 
@@ -117,7 +117,7 @@ impl Threads {
             inner.marks.remove(&other);
         }
         inner.order.push_back(mark);
-        while inner.sessions.len() > MARKS {
+        while inner.sessions.len() > MAX_THREADS {
             let Some(oldest) = inner.order.pop_front() else {
                 break;
             };
@@ -125,7 +125,7 @@ impl Threads {
                 inner.marks.remove(&session);
             }
         }
-        if inner.order.len() > 2 * MARKS {
+        if inner.order.len() > 2 * MAX_THREADS {
             let ThreadTable {
                 order, sessions, ..
             } = &mut *inner;
@@ -143,22 +143,22 @@ impl Threads {
 
     /// Whether these were the last instructions of a session.
     pub(super) fn knows(&self, session: &str, instructions: HistoryDigest) -> bool {
-        self.inner().told.get(session) == Some(&instructions)
+        self.inner().noted_instructions.get(session) == Some(&instructions)
     }
 
     pub(super) fn note_instructions(&self, session: &str, instructions: HistoryDigest) {
         let mut inner = self.inner();
         if inner
-            .told
+            .noted_instructions
             .insert(session.to_owned(), instructions)
             .is_none()
         {
             inner.told_order.push_back(session.to_owned());
         }
-        if inner.told.len() > MARKS
+        if inner.noted_instructions.len() > MAX_THREADS
             && let Some(oldest) = inner.told_order.pop_front()
         {
-            inner.told.remove(&oldest);
+            inner.noted_instructions.remove(&oldest);
         }
     }
 }
@@ -216,14 +216,20 @@ mod tests {
     #[test]
     fn marks_are_bounded() {
         let threads = Threads::default();
-        for number in 0..3 * MARKS {
+        for number in 0..3 * MAX_THREADS {
             let text = number.to_string();
             threads.register(mark(&[&text]), &text);
             threads.note_instructions(&text, mark(&[]));
         }
         let inner = threads.inner();
-        assert_eq!((inner.sessions.len(), inner.marks.len()), (MARKS, MARKS));
-        assert!(inner.order.len() <= 2 * MARKS);
-        assert_eq!((inner.told.len(), inner.told_order.len()), (MARKS, MARKS));
+        assert_eq!(
+            (inner.sessions.len(), inner.marks.len()),
+            (MAX_THREADS, MAX_THREADS)
+        );
+        assert!(inner.order.len() <= 2 * MAX_THREADS);
+        assert_eq!(
+            (inner.noted_instructions.len(), inner.told_order.len()),
+            (MAX_THREADS, MAX_THREADS)
+        );
     }
 }

@@ -53,7 +53,7 @@ pub(super) struct TurnResult {
     /// The final answer.
     pub(super) text: String,
     /// The part that was not sent as [`TurnStep::Text`].
-    pub(super) untold: String,
+    pub(super) remaining_text: String,
     pub(super) usage: Usage,
     pub(super) exit: TurnExit,
 }
@@ -64,7 +64,7 @@ pub(super) struct ApiTurn {
     conversation: Option<PooledConversation>,
     ticket: Option<TurnPermit>,
     session: String,
-    begun: bool,
+    started: bool,
     interrupted: bool,
     teller: RepeatFilter,
     cancel: CancellationToken,
@@ -88,7 +88,7 @@ impl ApiTurn {
             conversation: Some(conversation),
             ticket: Some(ticket),
             session,
-            begun: false,
+            started: false,
             interrupted: false,
             teller: RepeatFilter::default(),
             cancel: state.cancel.clone(),
@@ -162,7 +162,7 @@ impl ApiTurn {
     fn event(&mut self, event: AgentEvent) -> Option<TurnStep> {
         match event {
             AgentEvent::TurnStarted { session, .. } => {
-                self.begun = true;
+                self.started = true;
                 self.session = session.to_string();
                 None
             }
@@ -219,7 +219,7 @@ impl ApiTurn {
                 self.command(reply);
                 None
             }
-            AgentEvent::TurnFinished { summary } if self.begun => Some(self.done(summary)),
+            AgentEvent::TurnFinished { summary } if self.started => Some(self.done(summary)),
             AgentEvent::Closed => Some(self.done(broken(ended()))),
             _ => None,
         }
@@ -235,7 +235,7 @@ impl ApiTurn {
     fn outcome(&self, summary: TurnSummary) -> TurnResult {
         TurnResult {
             session: self.session.clone(),
-            untold: self.teller.untold(&summary.text).to_owned(),
+            remaining_text: self.teller.remaining_text(&summary.text).to_owned(),
             text: summary.text,
             usage: summary.usage,
             exit: summary.exit,

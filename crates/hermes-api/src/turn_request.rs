@@ -11,6 +11,15 @@ use super::names::{self, RequestedSession};
 use super::threads::HistoryDigest;
 use super::{ApiState, SOURCE};
 
+/// The session of a turn.
+#[derive(Clone, Copy)]
+pub(super) enum SessionChoice<'a> {
+    /// With an id that was made for it.
+    New(&'a str),
+    /// With an id that the client named; it may be stored.
+    Existing(&'a str),
+}
+
 /// A conversation to open, and the message for it.
 pub(super) struct TurnRequest {
     pub(super) opening: OpeningRequest,
@@ -25,16 +34,23 @@ impl TurnRequest {
         state: &ApiState,
         named: &RequestedSession,
         model: Option<&str>,
-        said: ClientConversation,
+        conversation: ClientConversation,
     ) -> Result<Self, ApiError> {
         let ClientConversation {
             system,
             history,
             now,
-        } = said;
+        } = conversation;
         if let Some(id) = &named.session {
             let content = input::user_input(now);
-            return Self::named(state, (id, false), model, (system, history), content).await;
+            return Self::named(
+                state,
+                SessionChoice::Existing(id),
+                model,
+                (system, history),
+                content,
+            )
+            .await;
         }
         let route = state.settings.route(model);
         let start = HistoryDigest::start(route.map_or("", |route| &route.model), system.as_deref());
@@ -65,14 +81,15 @@ impl TurnRequest {
         })
     }
 
-    /// In a named session, with a flag for new ones. `past` is used if the session starts here.
+    /// In a session of this id. `past` is used if the session starts here.
     pub(super) async fn named(
         state: &ApiState,
-        (id, fresh): (&str, bool),
+        session: SessionChoice<'_>,
         model: Option<&str>,
         past: (Option<String>, Vec<Message>),
         mut input: UserInput,
     ) -> Result<Self, ApiError> {
+        let (SessionChoice::New(id) | SessionChoice::Existing(id)) = session;
         state.threads.forget(id);
         let mut opening = opening(state, id.to_owned(), model);
         let (system, history) = past;
@@ -80,7 +97,7 @@ impl TurnRequest {
         if let Some(system) = system.filter(|system| !system.trim().is_empty()) {
             let mark = HistoryDigest::start("", Some(&system));
             if !state.threads.knows(id, mark) {
-                if !fresh && stored(state, id).await? {
+                if matches!(session, SessionChoice::Existing(_)) && stored(state, id).await? {
                     // Its system prompt is fixed; new instructions are added to the message.
                     input.context = Some(format!(
                         "[Instructions of the client for this conversation]\n{system}"

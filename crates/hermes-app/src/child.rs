@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 /// Maximum output kept, in bytes.
-const KEPT: u64 = 256 * 1024;
+const MAX_OUTPUT_BYTES: u64 = 256 * 1024;
 
 /// The output and exit status of a program.
 #[derive(Debug)]
@@ -84,13 +84,16 @@ pub async fn run(
 }
 
 async fn read(stream: Option<impl AsyncRead + Unpin>) -> String {
-    let mut kept = Vec::new();
+    let mut output = Vec::new();
     if let Some(mut stream) = stream {
         // Data lost in a broken pipe does not matter.
-        let _ = (&mut stream).take(KEPT).read_to_end(&mut kept).await;
+        let _ = (&mut stream)
+            .take(MAX_OUTPUT_BYTES)
+            .read_to_end(&mut output)
+            .await;
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     }
-    String::from_utf8_lossy(&kept).into_owned()
+    String::from_utf8_lossy(&output).into_owned()
 }
 
 /// Kills a process group when dropped.
@@ -110,11 +113,17 @@ impl Drop for ChildGroup {
 mod tests {
     use super::*;
 
-    const PATIENT: Duration = Duration::from_secs(30);
+    const PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
 
     #[tokio::test]
     async fn it_reads_and_says() {
-        let ended = run(shell("cat; echo no >&2; exit 3"), "hi", None, PATIENT).await;
+        let ended = run(
+            shell("cat; echo no >&2; exit 3"),
+            "hi",
+            None,
+            PROGRAM_TIMEOUT,
+        )
+        .await;
         let ended = ended.unwrap();
         assert_eq!(ended.out, "hi");
         assert_eq!(
@@ -123,7 +132,9 @@ mod tests {
         );
         // A megabyte of input that is never read.
         let long = "x".repeat(1 << 20);
-        let ended = run(shell("echo hi"), &long, None, PATIENT).await.unwrap();
+        let ended = run(shell("echo hi"), &long, None, PROGRAM_TIMEOUT)
+            .await
+            .unwrap();
         assert_eq!(ended.printed().unwrap(), "hi\n");
     }
 

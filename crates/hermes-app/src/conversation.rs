@@ -38,11 +38,11 @@ use crate::front::CommandFollowUp;
 use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
 
 /// How often to check for messages stored by another window.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Effects of work in the background that may wait.
-const LATER: usize = 64;
+const EFFECT_QUEUE_CAPACITY: usize = 64;
 /// Maximum size of the user's command output that is added to the next message, in bytes.
-const NOTES: usize = 32 * 1024;
+const MAX_NOTES_BYTES: usize = 32 * 1024;
 
 /// Asks a person what to do when another window has the conversation.
 pub trait WindowConflict: Send + Sync {
@@ -225,7 +225,7 @@ impl Conversation {
         // The next session of this conversation is a new one.
         options.resume = None;
         options.resume_latest = None;
-        let (later, coming) = mpsc::channel(LATER);
+        let (later, coming) = mpsc::channel(EFFECT_QUEUE_CAPACITY);
         let display = &chat.config.display;
         let shown = DisplayFlags {
             reasoning: display.show_reasoning,
@@ -312,7 +312,10 @@ impl Conversation {
         let (later, ended) = (self.later.clone(), stop.clone());
         let mut known = replay::entries(&store, &id).await?.len();
         task::spawn("watch", async move {
-            while tokio::time::timeout(LOOK, ended.cancelled()).await.is_err() {
+            while tokio::time::timeout(CHECK_INTERVAL, ended.cancelled())
+                .await
+                .is_err()
+            {
                 let Ok(entries) = replay::entries(&store, &id).await else {
                     continue;
                 };
@@ -329,10 +332,12 @@ impl Conversation {
             }
         });
         self.watch = Some(stop.drop_guard());
-        let told = "watching: messages from the other window appear here. Your own message is sent \
+        let command_result = "watching: messages from the other window appear here. Your own message is sent \
              once that window closes; /branch continues in a copy";
         // If the queue is full, there is enough to read.
-        let _ = self.later.try_send(show_text(TextKind::Info, told));
+        let _ = self
+            .later
+            .try_send(show_text(TextKind::Info, command_result));
         Ok(())
     }
 
@@ -361,10 +366,10 @@ impl Conversation {
                 }
                 self.read_again().await?;
                 let opened = slash_commands::opened(self).await?;
-                let told = "this conversation continued in another window and was read again; Enter sends your message";
+                let command_result = "this conversation continued in another window and was read again; Enter sends your message";
                 let mut all = draft;
                 all.effects.splice(0..0, opened.effects);
-                Ok(Some(all.and(show_text(TextKind::Info, told))))
+                Ok(Some(all.and(show_text(TextKind::Info, command_result))))
             }
             Err(holder) => {
                 let card = TextKind::Error {
@@ -514,7 +519,9 @@ impl Conversation {
     /// Added to the next message to the model.
     pub fn note(&mut self, text: String) {
         self.notes.push(text);
-        while self.notes.len() > 1 && self.notes.iter().map(String::len).sum::<usize>() > NOTES {
+        while self.notes.len() > 1
+            && self.notes.iter().map(String::len).sum::<usize>() > MAX_NOTES_BYTES
+        {
             self.notes.remove(0);
         }
     }
@@ -522,8 +529,8 @@ impl Conversation {
     /// Sends a text to the session as a message of the person.
     pub async fn ask(&mut self, text: impl Into<String>) -> Result<CommandResult, Failure> {
         let text = text.into();
-        if let Some(told) = self.check_ready(&text).await? {
-            return Ok(told);
+        if let Some(command_result) = self.check_ready(&text).await? {
+            return Ok(command_result);
         }
         let message = self.message(text.as_str().into());
         self.chat.send(message).await?;
@@ -533,8 +540,8 @@ impl Conversation {
     /// Without a model nothing is sent: the text is kept, and a message says what to do.
     /// Configuration changes are checked first.
     pub async fn check_ready(&mut self, text: &str) -> Result<Option<CommandResult>, Failure> {
-        if let Some(told) = self.check_lease(text).await? {
-            return Ok(Some(told));
+        if let Some(command_result) = self.check_lease(text).await? {
+            return Ok(Some(command_result));
         }
         if self.chat.missing.is_none() {
             return Ok(None);
@@ -550,8 +557,8 @@ impl Conversation {
         let card = TextKind::Error {
             fix: Some(fix.to_owned()),
         };
-        let told = CommandResult::from_effect(Effect::Draft(text.to_owned()));
-        Ok(Some(told.and(show_text(card, why.to_string()))))
+        let command_result = CommandResult::from_effect(Effect::Draft(text.to_owned()));
+        Ok(Some(command_result.and(show_text(card, why.to_string()))))
     }
 
     /// The title that waited for the session to be stored.

@@ -1,4 +1,4 @@
-//! What people type.
+//! Command-line arguments.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -435,7 +435,7 @@ fn plain_cause(cause: &str) -> String {
             let high = high.trim_start_matches('=');
             let unlimited = [u64::from(u32::MAX), i64::MAX as u64, u64::MAX];
             match high.parse::<u64>() {
-                Ok(most) if !unlimited.contains(&most) => format!("expected {low} to {high}"),
+                Ok(max) if !unlimited.contains(&max) => format!("expected {low} to {high}"),
                 _ => format!("expected {low} or more"),
             }
         }

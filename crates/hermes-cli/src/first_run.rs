@@ -25,12 +25,12 @@ use crate::commands::setup::keys::{self, PastedKey};
 use crate::exit::{Exit, Failure};
 use crate::{prompt, wiring};
 
-/// What looking around may take.
-const LOOK: Duration = Duration::from_millis(400);
-/// What trying a model may take: a large one has to be loaded first.
-const TRY: Duration = Duration::from_mins(1);
+/// Timeout for probing local servers.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(400);
+/// Timeout for testing a model: a large one has to be loaded first.
+const MODEL_TEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// Below this, tools and a conversation do not fit together.
-const SMALL_WINDOW: u32 = 16_000;
+const MIN_TOOL_WINDOW: u32 = 16_000;
 
 /// The next step, where nothing was found.
 const NOTHING_FOUND: &str = "\
@@ -56,7 +56,7 @@ pub(crate) fn before_chat(turn: &TurnArgs, cx: Context) -> Result<Context, Failu
     if named || turn.ignore_user_config || turn.safe_mode {
         return Ok(cx);
     }
-    // What is wrong with the config is for the chat to say, once.
+    // The chat reports config errors; do not report them twice.
     let Ok(loaded) = cx.load_config() else {
         return Ok(cx);
     };
@@ -70,10 +70,10 @@ pub(crate) fn before_chat(turn: &TurnArgs, cx: Context) -> Result<Context, Failu
         env!("CARGO_PKG_VERSION")
     ));
     let (found, probe) = wiring::runtime()?.block_on(async {
-        let found = router.local_servers_within(LOOK).await;
+        let found = router.local_servers_within(PROBE_TIMEOUT).await;
         let probe = match best(&found) {
             Some(offer) => tokio::time::timeout(
-                LOOK,
+                PROBE_TIMEOUT,
                 router.local_probe(offer.server, &offer.base_url, &offer.model),
             )
             .await
@@ -105,7 +105,7 @@ pub(crate) fn local(turn: &mut TurnArgs, cx: &Context) -> Result<(), Failure> {
 /// Nothing else is there: the built-in model is offered. `None`: the chat opens without a model.
 fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failure> {
     let settings = LocalModelSettings::new(&cx.home, config);
-    let row = match built_in(&settings, model::local::program_there()) {
+    let row = match built_in(&settings, model::local::is_installed()) {
         Ok(row) => row,
         Err(why) => {
             let line = format!("  {:<13} {why}", "built in");
@@ -114,7 +114,7 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
             return nothing_found(cx, config);
         }
     };
-    let cost = if row.there {
+    let cost = if row.is_downloaded {
         "already downloaded".to_owned()
     } else {
         format!("{} to download, once", size(row.bytes))
@@ -126,9 +126,9 @@ fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
     );
     match ask(cx, config, &question)? {
         ProposalAnswer::Accepted => {
-            let taken = model::local::ready(cx, Some(&row.weights.name))
-                .and_then(|weights| model::local::take(&weights, cx));
-            match taken {
+            let selected = model::local::ready(cx, Some(&row.weights.name))
+                .and_then(|weights| model::local::select(&weights, cx));
+            match selected {
                 Ok(()) => cx.reread().map(Some),
                 Err(failure) => {
                     cx.out.error(failure.message);
@@ -157,12 +157,22 @@ fn ask(cx: &Context, config: &Arc<Config>, question: &str) -> Result<ProposalAns
     let question = format!(
         "{question}\n  [Enter] yes  [m] other  [k] paste a key  [u] your own endpoint  [q] quit "
     );
+    choose(cx, config, &question, &['y', 'm', 'k', 'u', 'q'])
+}
+
+/// Asks until something is chosen. The first of `keys` is what Enter means.
+fn choose(
+    cx: &Context,
+    config: &Arc<Config>,
+    question: &str,
+    keys: &[char],
+) -> Result<ProposalAnswer, Failure> {
     loop {
-        let picked = match prompt::key(&question, &['y', 'm', 'k', 'u', 'q'])? {
+        let picked = match prompt::key(question, keys)? {
             Some('m') => model::pick(cx)?,
             Some('u') => model::endpoint::ask(cx, None)?,
             Some('k') => {
-                if let Some(chosen) = with_key(cx, config)? {
+                if let Some(chosen) = ask_for_key_and_select(cx, config)? {
                     return Ok(ProposalAnswer::OtherModel(Some(chosen)));
                 }
                 None
@@ -172,43 +182,26 @@ fn ask(cx: &Context, config: &Arc<Config>, question: &str) -> Result<ProposalAns
             None => return Ok(ProposalAnswer::Declined),
         };
         if let Some(PickedModel { choice, key }) = picked {
-            return settle(cx, config, &choice, key).map(ProposalAnswer::OtherModel);
+            return test_and_save(cx, config, &choice, key).map(ProposalAnswer::OtherModel);
         }
     }
 }
 
-/// Nothing answers and nothing is built in: a key or an address leads on, Esc into the chat.
+/// Nothing answers and nothing is built in: the user can enter a key or an address; Esc opens the chat.
 fn nothing_found(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failure> {
-    loop {
-        let question = "nothing found.\n  [k] paste a key  [u] your own endpoint  [m] choose from a list  \
-             [Enter] open the chat without a model  [q] quit ";
-        match prompt::key(question, &['c', 'k', 'u', 'm', 'q'])? {
-            Some('k') => {
-                if let Some(chosen) = with_key(cx, config)? {
-                    return Ok(Some(chosen));
-                }
-            }
-            Some('u') => {
-                if let Some(PickedModel { choice, key }) = model::endpoint::ask(cx, None)? {
-                    return settle(cx, config, &choice, key);
-                }
-            }
-            Some('m') => {
-                if let Some(PickedModel { choice, key }) = model::pick(cx)? {
-                    return settle(cx, config, &choice, key);
-                }
-            }
-            Some('q') => return Err(Failure::silent(Exit::Ok)),
-            Some(_) | None => {
-                cx.out.error(NOTHING_FOUND);
-                return Ok(None);
-            }
+    let question = "nothing found.\n  [k] paste a key  [u] your own endpoint  [m] choose from a list  \
+         [Enter] open the chat without a model  [q] quit ";
+    match choose(cx, config, question, &['c', 'k', 'u', 'm', 'q'])? {
+        ProposalAnswer::OtherModel(chosen) => Ok(chosen),
+        ProposalAnswer::Accepted | ProposalAnswer::Declined => {
+            cx.out.error(NOTHING_FOUND);
+            Ok(None)
         }
     }
 }
 
 /// The built-in model as the config names it, or why it cannot be offered.
-fn built_in(settings: &LocalModelSettings, program_there: bool) -> Result<LocalModelRow, String> {
+fn built_in(settings: &LocalModelSettings, is_installed: bool) -> Result<LocalModelRow, String> {
     let weights = settings
         .weights(&settings.default_name())
         .map_err(|error| error.to_string())?;
@@ -216,17 +209,17 @@ fn built_in(settings: &LocalModelSettings, program_there: bool) -> Result<LocalM
         .into_iter()
         .find(|row| row.weights == weights)
         .ok_or_else(|| format!("{} is not known", weights.name))?;
-    match hindrance(&row, program_there) {
+    match unavailable_reason(&row, is_installed) {
         Some(why) => Err(why),
         None => Ok(row),
     }
 }
 
-fn hindrance(row: &LocalModelRow, program_there: bool) -> Option<String> {
-    if !program_there {
+fn unavailable_reason(row: &LocalModelRow, is_installed: bool) -> Option<String> {
+    if !is_installed {
         return Some(program::HOW_TO_GET.to_owned());
     }
-    if row.weights.model.is_none() && !row.there {
+    if row.weights.model.is_none() && !row.is_downloaded {
         return Some(format!("{} does not exist", row.weights.path.display()));
     }
     (!row.fits).then(|| {
@@ -248,7 +241,7 @@ struct LocalModelOffer {
 
 /// The first model of the first server that is meant for talking; one that is loaded goes first.
 fn best(found: &[LocalServerInfo]) -> Option<LocalModelOffer> {
-    let talks = |name: &str| {
+    let is_chat_model = |name: &str| {
         let name = name.to_lowercase();
         !["embed", "rerank", "whisper"]
             .iter()
@@ -258,12 +251,12 @@ fn best(found: &[LocalServerInfo]) -> Option<LocalModelOffer> {
         let mut models = server
             .models
             .iter()
-            .filter(|model| talks(&model.id) && model.tools != Some(false));
+            .filter(|model| is_chat_model(&model.id) && model.tools != Some(false));
         let first = models.clone().next();
         let chosen = models
             .find(|model| model.loaded == Some(true))
             .or(first)
-            .or_else(|| server.models.iter().find(|model| talks(&model.id)))?;
+            .or_else(|| server.models.iter().find(|model| is_chat_model(&model.id)))?;
         Some(LocalModelOffer {
             server: server.server,
             base_url: server.base_url.clone(),
@@ -351,7 +344,7 @@ fn address(base_url: &str) -> &str {
     let address = base_url
         .trim_start_matches("http://")
         .trim_end_matches("/v1");
-    // The usual place needs no more than its port.
+    // For localhost, the port is enough.
     address.strip_prefix("127.0.0.1:").unwrap_or(address)
 }
 
@@ -370,8 +363,8 @@ fn propose(
         key_env: None,
     };
     let window = probe.and_then(|probe| probe.context_length);
-    let standing = try_out(cx, config, &choice, None, window)?;
-    let question = format!("Use {} on this machine? {standing}", choice.model);
+    let test_summary = test_model(cx, config, &choice, None, window)?;
+    let question = format!("Use {} on this machine? {test_summary}", choice.model);
     match ask(cx, config, &question)? {
         ProposalAnswer::Accepted => {
             model::set(&choice, cx)?;
@@ -383,7 +376,7 @@ fn propose(
 }
 
 /// A pasted key and the provider's usual model.
-fn with_key(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failure> {
+fn ask_for_key_and_select(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failure> {
     let Some(pasted) = keys::ask(cx, None)? else {
         return Ok(None);
     };
@@ -401,18 +394,18 @@ fn with_key(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failu
         base_url: None,
         key_env: None,
     };
-    settle(cx, config, &choice, Some(pasted))
+    test_and_save(cx, config, &choice, Some(pasted))
 }
 
 /// Tries what was chosen, and keeps it.
-fn settle(
+fn test_and_save(
     cx: &Context,
     config: &Arc<Config>,
     choice: &SetArgs,
     key: Option<PastedKey>,
 ) -> Result<Option<Context>, Failure> {
-    let standing = try_out(cx, config, choice, key.as_ref(), None)?;
-    cx.out.error(format!("{}: {standing}", choice.model));
+    let test_summary = test_model(cx, config, choice, key.as_ref(), None)?;
+    cx.out.error(format!("{}: {test_summary}", choice.model));
     if let Some(key) = key {
         keys::store(cx, &key)?;
     }
@@ -421,7 +414,7 @@ fn settle(
 }
 
 /// A real call and a real tool call; what came of them in words.
-fn try_out(
+fn test_model(
     cx: &Context,
     config: &Arc<Config>,
     choice: &SetArgs,
@@ -438,13 +431,13 @@ fn try_out(
     cx.out.error(format!(
         "  trying        {} (an answer and a tool call, at most {} s; Ctrl+C leaves)",
         choice.model,
-        TRY.as_secs()
+        MODEL_TEST_TIMEOUT.as_secs()
     ));
     let window = window.unwrap_or(client.info().context_length);
-    let tried = wiring::runtime()?.block_on(model::attempt(client, TRY));
-    let mut standing = match tried {
+    let tried = wiring::runtime()?.block_on(model::attempt(client, MODEL_TEST_TIMEOUT));
+    let mut test_summary = match tried {
         Ok(tried) => {
-            let seconds = tried.took.as_secs_f64();
+            let seconds = tried.elapsed.as_secs_f64();
             match tried.tools {
                 Some(true) => format!("tools: yes (tested {seconds:.1} s)"),
                 Some(false) => {
@@ -457,16 +450,16 @@ fn try_out(
         }
         Err(why) => format!("it did not answer: {why}"),
     };
-    if window < SMALL_WINDOW {
+    if window < MIN_TOOL_WINDOW {
         // Writing to a String cannot fail.
         let _ = write!(
-            standing,
+            test_summary,
             "\n  its window is {} tokens: too small for long work; give it at least {}",
             model::tokens(window),
-            model::tokens(SMALL_WINDOW)
+            model::tokens(MIN_TOOL_WINDOW)
         );
     }
-    Ok(standing)
+    Ok(test_summary)
 }
 
 #[cfg(test)]
@@ -475,12 +468,12 @@ mod tests {
 
     use super::*;
 
-    fn offered(name: &str, context: u32, program_there: bool) -> Result<String, String> {
+    fn offered(name: &str, context: u32, is_installed: bool) -> Result<String, String> {
         let dir = tempfile::tempdir().unwrap();
         let mut settings = LocalModelSettings::new(&Home::at(dir.path()), &Config::default());
         settings.model = Some(name.to_owned());
         settings.context = context;
-        built_in(&settings, program_there).map(|row| row.weights.name)
+        built_in(&settings, is_installed).map(|row| row.weights.name)
     }
 
     #[test]
@@ -503,9 +496,13 @@ mod tests {
         let rows = || model::local::rows(&settings);
         let mut row = rows().remove(0);
         row.fits = false;
-        assert!(hindrance(&row, true).unwrap().contains("of memory"));
+        assert!(
+            unavailable_reason(&row, true)
+                .unwrap()
+                .contains("of memory")
+        );
         assert_eq!(
-            hindrance(&rows()[0], false).as_deref(),
+            unavailable_reason(&rows()[0], false).as_deref(),
             Some(program::HOW_TO_GET)
         );
     }

@@ -102,7 +102,7 @@ struct FileLayer {
 impl<S: Subscriber> Layer<S> for FileLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let meta = event.metadata();
-        // Libraries below us are heard only when something is wrong.
+        // Dependencies log only warnings and errors.
         if !meta.target().starts_with("hermes") && *meta.level() > Level::WARN {
             return;
         }
@@ -225,7 +225,7 @@ impl LogFile {
 mod tests {
     use super::*;
 
-    const ROTATE_AT: u64 = 5 * 1024 * 1024;
+    const MAX_LOG_BYTES: u64 = 5 * 1024 * 1024;
 
     fn usual() -> LogRules {
         LogRules::from_config(&Logging::default())
@@ -236,7 +236,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let log = LogFile::new(dir.path().join("agent.log"), usual());
         log.write("begin\n");
-        log.write(&"x".repeat(ROTATE_AT as usize));
+        log.write(&"x".repeat(MAX_LOG_BYTES as usize));
         log.write("next\n");
         let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
         assert_eq!(read("agent.log"), "next\n");
@@ -248,7 +248,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agent.log");
         for round in 0..5_u32 {
-            let big = vec![b'0' + round as u8; ROTATE_AT as usize + 1];
+            let big = vec![b'0' + round as u8; MAX_LOG_BYTES as usize + 1];
             std::fs::write(&path, big).unwrap();
             LogFile::new(path.clone(), usual()).write("next\n");
         }

@@ -151,7 +151,7 @@ impl Output {
     /// An important message, on stderr.
     pub(crate) fn error(self, text: impl AsRef<str>) {
         if let Some(held) = &mut *held() {
-            if held.len() < HELD {
+            if held.len() < MAX_HELD_REMARKS {
                 held.push(text.as_ref().to_owned());
             }
             return;
@@ -248,7 +248,7 @@ impl Write for SafeStderr {
 }
 
 /// Remarks that may wait.
-const HELD: usize = 256;
+const MAX_HELD_REMARKS: usize = 256;
 
 fn held() -> MutexGuard<'static, Option<Vec<String>>> {
     static REMARKS: Mutex<Option<Vec<String>>> = Mutex::new(None);

@@ -37,7 +37,7 @@ impl PromptAnswer {
 }
 
 /// How long the rest of an escape sequence may take to follow its first byte.
-const SEQUENCE: Duration = Duration::from_millis(40);
+const SEQUENCE_TIMEOUT: Duration = Duration::from_millis(40);
 
 /// Asks for a line.
 pub(crate) fn line(question: &str) -> Result<PromptAnswer, Failure> {
@@ -278,7 +278,7 @@ fn byte() -> Result<Option<u8>, Failure> {
 fn more_follows() -> bool {
     let timeout = Timespec {
         tv_sec: 0,
-        tv_nsec: i64::from(SEQUENCE.subsec_nanos()),
+        tv_nsec: i64::from(SEQUENCE_TIMEOUT.subsec_nanos()),
     };
     let mut fds = [PollFd::from_borrowed_fd(stdin(), PollFlags::IN)];
     matches!(poll(&mut fds, Some(&timeout)), Ok(1..))

@@ -98,8 +98,8 @@ fn check_folded(file: &Value, warnings: &mut Vec<ConfigWarning>) {
     ];
     let set: Vec<String> = FOLDED
         .iter()
-        .filter(|place| file.pointer(place).is_some())
-        .map(|place| place[1..].replace('/', "."))
+        .filter(|pointer| file.pointer(pointer).is_some())
+        .map(|pointer| pointer[1..].replace('/', "."))
         .collect();
     if !set.is_empty() {
         let mut found = Vec::new();
@@ -199,12 +199,12 @@ fn warn_about_version(file: &Map<String, Value>, warnings: &mut Vec<ConfigWarnin
     }
 }
 
-/// Merges `over` into `base`, mapping by mapping. An empty section does not remove its defaults.
-pub(crate) fn merge(base: &mut Map<String, Value>, over: Map<String, Value>) {
-    for (key, value) in over {
+/// Merges `overrides` into `base`, mapping by mapping. An empty section does not remove its defaults.
+pub(crate) fn merge(base: &mut Map<String, Value>, overrides: Map<String, Value>) {
+    for (key, value) in overrides {
         match (base.get_mut(&key), value) {
             (Some(Value::Object(_)), Value::Null) => {}
-            (Some(Value::Object(base)), Value::Object(over)) => merge(base, over),
+            (Some(Value::Object(base)), Value::Object(overrides)) => merge(base, overrides),
             (_, value) => {
                 base.insert(key, value);
             }

@@ -134,8 +134,9 @@ fn compression_summary(tree: &Value) -> Option<MigrationStep> {
             continue;
         }
         let target = format!("auxiliary.compression.{field}");
-        let taken = text(tree, &target).is_some_and(|value| field != "provider" || value != "auto");
-        if let Some(value) = text(tree, &old).filter(|value| *value != "auto" && !taken) {
+        let existing =
+            text(tree, &target).is_some_and(|value| field != "provider" || value != "auto");
+        if let Some(value) = text(tree, &old).filter(|value| *value != "auto" && !existing) {
             changes.push(MigrationChange::Set(at(&target), json!(value)));
         }
         changes.push(MigrationChange::Unset(at(&old)));
@@ -305,7 +306,7 @@ fn dead_variable(version: u64, name: &'static str, env: &Env) -> Option<Migratio
 /// The list `custom_providers` becomes the mapping `providers`.
 fn custom_providers(tree: &Value) -> Option<MigrationStep> {
     let list = get(tree, "custom_providers")?.as_array()?;
-    let mut taken: Vec<String> = get(tree, "providers")
+    let mut existing: Vec<String> = get(tree, "providers")
         .and_then(Value::as_object)
         .map(|map| map.keys().cloned().collect())
         .unwrap_or_default();
@@ -313,8 +314,8 @@ fn custom_providers(tree: &Value) -> Option<MigrationStep> {
     for entry in list {
         let (key, new) = provider_entry(entry)?;
         let mut unique = key.clone();
-        for suffix in 1..=taken.len() {
-            if taken.contains(&unique) {
+        for suffix in 1..=existing.len() {
+            if existing.contains(&unique) {
                 unique = format!("{key}-{suffix}");
             }
         }
@@ -322,7 +323,7 @@ fn custom_providers(tree: &Value) -> Option<MigrationStep> {
             KeyPath::new(["providers", unique.as_str()]),
             new,
         ));
-        taken.push(unique);
+        existing.push(unique);
     }
     if changes.is_empty() {
         return None;

@@ -134,8 +134,8 @@ pub(crate) fn secrets_of_address(text: &str) -> Vec<&str> {
         return Vec::new();
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (place, rest) = rest.split_at(end);
-    let password = place
+    let (location, rest) = rest.split_at(end);
+    let password = location
         .rsplit_once('@')
         .and_then(|(login, _)| Some(login.split_once(':')?.1));
     let query = rest.split_once('?').map_or("", |(_, query)| query);
@@ -166,19 +166,19 @@ pub fn url(text: &str) -> String {
         return text.to_owned();
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (place, rest) = rest.split_at(end);
-    let login = place
+    let (location, rest) = rest.split_at(end);
+    let login = location
         .rsplit_once('@')
         .and_then(|(login, host)| Some((login.split_once(':')?.0, host)));
-    let place = match login {
+    let location = match login {
         Some((user, host)) => format!("{user}:****@{host}"),
-        None => place.to_owned(),
+        None => location.to_owned(),
     };
     let rest = match rest.split_once('?') {
         Some((path, query)) => format!("{path}?{}", parameters(query)),
         None => rest.to_owned(),
     };
-    format!("{scheme}://{place}{rest}")
+    format!("{scheme}://{location}{rest}")
 }
 
 fn parameters(query: &str) -> String {

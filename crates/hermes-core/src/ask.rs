@@ -128,9 +128,9 @@ pub trait Asker: Send + Sync {
 
 /// For runs without a person: every question stays unanswered, at once.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nobody;
+pub struct DeclineAll;
 
-impl Asker for Nobody {
+impl Asker for DeclineAll {
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
         let why = format!(
             "nobody is here to answer {}: this run has no person at it",

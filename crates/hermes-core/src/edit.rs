@@ -2,11 +2,11 @@
 //! increasingly loose strategies. Pure; the caller reads and writes the file.
 
 mod adapt;
-mod near;
+mod closest_match;
 mod similarity;
 mod strategy;
 
-pub use near::nearest;
+pub use closest_match::nearest;
 pub use similarity::{Opcode, WorkBudget, opcodes, ratio};
 pub use strategy::Strategy;
 
@@ -49,7 +49,7 @@ pub enum ReplaceError {
 }
 
 /// Work limit for fuzzy matching: about a second.
-const WORK: u64 = 30_000_000;
+const MAX_MATCH_WORK: u64 = 30_000_000;
 
 /// Maximum number of lines listed in [`ReplaceError::Ambiguous`].
 const MAX_LINES: usize = 8;
@@ -73,7 +73,7 @@ pub enum MatchScope {
 
 /// Finds `old` with the strictest strategy that matches.
 pub fn find(content: &str, old: &str, scope: MatchScope) -> Option<Found> {
-    find_within(content, old, scope, &mut WorkBudget::of(WORK))
+    find_within(content, old, scope, &mut WorkBudget::of(MAX_MATCH_WORK))
 }
 
 /// Like [`find`], with this much work. If it is used up, the result is empty even if there may be a
@@ -95,7 +95,7 @@ pub fn find_within(
             return None;
         }
         if scope == MatchScope::Lines {
-            places.retain(|place| is_whole_lines(content, place, *strategy));
+            places.retain(|range| is_whole_lines(content, range, *strategy));
         }
         let places = without_overlaps(places);
         (!places.is_empty()).then_some(Found {
@@ -105,11 +105,11 @@ pub fn find_within(
     })
 }
 
-/// `new` adapted to `place` of `content`, which `strategy` found for `old`: with the indentation of
+/// `new` adapted to `range` of `content`, which `strategy` found for `old`: with the indentation of
 /// the place, and its typographic characters where the edit does not change them.
 pub fn fitted(
     content: &str,
-    place: &Range<usize>,
+    range: &Range<usize>,
     old: &str,
     new: &str,
     strategy: Strategy,
@@ -117,10 +117,10 @@ pub fn fitted(
     if strategy == Strategy::Exact {
         return Ok(new.to_owned());
     }
-    let place = &content[place.clone()];
-    match adapt::stray_backslash(place, old, new) {
+    let found = &content[range.clone()];
+    match adapt::stray_backslash(found, old, new) {
         Some(sequence) => Err(ReplaceError::StrayBackslash(sequence)),
-        None => Ok(adapt::adapted(place, old, new, strategy)),
+        None => Ok(adapt::adapted(found, old, new, strategy)),
     }
 }
 
@@ -132,7 +132,7 @@ pub fn replace(content: &str, old: &str, new: &str, all: bool) -> Result<Replace
     if old == new {
         return Err(ReplaceError::Identical);
     }
-    let mut work = WorkBudget::of(WORK);
+    let mut work = WorkBudget::of(MAX_MATCH_WORK);
     let Some(found) = find_within(content, old, MatchScope::Text, &mut work) else {
         return Err(if work.is_used_up() {
             ReplaceError::GaveUp
@@ -146,10 +146,10 @@ pub fn replace(content: &str, old: &str, new: &str, all: bool) -> Result<Replace
     }
     let mut text = String::with_capacity(content.len() + new.len());
     let mut at = 0;
-    for place in &places {
-        text.push_str(&content[at..place.start]);
-        text.push_str(&fitted(content, place, old, new, strategy)?);
-        at = place.end;
+    for range in &places {
+        text.push_str(&content[at..range.start]);
+        text.push_str(&fitted(content, range, old, new, strategy)?);
+        at = range.end;
     }
     text.push_str(&content[at..]);
     Ok(Replaced {
@@ -180,31 +180,31 @@ pub fn ambiguous(content: &str, places: &[Range<usize>]) -> ReplaceError {
         lines: places
             .iter()
             .take(MAX_LINES)
-            .map(|place| line(place.start))
+            .map(|range| line(range.start))
             .collect(),
     }
 }
 
-fn is_whole_lines(content: &str, place: &Range<usize>, strategy: Strategy) -> bool {
+fn is_whole_lines(content: &str, range: &Range<usize>, strategy: Strategy) -> bool {
     // Only the whitespace around the place is examined: a line may be as long as the file.
     let blank = |c: char| strategy != Strategy::Exact && c.is_whitespace() && c != '\n';
-    let before = content[..place.start].trim_end_matches(blank);
-    let after = content[place.end..].trim_start_matches(blank);
+    let before = content[..range.start].trim_end_matches(blank);
+    let after = content[range.end..].trim_start_matches(blank);
     // A match that includes its line break has nothing after it on that line.
-    let ended = content[..place.end].ends_with('\n');
+    let ended = content[..range.end].ends_with('\n');
     (before.is_empty() || before.ends_with('\n'))
         && (after.is_empty() || after.starts_with('\n') || ended)
 }
 
 /// Keeps the first of two overlapping matches: replacing both would corrupt the text.
 fn without_overlaps(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
-    found.sort_by_key(|place| (place.start, place.end));
+    found.sort_by_key(|range| (range.start, range.end));
     let mut end = 0;
     let mut first = true;
-    found.retain(|place| {
-        let free = first || place.start >= end;
+    found.retain(|range| {
+        let free = first || range.start >= end;
         if free {
-            end = place.end;
+            end = range.end;
             first = false;
         }
         free

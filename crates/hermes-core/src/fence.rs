@@ -4,7 +4,7 @@
 pub const FENCE_TAG: &str = "untrusted_tool_result";
 
 /// Shorter texts cannot contain meaningful instructions.
-const SHORTEST: usize = 32;
+const MIN_FENCED_CHARS: usize = 32;
 
 /// Wraps `text`, which came from `source`. Forged fences inside it are broken.
 pub fn fence(source: &str, text: &str) -> String {
@@ -13,7 +13,7 @@ pub fn fence(source: &str, text: &str) -> String {
 
 /// Like [`fence`], and adds the findings of a scan of the text.
 pub fn fence_flagged(source: &str, text: &str, found: &[String]) -> String {
-    if text.chars().take(SHORTEST).count() < SHORTEST {
+    if text.chars().take(MIN_FENCED_CHARS).count() < MIN_FENCED_CHARS {
         return text.to_owned();
     }
     let source = plain(source);

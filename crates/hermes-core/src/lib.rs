@@ -26,6 +26,7 @@
 //! | [`fence`] | marking text from outside |
 //! | [`taint`] | lasting changes after reading from outside |
 //! | [`threat_scan`] | text that tries to instruct the model |
+//! | [`text`] | cutting and escaping texts |
 //! | [`task`] | the one way to start a background task |
 
 pub mod approval;
@@ -51,6 +52,7 @@ pub mod slash;
 pub mod store;
 pub mod taint;
 pub mod task;
+pub mod text;
 pub mod threat_scan;
 pub mod tool;
 pub mod tool_traits;

@@ -248,13 +248,13 @@ pub fn close(typed: &str) -> Option<&'static str> {
     let starts = spelled().find(|(_, name)| typed.len() >= 2 && name.starts_with(&*typed));
     let near = || {
         // Short words are all similar, and few people mistype the first letter.
-        let most = |name: &str| {
+        let longest_name = |name: &str| {
             let same = name.as_bytes().first() == typed.as_bytes().first();
             if same && typed.len() >= 4 { 2 } else { 1 }
         };
         spelled()
             .map(|(command, name)| (distance(name, &typed), command, name))
-            .filter(|(distance, _, name)| *distance <= most(name))
+            .filter(|(distance, _, name)| *distance <= longest_name(name))
             .min_by_key(|(distance, ..)| *distance)
     };
     starts

@@ -29,9 +29,6 @@ pub struct ToolSpec {
     pub effects: Effects,
     /// Results are untrusted (web, MCP) and are fenced before the model reads them.
     pub untrusted: bool,
-    /// Maximum result in characters that stays in the conversation; `None`: the session's budget.
-    /// Larger results are written to a file and previewed.
-    pub result_limit: Option<usize>,
 }
 
 impl ToolSpec {
@@ -51,7 +48,6 @@ impl ToolSpec {
             toolset,
             effects,
             untrusted: false,
-            result_limit: None,
         }
     }
 }

@@ -117,16 +117,16 @@ struct Capped {
 
 impl Write for Capped {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        let room = self.limit.saturating_sub(self.bytes.len());
-        let taken = data.len().min(room);
-        self.bytes.extend_from_slice(&data[..taken]);
-        if taken < data.len() {
+        let available = self.limit.saturating_sub(self.bytes.len());
+        let accepted = data.len().min(available);
+        self.bytes.extend_from_slice(&data[..accepted]);
+        if accepted < data.len() {
             self.full = true;
         }
-        if taken == 0 && !data.is_empty() {
+        if accepted == 0 && !data.is_empty() {
             return Err(io::Error::other("the limit is reached"));
         }
-        Ok(taken)
+        Ok(accepted)
     }
 
     fn flush(&mut self) -> io::Result<()> {

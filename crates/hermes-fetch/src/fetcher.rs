@@ -24,7 +24,7 @@ pub type HttpBuilder = Arc<dyn Fn() -> Result<reqwest::ClientBuilder, String> + 
 /// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 10;
 /// A transfer without data for this long is aborted.
-const IDLE: Duration = Duration::from_secs(20);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 const LANGUAGES: &str = "en;q=0.9,*;q=0.5";
 /// User agent, in the form that servers expect of a browser.
 const USER_AGENT: &str = concat!(
@@ -121,7 +121,7 @@ impl FetchError {
 
 impl Fetcher {
     pub fn new(guard: UrlGuard, build: HttpBuilder) -> Self {
-        Self::with_idle(guard, build, IDLE)
+        Self::with_idle(guard, build, IDLE_TIMEOUT)
     }
 
     /// A fetcher that waits `idle` for the next bytes of a body.

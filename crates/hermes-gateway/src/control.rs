@@ -25,15 +25,15 @@ use crate::turn::OwnerDecision;
 
 const FILE: &str = "gateway_control.json";
 /// Maximum size of a request or an answer.
-const LONGEST: u64 = 1 << 20;
+const MAX_MESSAGE_BYTES: u64 = 1 << 20;
 /// Concurrent requests.
-const REQUESTS: usize = 16;
+const MAX_CONCURRENT_REQUESTS: usize = 16;
 /// Timeout for receiving a request and for sending the answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const IO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout for an answer of the gateway.
-const ANSWER: Duration = Duration::from_mins(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a message waits for a running turn of its chat.
-const MIRROR: Duration = Duration::from_secs(2);
+const MIRROR_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The port of a home's gateway and the token that authorizes requests.
 #[derive(Clone, Serialize, Deserialize)]
@@ -96,10 +96,13 @@ pub async fn ask(home: &Path, request: ControlRequest) -> Result<Value, ControlE
         line.push(b'\n');
         stream.write_all(&line).await?;
         let mut answer = Vec::new();
-        stream.take(LONGEST).read_to_end(&mut answer).await?;
+        stream
+            .take(MAX_MESSAGE_BYTES)
+            .read_to_end(&mut answer)
+            .await?;
         std::io::Result::Ok(answer)
     };
-    let answer = match tokio::time::timeout(ANSWER, asking).await {
+    let answer = match tokio::time::timeout(ANSWER_TIMEOUT, asking).await {
         Ok(Ok(answer)) => answer,
         // The gateway was killed and left its file behind.
         Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
@@ -145,7 +148,7 @@ impl GatewayControl {
 
     /// Serves until cancelled; requests in progress are completed.
     pub async fn serve(self, gateway: Gateway, cancel: CancellationToken) {
-        let room = Arc::new(Semaphore::new(REQUESTS));
+        let request_permits = Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS));
         let tasks = TaskTracker::new();
         loop {
             let accepted = tokio::select! {
@@ -162,7 +165,7 @@ impl GatewayControl {
             };
             // Connections over the limit are dropped: a client without a token must not block
             // others for long.
-            let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+            let Ok(permit) = Arc::clone(&request_permits).try_acquire_owned() else {
                 continue;
             };
             let (gateway, token) = (gateway.clone(), self.token.clone());
@@ -178,7 +181,7 @@ impl GatewayControl {
             ));
         }
         tasks.close();
-        let _ = tokio::time::timeout(PATIENCE, tasks.wait()).await;
+        let _ = tokio::time::timeout(IO_TIMEOUT, tasks.wait()).await;
     }
 }
 
@@ -198,9 +201,9 @@ impl Drop for GatewayControl {
 async fn answer(stream: TcpStream, token: &str, gateway: &Gateway) -> Result<(), std::io::Error> {
     let (input, mut output) = stream.into_split();
     let mut line = Vec::new();
-    let mut input = BufReader::new(input.take(LONGEST));
+    let mut input = BufReader::new(input.take(MAX_MESSAGE_BYTES));
     let read = input.read_until(b'\n', &mut line);
-    tokio::time::timeout(PATIENCE, read).await??;
+    tokio::time::timeout(IO_TIMEOUT, read).await??;
     let answer = match serde_json::from_slice::<ControlEnvelope>(&line) {
         // Clients without a valid token get no answer.
         Ok(envelope) if !same(envelope.token.as_bytes(), token.as_bytes()) => return Ok(()),
@@ -211,7 +214,7 @@ async fn answer(stream: TcpStream, token: &str, gateway: &Gateway) -> Result<(),
         },
     };
     let bytes = serde_json::to_vec(&answer)?;
-    tokio::time::timeout(PATIENCE, output.write_all(&bytes)).await??;
+    tokio::time::timeout(IO_TIMEOUT, output.write_all(&bytes)).await??;
     output.shutdown().await
 }
 
@@ -273,19 +276,20 @@ async fn send(target: &str, message: String, gateway: &Gateway) -> Result<Value,
     };
     // The message is added to the chat's transcript unless a turn is running, which may be waiting
     // for a person.
-    let sent = if let Ok(sent) = tokio::time::timeout(MIRROR, post.send(posting.clone())).await {
-        sent
-    } else {
-        let bare = Posting {
-            mirror: None,
-            ..posting
+    let sent =
+        if let Ok(sent) = tokio::time::timeout(MIRROR_TIMEOUT, post.send(posting.clone())).await {
+            sent
+        } else {
+            let bare = Posting {
+                mirror: None,
+                ..posting
+            };
+            match post.send(bare).await {
+                // The first attempt stored it.
+                Err(PostError::Store(StoreError::Ended(_))) => Ok(1),
+                sent => sent,
+            }
         };
-        match post.send(bare).await {
-            // The first attempt stored it.
-            Err(PostError::Store(StoreError::Ended(_))) => Ok(1),
-            sent => sent,
-        }
-    };
     let chunks = sent.map_err(|error| error.to_string())?;
     // It is stored and will be delivered, perhaps later.
     Ok(json!({"success": true, "target": target_text(&target), "messages": chunks}))

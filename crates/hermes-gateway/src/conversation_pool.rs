@@ -167,7 +167,7 @@ impl ConversationPool {
             () = self.inner.cancel.cancelled() => return Err(stopping_error()),
             permit = Arc::clone(&waiting.lock).acquire_owned() => permit.map_err(|_| stopping_error())?,
         };
-        let kept = self
+        let idle = self
             .inner
             .rows()
             .get_mut(&id)
@@ -180,13 +180,13 @@ impl ConversationPool {
             permit: Some(permit),
             inner: Arc::clone(&self.inner),
         };
-        match kept {
+        match idle {
             // One that ended by itself is opened again.
-            Some(kept)
-                if kept.opened_with == conversation.opened_with
-                    && !kept.conversation.has_ended() =>
+            Some(idle)
+                if idle.opened_with == conversation.opened_with
+                    && !idle.conversation.has_ended() =>
             {
-                conversation.live = Some(kept.conversation);
+                conversation.live = Some(idle.conversation);
                 Ok(conversation)
             }
             // In a task of its own: the caller may be dropped at any moment, and the permit must be
@@ -227,17 +227,17 @@ impl ConversationPool {
             () = self.inner.cancel.cancelled() => return None,
             permit = Arc::clone(&waiting.lock).acquire_owned() => permit.ok()?,
         };
-        let kept = self
+        let idle = self
             .inner
             .rows()
             .get_mut(id)
             .and_then(|row| row.idle.take());
-        let Some(kept) = kept else {
+        let Some(idle) = idle else {
             return Some(permit);
         };
         let (inner, id) = (Arc::clone(&self.inner), id.to_owned());
         let closed = task::spawn("closing a conversation", async move {
-            kept.conversation.close().await;
+            idle.conversation.close().await;
             inner.closed(&id);
             permit
         });
@@ -246,12 +246,13 @@ impl ConversationPool {
 
     /// Closes all idle conversations.
     pub async fn close_idle(&self) {
-        let kept: Vec<ClosingConversation> = {
+        let idle_conversations: Vec<ClosingConversation> = {
             let mut rows = self.inner.rows();
             rows.values_mut().filter_map(PoolEntry::take_idle).collect()
         };
         join_all(
-            kept.into_iter()
+            idle_conversations
+                .into_iter()
                 .map(|one| self.inner.close_in_background(one)),
         )
         .await;
@@ -343,22 +344,22 @@ impl PoolInner {
         let mut rows = self.rows();
         // Each weight is read once: it can change at any moment.
         let mut bytes = 0_usize;
-        let mut kept: Vec<(Instant, String, usize)> = Vec::new();
+        let mut idle_conversations: Vec<(Instant, String, usize)> = Vec::new();
         for (id, row) in rows.iter() {
             let weight = row.bytes();
             bytes = bytes.saturating_add(weight);
             if let Some(one) = &row.idle {
-                kept.push((one.since, id.clone(), weight));
+                idle_conversations.push((one.since, id.clone(), weight));
             }
         }
-        kept.sort();
+        idle_conversations.sort();
         let now = Instant::now();
-        let surplus = kept.len().saturating_sub(self.limits.idle);
+        let surplus = idle_conversations.len().saturating_sub(self.limits.idle);
         let mut closing = Vec::new();
         let mut next = None;
-        for (place, (since, id, weight)) in kept.iter().enumerate() {
+        for (index, (since, id, weight)) in idle_conversations.iter().enumerate() {
             let old = *since + self.limits.age <= now;
-            if place >= surplus && !old && bytes <= self.limits.bytes {
+            if index >= surplus && !old && bytes <= self.limits.bytes {
                 next = Some(*since + self.limits.age);
                 break;
             }

@@ -18,21 +18,21 @@ use tokio_util::task::TaskTracker;
 
 use crate::authorize::pairing::Pairing;
 use crate::conversation_pool::ConversationPool;
+use crate::delivery::{MessageInbox, keep_ownership};
 use crate::process::MachineProcesses;
 use crate::session::{SessionIndex, SessionIndexError};
 use crate::settings::GatewaySettings;
-use crate::spine::{MessageInbox, keep_ownership};
 pub use crate::turn::{DecisionError, KnownChat, MessagePoster, OpenPermission, OwnerDecision};
-use crate::turn::{Hub, runner, shutdown};
-use crate::voice::{SpeechSynthesizer, Transcriber};
+use crate::turn::{GatewayShared, runner, shutdown};
+use crate::voice::{HomeSynthesizer, Transcriber};
 
 mod supervise;
 
 /// Capacity of the queue of messages that are not stored yet.
-const ARRIVALS: usize = 64;
+const ARRIVAL_QUEUE_CAPACITY: usize = 64;
 /// How long chats may take to stop when the gateway stops.
-const ENDING: Duration = Duration::from_secs(5);
-const HOUSEKEEPING: Duration = Duration::from_hours(1);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_hours(1);
 
 /// The dependencies of the gateway.
 pub struct GatewayDeps {
@@ -47,7 +47,7 @@ pub struct GatewayDeps {
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
     pub transcriber: Option<Arc<dyn Transcriber>>,
-    pub speaker: Option<Arc<dyn SpeechSynthesizer>>,
+    pub speaker: Option<Arc<HomeSynthesizer>>,
     pub callbacks: GatewayCallbacks,
 }
 
@@ -138,7 +138,7 @@ pub enum GatewayError {
 /// The gateway. Cheap to clone.
 #[derive(Clone)]
 pub struct Gateway {
-    hub: Arc<Hub>,
+    shared: Arc<GatewayShared>,
     lease: Duration,
 }
 
@@ -151,19 +151,19 @@ impl Gateway {
             SessionIndex::open(deps.store.clone(), &dir, settings.write_sessions_json).await?;
         let lease = deps.lease;
         Ok(Self {
-            hub: Arc::new(Hub::new(deps, index)),
+            shared: Arc::new(GatewayShared::new(deps, index)),
             lease,
         })
     }
 
     /// Sends messages to chats on behalf of jobs and webhooks.
     pub fn post(&self) -> MessagePoster {
-        MessagePoster::new(Arc::clone(&self.hub))
+        MessagePoster::new(Arc::clone(&self.shared))
     }
 
     /// Permissions that turns wait for, oldest first.
     pub async fn open_permissions(&self) -> Result<Vec<OpenPermission>, StoreError> {
-        self.hub.open_permissions().await
+        self.shared.open_permissions().await
     }
 
     /// The decision of the machine's owner; only the owner can read the token of the control
@@ -174,23 +174,23 @@ impl Gateway {
         decision: OwnerDecision,
         by: &str,
     ) -> Result<OpenPermission, DecisionError> {
-        self.hub.decide_permission(id, decision, by).await
+        self.shared.decide_permission(id, decision, by).await
     }
 
     pub fn status(&self) -> GatewayStatus {
-        self.hub.status()
+        self.shared.status()
     }
 
     /// While held, no new turns are started and arriving messages wait.
     pub fn set_held(&self, held: bool) {
-        self.hub.hold(held);
+        self.shared.hold(held);
     }
 
     /// Uses these platforms for sending only, without running them: for short-lived commands.
     pub fn connect(&self, platforms: &[Platform]) {
         for platform in platforms {
             let outbound = Arc::clone(&platform.outbound);
-            self.hub
+            self.shared
                 .outbox
                 .connect(platform.name, &platform.account, outbound);
         }
@@ -200,7 +200,7 @@ impl Gateway {
     /// `patience`; the rest stays stored.
     pub async fn send_owed(&self, patience: Duration) -> Result<(), StoreError> {
         let sending = async {
-            while self.hub.outbox.pump().await?.due > 0 {}
+            while self.shared.outbox.pump().await?.due > 0 {}
             Ok(())
         };
         let sent = tokio::time::timeout(patience, sending).await;
@@ -210,15 +210,15 @@ impl Gateway {
     /// Starts no new turns and notifies the chats that the gateway stops. Called before
     /// [`Self::drain`], while the platforms still run. Takes a few seconds at most.
     pub async fn announce_shutdown(&self, leaving: &ShutdownNotice) {
-        self.hub.drain();
-        shutdown::announce(&self.hub, leaving).await;
+        self.shared.drain();
+        shutdown::announce(&self.shared, leaving).await;
     }
 
     /// Starts no new turns and waits for running ones, up to `patience`. `false`: some still run;
     /// the next process resumes them.
     pub async fn drain(&self, patience: Duration) -> bool {
-        self.hub.drain();
-        tokio::time::timeout(patience, self.hub.quiet())
+        self.shared.drain();
+        tokio::time::timeout(patience, self.shared.quiet())
             .await
             .is_ok()
     }
@@ -231,10 +231,10 @@ impl Gateway {
         tasks: Vec<GatewayTask>,
         cancel: CancellationToken,
     ) -> Result<(), GatewayError> {
-        let hub = &self.hub;
+        let shared = &self.shared;
         let stop = cancel.child_token();
         let running = TaskTracker::new();
-        let (arrivals, queue) = mpsc::channel(ARRIVALS);
+        let (arrivals, queue) = mpsc::channel(ARRIVAL_QUEUE_CAPACITY);
         let spawn = |name: &str, work: BoxFuture<'static, ()>| {
             drop(task::spawn(name, running.track_future(work)));
         };
@@ -242,19 +242,19 @@ impl Gateway {
         let started = json!({"platforms": names});
         for platform in platforms {
             let name = platform.name;
-            let work = supervise::run(Arc::clone(hub), platform, arrivals.clone(), stop.clone());
+            let work = supervise::run(Arc::clone(shared), platform, arrivals.clone(), stop.clone());
             spawn(name, Box::pin(work));
         }
         drop(arrivals);
-        let inbox = MessageInbox::new(hub.delivery.clone(), hub.settings.sharing);
-        let (taker, token) = (Arc::clone(hub), stop.clone());
+        let inbox = MessageInbox::new(shared.delivery.clone(), shared.settings.sharing);
+        let (taker, token) = (Arc::clone(shared), stop.clone());
         let inbox = async move {
             inbox
                 .run(queue, token, |_| taker.arrived.notify_one())
                 .await;
         };
         spawn("inbox", Box::pin(inbox));
-        let chats = runner::run(Arc::clone(hub), stop.clone());
+        let chats = runner::run(Arc::clone(shared), stop.clone());
         spawn("chats", Box::pin(chats));
         for one in tasks {
             let token = stop.clone();
@@ -266,20 +266,23 @@ impl Gateway {
             };
             spawn(&one.name, Box::pin(work));
         }
-        (hub.callbacks.on_event)("gateway:startup", started);
-        hub.adopt(Arc::new(MachineProcesses)).await;
-        let mut sending = std::pin::pin!(hub.outbox.run(&hub.wake, &stop));
+        (shared.callbacks.on_event)("gateway:startup", started);
+        shared.adopt(Arc::new(MachineProcesses)).await;
+        let mut sending = std::pin::pin!(shared.outbox.run(&shared.wake, &stop));
         let ended = tokio::select! {
             biased;
             () = cancel.cancelled() => None,
             ended = &mut sending => Some(ended),
-            ended = keep_ownership(&hub.delivery, self.lease, &stop) => Some(ended),
-            () = housekeeping(hub) => Some(Ok(())),
+            ended = keep_ownership(&shared.delivery, self.lease, &stop) => Some(ended),
+            () = housekeeping(shared) => Some(Ok(())),
         };
         stop.cancel();
         running.close();
         let parts = async {
-            if tokio::time::timeout(ENDING, running.wait()).await.is_err() {
+            if tokio::time::timeout(STOP_TIMEOUT, running.wait())
+                .await
+                .is_err()
+            {
                 tracing::warn!("some parts of the gateway took too long to end");
             }
         };
@@ -287,13 +290,13 @@ impl Gateway {
         let sent = async {
             match ended {
                 Some(ended) => ended,
-                None => tokio::time::timeout(ENDING, sending)
+                None => tokio::time::timeout(STOP_TIMEOUT, sending)
                     .await
                     .unwrap_or(Ok(())),
             }
         };
         let (outcome, ()) = tokio::join!(sent, parts);
-        if let Err(error) = hub.index.flush().await {
+        if let Err(error) = shared.index.flush().await {
             tracing::warn!("{error}");
         }
         Ok(outcome?)
@@ -301,12 +304,12 @@ impl Gateway {
 }
 
 /// Periodically deletes old completed records.
-async fn housekeeping(hub: &Hub) {
+async fn housekeeping(shared: &GatewayShared) {
     loop {
-        if let Err(error) = hub.delivery.prune().await {
+        if let Err(error) = shared.delivery.prune().await {
             tracing::warn!("housekeeping: {error}");
         }
-        hub.sweep_files();
-        tokio::time::sleep(HOUSEKEEPING).await;
+        shared.sweep_files();
+        tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;
     }
 }

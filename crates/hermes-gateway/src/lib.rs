@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`platforms`] | the adapters of a home, and the services they need |
 //! | `gateway` | the running gateway |
-//! | `spine` | durable delivery: nothing accepted is lost, nothing is sent twice without a mark |
+//! | `delivery` | durable delivery: nothing accepted is lost, nothing is sent twice without a mark |
 //! | `turn` | messages become turns, turns become replies: commands, approvals, streaming, recovery |
 //! | `conversation_pool` | open conversations |
 //! | `session` | which conversation a message belongs to, and when a new one starts |
@@ -22,13 +22,13 @@ pub mod authorize;
 pub mod control;
 mod conversation_pool;
 pub mod cron;
+mod delivery;
 mod gateway;
 pub mod platforms;
 pub mod process;
 pub mod render;
 mod session;
 mod settings;
-mod spine;
 mod turn;
 mod voice;
 
@@ -37,6 +37,9 @@ pub use authorize::pairing::{
     PendingPairing,
 };
 pub use conversation_pool::{ConversationPool, HolderEvent, PoolLimits, PooledConversation};
+pub use delivery::{
+    ChunkExtras, DUPLICATE_MARK, MessageInbox, Outbox, OutboxPolicy, keep_ownership,
+};
 pub use gateway::{
     DecisionError, Gateway, GatewayCallbacks, GatewayDeps, GatewayError, GatewayStatus,
     GatewayTask, KnownChat, MessagePoster, OpenPermission, OwnerDecision, PlatformStatus,
@@ -44,5 +47,4 @@ pub use gateway::{
 };
 pub use session::{SessionEntry, SessionIndex, SessionKey, SessionSharing};
 pub use settings::{AccessSummary, GatewaySettings, approval_wait, fresh_secret};
-pub use spine::{ChunkExtras, DUPLICATE_MARK, MessageInbox, Outbox, OutboxPolicy, keep_ownership};
-pub use voice::{HomeSynthesizer, HomeTranscriber, SpeechSynthesizer, Transcriber};
+pub use voice::{HomeSynthesizer, HomeTranscriber, Transcriber};

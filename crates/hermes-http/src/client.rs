@@ -162,7 +162,7 @@ pub enum HttpError {
 
 /// Connections to one host that wait for the next request. Each holds some 40 KB of buffers; more
 /// are made while there is more to do at once.
-const IDLE_CONNECTIONS: usize = 16;
+const MAX_IDLE_CONNECTIONS: usize = 16;
 
 /// What is offered to a server over TLS.
 const ANY_VERSION: &[&[u8]] = &[b"h2", b"http/1.1"];
@@ -221,7 +221,7 @@ impl ClientFactory {
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("hermes/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(settings.connect_timeout)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
             .tcp_nodelay(true)
             .tcp_keepalive(Duration::from_secs(30))
             .redirect(redirect_policy(settings.redirects))

@@ -37,7 +37,7 @@ pub struct SseParser {
     /// The last byte was a CR: a LF that follows belongs to it.
     after_cr: bool,
     /// The start of the stream, where a byte order mark may stand, is behind us.
-    begun: bool,
+    started: bool,
 }
 
 impl SseParser {
@@ -85,7 +85,7 @@ impl SseParser {
     fn end_line(&mut self, out: &mut impl Extend<SseEvent>) {
         let line = std::mem::take(&mut self.line);
         let mut text = line.as_slice();
-        if !std::mem::replace(&mut self.begun, true) {
+        if !std::mem::replace(&mut self.started, true) {
             text = text.strip_prefix(BOM).unwrap_or(text);
         }
         if text.is_empty() {

@@ -1,8 +1,8 @@
 //! Converts messages to a prompt with the chat template of the model's file, including tools.
 
+mod default_template;
 mod error;
 mod message;
-mod own;
 mod protect;
 mod template;
 

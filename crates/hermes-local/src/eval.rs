@@ -10,17 +10,17 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::chat::{ChatRole, PromptMessage, PromptTool};
-use crate::talk::{AnswerDelta, GenerationError, GenerationRequest, ModelSession};
+use crate::generation::{AnswerDelta, GenerationError, GenerationRequest, ModelSession};
 
 const PROMPTS: &str = include_str!("../prompts/prompts.json");
 const TOOLS: &str = include_str!("../prompts/tools.json");
 /// A call of one of these tools is short.
-const ANSWER: usize = 160;
+const MAX_ANSWER_TOKENS: usize = 160;
 /// After this many tokens without a call, none is expected any more.
-const WORDS: usize = 48;
+const MAX_TOKENS_BEFORE_CALL: usize = 48;
 const SYSTEM: &str = "You are a helpful assistant on a person's computer.";
 /// Tools are offered to models with this score in the probe that do not call too eagerly.
-const ENOUGH: f64 = 0.6;
+const MIN_TOOL_SCORE: f64 = 0.6;
 
 #[derive(Debug, thiserror::Error)]
 pub enum EvalError {
@@ -141,15 +141,15 @@ impl EvalReport {
                 .filter(|it| it.accept.is_empty() != *due)
                 .count();
             let (right, tried) = self.share(*due, EvalVerdict::Right);
-            ((all - tried + right) as f64) < ENOUGH * all as f64
+            ((all - tried + right) as f64) < MIN_TOOL_SCORE * all as f64
         })
     }
 
     /// Whether tools should be offered to the model.
     pub fn offers_tools(&self) -> bool {
         let part = |(count, all): (usize, usize)| count as f64 / all.max(1) as f64;
-        part(self.share(true, EvalVerdict::Right)) >= ENOUGH
-            && part(self.share(false, EvalVerdict::Right)) >= ENOUGH
+        part(self.share(true, EvalVerdict::Right)) >= MIN_TOOL_SCORE
+            && part(self.share(false, EvalVerdict::Right)) >= MIN_TOOL_SCORE
     }
 
     pub fn to_json(&self) -> Value {
@@ -212,7 +212,7 @@ pub fn run(
             PromptMessage::new(ChatRole::User, prompt.prompt.clone()),
         ]);
         ask.tools.clone_from(&tools);
-        ask.max_tokens = Some(ANSWER);
+        ask.max_tokens = Some(MAX_ANSWER_TOKENS);
         let deltas = answer(session, &ask)?;
         let tried = judge(prompt, &deltas);
         tell(&tried);
@@ -241,7 +241,7 @@ fn answer(
         ask,
         &mut |delta| deltas.borrow_mut().push(delta),
         &|| tokens.set(tokens.get() + 1),
-        &|| tokens.get() > WORDS && !called(&deltas.borrow()),
+        &|| tokens.get() > MAX_TOKENS_BEFORE_CALL && !called(&deltas.borrow()),
     );
     match answered {
         Ok(_) | Err(GenerationError::Cancelled) => Ok(deltas.into_inner()),

@@ -3,7 +3,7 @@
 pub mod chat;
 pub mod engine;
 pub mod eval;
+pub mod generation;
 pub mod grammar;
 pub mod measure;
 pub mod server;
-pub mod talk;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use hermes_local::engine::EngineOptions;
 use hermes_local::eval::{self, EvalReport};
+use hermes_local::generation::{self, ModelSession};
 use hermes_local::measure;
 use hermes_local::server::{self, LocalServerSettings, ServerExit};
-use hermes_local::talk::{self, ModelSession};
 
 #[derive(Parser)]
 #[command(
@@ -84,8 +84,8 @@ impl Model {
         }
     }
 
-    fn open(&self) -> talk::ModelOpener {
-        talk::file(self.file.clone(), self.options())
+    fn open(&self) -> generation::ModelOpener {
+        generation::file(self.file.clone(), self.options())
     }
 }
 
@@ -111,8 +111,8 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Another server is already running.
-const TAKEN: u8 = 3;
+/// Exit code: another server is already running.
+const EXIT_ALREADY_RUNNING: u8 = 3;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -155,9 +155,9 @@ fn measured(measure: &Measure) -> anyhow::Result<serde_json::Value> {
     measure::run(&model.file, &options, &text, measure.tokens, measure.rounds)
 }
 
-fn tell(told: anyhow::Result<serde_json::Value>) -> ExitCode {
-    match told {
-        Ok(told) if writeln!(std::io::stdout(), "{told}").is_ok() => ExitCode::SUCCESS,
+fn tell(result: anyhow::Result<serde_json::Value>) -> ExitCode {
+    match result {
+        Ok(result) if writeln!(std::io::stdout(), "{result}").is_ok() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
             complain(&error);
@@ -219,7 +219,7 @@ fn run_server(serve: &Serve) -> ExitCode {
         Err(error) => {
             complain(&error);
             match error {
-                ServerExit::Taken(_) => ExitCode::from(TAKEN),
+                ServerExit::Taken(_) => ExitCode::from(EXIT_ALREADY_RUNNING),
                 ServerExit::Failed(_) => ExitCode::FAILURE,
             }
         }

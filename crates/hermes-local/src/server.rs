@@ -4,7 +4,7 @@ mod chat;
 mod completion;
 mod error;
 mod guard;
-mod life;
+mod lifetime;
 mod listen;
 mod program;
 mod queue;
@@ -13,5 +13,5 @@ mod run_file;
 mod stats;
 mod worker;
 
-pub use life::ShutdownReason;
+pub use lifetime::ShutdownReason;
 pub use program::{LocalServerSettings, ServerExit, serve};

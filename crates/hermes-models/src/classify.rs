@@ -6,7 +6,6 @@
 #[cfg(test)]
 mod fixtures;
 mod limits;
-mod meaning;
 mod overflow;
 mod repeated;
 mod report;
@@ -17,6 +16,7 @@ mod strangers;
 mod transport;
 #[cfg(test)]
 mod vendors;
+mod wording;
 
 use std::time::Duration;
 
@@ -161,7 +161,9 @@ fn judge(
     let window = limits::window(&report.text).or_else(|| limits::stated_window(&report.json));
     let limit = match rule.class {
         ErrorClass::ContextOverflow => window,
-        ErrorClass::OutputCap if rule.name == "answer does not fit" => limits::room(&report.text),
+        ErrorClass::OutputCap if rule.name == "answer does not fit" => {
+            limits::available_output(&report.text)
+        }
         ErrorClass::OutputCap if rule.name == "affordable answer" => {
             limits::affordable(&report.text)
         }

@@ -36,7 +36,6 @@ use serde_json::Value;
 
 use crate::quirks::Quirks;
 
-pub(crate) use json::clip;
 pub(crate) use reader::AnswerReader;
 
 /// A request ready to be sent. The client adds the credential.
@@ -245,7 +244,7 @@ impl AnswerDecoder {
         let mut value: Value = json::lenient(data).map_err(|error| {
             WireFault::Malformed(format!(
                 "an event of the stream is not JSON ({error}): {}",
-                json::clip(data, 200)
+                hermes_core::text::shorten(data, 200)
             ))
         })?;
         if let Some(fault) = json::fault(&value, name) {
@@ -323,7 +322,8 @@ impl AnswerDecoder {
     }
 
     fn note(&mut self, text: &str) {
-        self.stray.get_or_insert_with(|| json::clip(text, 200));
+        self.stray
+            .get_or_insert_with(|| hermes_core::text::shorten(text, 200));
     }
 
     /// The stream reported that it is complete; a missing finish reason is then not a truncation.

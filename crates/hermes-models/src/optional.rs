@@ -9,9 +9,9 @@
 
 mod apply;
 mod book;
+mod effort_levels;
 mod error_names;
 mod format;
-mod ladder;
 mod plain;
 mod refused;
 mod shape;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use hermes_core::text::{escape_angles, escape_xml};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 use crate::platform::Markup;
@@ -261,8 +262,8 @@ impl MarkupWriter {
     fn code_span(&mut self, code: &str) {
         let text = match self.markup {
             Markup::TelegramV2 => format!("`{}`", escape_code(code)),
-            Markup::TelegramHtml => format!("<code>{}</code>", escape_html(code)),
-            Markup::SlackMrkdwn => format!("`{}`", escape_slack(code)),
+            Markup::TelegramHtml => format!("<code>{}</code>", escape_xml(code)),
+            Markup::SlackMrkdwn => format!("`{}`", escape_angles(code)),
             Markup::Plain | Markup::Discord => code.to_owned(),
         };
         self.put(&text);
@@ -278,14 +279,14 @@ impl MarkupWriter {
                 escape_code(code)
             ),
             Markup::TelegramHtml if language.is_empty() => {
-                format!("<pre>{}</pre>", escape_html(code))
+                format!("<pre>{}</pre>", escape_xml(code))
             }
             Markup::TelegramHtml => format!(
                 "<pre><code class=\"language-{}\">{}</code></pre>",
-                escape_html(&language),
-                escape_html(code)
+                escape_xml(&language),
+                escape_xml(code)
             ),
-            Markup::SlackMrkdwn => format!("```\n{}\n```", escape_slack(code)),
+            Markup::SlackMrkdwn => format!("```\n{}\n```", escape_angles(code)),
             Markup::Plain | Markup::Discord => code.to_owned(),
         };
         self.put(&text);
@@ -326,14 +327,14 @@ impl MarkupWriter {
             }
             Markup::TelegramHtml => {
                 let label = if label.is_empty() {
-                    escape_html(&url)
+                    escape_xml(&url)
                 } else {
                     label
                 };
-                format!("<a href=\"{}\">{label}</a>", escape_html(&url))
+                format!("<a href=\"{}\">{label}</a>", escape_xml(&url))
             }
             Markup::SlackMrkdwn => {
-                let url = escape_slack(&url.replace('|', "%7C").replace('>', "%3E"));
+                let url = escape_angles(&url.replace('|', "%7C").replace('>', "%3E"));
                 if same {
                     format!("<{url}>")
                 } else {
@@ -408,25 +409,14 @@ fn escape(markup: Markup, text: &str) -> String {
             out.push(ch);
             out
         }),
-        Markup::TelegramHtml => escape_html(text),
-        Markup::SlackMrkdwn => escape_slack(text),
+        Markup::TelegramHtml => escape_xml(text),
+        Markup::SlackMrkdwn => escape_angles(text),
         Markup::Plain | Markup::Discord => text.to_owned(),
     }
 }
 
 fn escape_code(text: &str) -> String {
     text.replace('\\', "\\\\").replace('`', "\\`")
-}
-
-fn escape_html(text: &str) -> String {
-    escape_slack(text).replace('"', "&quot;")
-}
-
-/// Slack supports only these three escapes.
-fn escape_slack(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }
 
 #[cfg(test)]

@@ -104,13 +104,14 @@ impl HealthReporter {
     /// The receiving side made progress at `now` (seconds since the epoch).
     pub fn received(&self, now: f64) {
         self.0.send_if_modified(|condition| {
-            let news = condition.state != PlatformState::Connected || condition.error.is_some();
+            let is_change =
+                condition.state != PlatformState::Connected || condition.error.is_some();
             *condition = PlatformCondition {
                 state: PlatformState::Connected,
                 error: None,
                 received_at: Some(now),
             };
-            news
+            is_change
         });
     }
 

@@ -14,13 +14,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Clients at the same time; further ones wait to be accepted.
-const CONNECTIONS: usize = 1024;
-/// A client that does not say what it wants by then is let go.
-const HEADERS: Duration = Duration::from_secs(30);
-/// Answers that are being written when the server stops.
-const LAST: Duration = Duration::from_secs(5);
-/// After an accept that failed: too many open files, say.
-const PAUSE: Duration = Duration::from_millis(100);
+const MAX_CONNECTIONS: usize = 1024;
+/// Timeout for the headers of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout for answers that are being written when the server stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause after a failed accept, for example with too many open files.
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until cancelled; answers that are being written are finished.
 pub async fn serve(
@@ -28,31 +28,34 @@ pub async fn serve(
     router: Router,
     cancel: CancellationToken,
 ) -> std::io::Result<()> {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let tracker = TaskTracker::new();
     loop {
-        let place = tokio::select! {
+        let permit = tokio::select! {
             () = cancel.cancelled() => break,
-            place = Arc::clone(&places).acquire_owned() => place,
+            permit = Arc::clone(&permits).acquire_owned() => permit,
         };
-        let Ok(place) = place else { break };
+        let Ok(permit) = permit else { break };
         let stream = tokio::select! {
             () = cancel.cancelled() => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     tracing::warn!("the API server cannot accept a connection: {error}");
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
                     continue;
                 }
             },
         };
-        let serving = converse(stream, router.clone(), cancel.clone(), place);
+        let serving = converse(stream, router.clone(), cancel.clone(), permit);
         task::spawn("api connection", tracker.track_future(serving));
     }
     drop(listener);
     tracker.close();
-    if tokio::time::timeout(LAST, tracker.wait()).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, tracker.wait())
+        .await
+        .is_err()
+    {
         tracing::warn!("clients of the API server were cut off when it stopped");
     }
     Ok(())
@@ -62,13 +65,13 @@ async fn converse(
     stream: TcpStream,
     router: Router,
     cancel: CancellationToken,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 ) {
     // Deltas are small and must not wait for more.
     let _ = stream.set_nodelay(true);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS)
+        .header_read_timeout(HEADER_TIMEOUT)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
@@ -82,5 +85,5 @@ async fn converse(
         // Clients go away in the middle of things: that is their right.
         tracing::debug!("a connection of the API server ended: {error}");
     }
-    drop(place);
+    drop(permit);
 }

@@ -25,6 +25,7 @@
 )]
 
 pub mod clock;
+pub mod directories;
 pub mod discord;
 pub mod fuzz;
 pub mod home;
@@ -32,7 +33,6 @@ pub mod mail;
 pub mod mcp_server;
 pub mod model_server;
 pub mod oracle;
-pub mod place;
 pub mod process;
 pub mod recorder;
 mod server_thread;

@@ -21,13 +21,13 @@ const SCROLLBACK: usize = 20_000;
 
 /// How a program is started at a terminal.
 #[derive(Debug)]
-pub struct AtTerminal {
+pub struct TerminalBuilder {
     command: CommandBuilder,
     rows: u16,
     columns: u16,
 }
 
-impl AtTerminal {
+impl TerminalBuilder {
     /// `program` in this home, with nothing of the caller's environment, on 24 rows of 80 columns.
     pub fn new(program: impl AsRef<OsStr>, home: &TempHome) -> Self {
         let mut command = CommandBuilder::new(program);
@@ -77,12 +77,12 @@ impl AtTerminal {
             .slave
             .spawn_command(self.command)
             .expect("the program at a terminal");
-        // Ours must go, or the end of the program would not be seen.
+        // Drop our slave handle, otherwise we never read EOF.
         drop(pair.slave);
         let mut output = pair.master.try_clone_reader().expect("what it writes");
         let keyboard = pair.master.take_writer().expect("its keyboard");
         let shared = Arc::new(Shared {
-            seen: Mutex::new(Seen {
+            seen: Mutex::new(ScreenState {
                 parser: vt100::Parser::new(cells(self.rows), cells(self.columns), SCROLLBACK),
                 bytes: Vec::new(),
                 over: false,
@@ -120,11 +120,11 @@ pub struct Terminal {
 }
 
 struct Shared {
-    seen: Mutex<Seen>,
+    seen: Mutex<ScreenState>,
     changed: Condvar,
 }
 
-struct Seen {
+struct ScreenState {
     parser: vt100::Parser,
     /// Everything that was written.
     bytes: Vec<u8>,
@@ -132,7 +132,7 @@ struct Seen {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Seen> {
+    fn lock(&self) -> MutexGuard<'_, ScreenState> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -256,7 +256,7 @@ impl Terminal {
 
     /// Waits until nothing was written for this long.
     pub fn wait_quiet(&self, quiet: Duration) {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let mut seen = self.shared.lock();
         loop {
             let before = seen.bytes.len();
@@ -269,12 +269,12 @@ impl Terminal {
             if (timeout.timed_out() && seen.bytes.len() == before) || seen.over {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "it never rests");
+            assert!(started_at.elapsed() < PATIENCE, "it never rests");
         }
     }
 
     #[track_caller]
-    fn wait(&self, what: &str, done: impl Fn(&Seen) -> bool) {
+    fn wait(&self, what: &str, done: impl Fn(&ScreenState) -> bool) {
         let until = Instant::now() + PATIENCE;
         let mut seen = self.shared.lock();
         while !done(&seen) {
@@ -388,7 +388,7 @@ mod tests {
     fn a_program_is_seen_and_heard() {
         let home = TempHome::new();
         let script = "stty -echo; echo ready; read x; echo \"got $x\"; seq 1 60; read y; exit 7";
-        let mut terminal = AtTerminal::new("/bin/sh", &home)
+        let mut terminal = TerminalBuilder::new("/bin/sh", &home)
             .args(["-c", script])
             .start();
         terminal.wait_for("ready");

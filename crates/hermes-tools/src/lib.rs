@@ -20,8 +20,11 @@ use hermes_exec::{Confinement, EnvironmentInfo};
 use hermes_policy::{ApprovalMode, ConfinementLevel, Gate};
 
 /// How the policy sees a command that runs there under `confinement`.
-pub fn confinement_level(place: &EnvironmentInfo, confinement: &Confinement) -> ConfinementLevel {
-    if place.isolated {
+pub fn confinement_level(
+    environment: &EnvironmentInfo,
+    confinement: &Confinement,
+) -> ConfinementLevel {
+    if environment.isolated {
         ConfinementLevel::Isolated
     } else if confinement.is_off() {
         ConfinementLevel::None

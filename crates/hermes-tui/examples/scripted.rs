@@ -102,9 +102,9 @@ async fn program(host: HostPort) {
 }
 
 impl Program {
-    async fn tell(&mut self, news: HostUpdate) {
+    async fn tell(&mut self, update: HostUpdate) {
         // The interface may be gone.
-        let _ = self.host.news.send(news).await;
+        let _ = self.host.updates.send(update).await;
     }
 
     async fn event(&mut self, event: AgentEvent) {

@@ -35,15 +35,9 @@ pub(crate) fn plain(text: &str) -> String {
 
 /// The last `max` bytes or fewer, starting at the beginning of a line if possible.
 fn last_bytes(text: &str, max: usize) -> &str {
-    let Some(mut start) = text.len().checked_sub(max) else {
-        return text;
-    };
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    let rest = &text[start..];
+    let rest = hermes_core::text::last_bytes(text, max);
     match rest.find('\n') {
-        Some(at) if start > 0 => &rest[at + 1..],
+        Some(at) if rest.len() < text.len() => &rest[at + 1..],
         _ => rest,
     }
 }

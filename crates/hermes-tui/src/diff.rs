@@ -3,7 +3,7 @@
 mod parse;
 #[cfg(test)]
 mod tests;
-mod words;
+mod word_diff;
 
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
@@ -182,7 +182,7 @@ fn file_rows(
                 cx.theme.style(StyleRole::LineNumber),
             )));
         }
-        let emphasis = words::emphasis(&hunk.lines);
+        let emphasis = word_diff::emphasis(&hunk.lines);
         let mut numbers = hunk.numbers;
         for (line, parts) in hunk.lines.iter().zip(emphasis) {
             let number = match (line.change, &mut numbers) {
@@ -217,12 +217,12 @@ fn digits(file: &FileDiff) -> usize {
         let (old, new) = hunk.numbers?;
         Some(old.max(new) + hunk.lines.len())
     };
-    let most = file.hunks.iter().filter_map(last).max();
-    most.map_or(0, |most| most.to_string().len().max(3))
+    let last_number = file.hunks.iter().filter_map(last).max();
+    last_number.map_or(0, |last_number| last_number.to_string().len().max(3))
 }
 
 /// The sign, a space, and one wide character.
-const GUTTER: usize = 4;
+const GUTTER_COLUMNS: usize = 4;
 
 fn line_rows(
     line: &DiffLine,
@@ -253,7 +253,7 @@ fn line_rows(
         spans.push(Span::styled(text, style(*changed)));
     }
     // If no space is left for the text, the line number is omitted.
-    let number = if width::width(number) + GUTTER > columns {
+    let number = if width::width(number) + GUTTER_COLUMNS > columns {
         ""
     } else {
         number

@@ -187,9 +187,9 @@ impl Pager {
         if key == KeyPress::plain(KeyCode::Backspace) && entry.is_empty() {
             return PagerOutcome::Redraw;
         }
-        let taken = entry.key(key);
+        let is_handled = entry.key(key);
         self.typing = Some(entry);
-        if taken {
+        if is_handled {
             PagerOutcome::Redraw
         } else {
             PagerOutcome::Nothing
@@ -300,22 +300,22 @@ impl Pager {
 
     /// Where a long line is wrapped: between words, or inside a word wider than the screen.
     fn pieces(&self, text: &str) -> Vec<Range<usize>> {
-        let room = usize::from(self.width).max(1);
+        let available = usize::from(self.width).max(1);
         let mut pieces = Vec::new();
         let (mut from, mut used) = (0, 0);
         // Where the last word of the line begins; the line is not wrapped before its first word.
-        let (mut word, mut spaced, mut begun) = (0, false, false);
+        let (mut word, mut spaced, mut started) = (0, false, false);
         for (at, grapheme) in text.grapheme_indices(true) {
             let blank = grapheme.trim().is_empty();
-            if !blank && spaced && begun {
+            if !blank && spaced && started {
                 word = at;
             }
             let wide = width::width(grapheme);
-            if used + wide > room && at > from {
+            if used + wide > available && at > from {
                 if blank {
                     // It ends the line.
                     pieces.push(from..at);
-                    (from, used, begun) = (at + grapheme.len(), 0, false);
+                    (from, used, started) = (at + grapheme.len(), 0, false);
                     continue;
                 }
                 let end = if word > from { word } else { at };
@@ -323,7 +323,7 @@ impl Pager {
                 (from, used) = (end, width::width(&text[end..at]));
             }
             used += wide;
-            begun |= !blank;
+            started |= !blank;
             spaced = blank;
         }
         if from < text.len() || pieces.is_empty() {
@@ -342,8 +342,8 @@ impl Pager {
         }
         let above = usize::from(h >= 3);
         let below = usize::from(h >= 4 || self.typing.is_some());
-        let room = h.saturating_sub(above + below).max(1);
-        self.height.set(room);
+        let available = h.saturating_sub(above + below).max(1);
+        self.height.set(available);
         let top = if self.follows {
             self.last_top()
         } else {
@@ -354,7 +354,7 @@ impl Pager {
         if above > 0 {
             frame.lines.push(self.bar(w, theme));
         }
-        frame.lines.extend(self.text(top, room, w, theme));
+        frame.lines.extend(self.text(top, available, w, theme));
         while frame.lines.len() + below < h {
             frame.lines.push(Line::default());
         }
@@ -373,16 +373,16 @@ impl Pager {
         frame
     }
 
-    fn text(&self, top: usize, room: usize, w: usize, theme: &Theme) -> Vec<Line<'static>> {
-        let mut lines = Vec::with_capacity(room);
+    fn text(&self, top: usize, available: usize, w: usize, theme: &Theme) -> Vec<Line<'static>> {
+        let mut lines = Vec::with_capacity(available);
         let mut row = self.row_at(top);
         let mut skip = top - self.starts.get(row).copied().unwrap_or(top).min(top);
-        while lines.len() < room && row < self.rows.len() {
+        while lines.len() < available && row < self.rows.len() {
             let line = self.marked(row, theme);
             if self.broken(row) {
                 let text = plain(&self.rows[row]);
                 let pieces = self.pieces(&text);
-                for piece in pieces.into_iter().skip(skip).take(room - lines.len()) {
+                for piece in pieces.into_iter().skip(skip).take(available - lines.len()) {
                     lines.push(fitted(&slice(&line, &piece), w));
                 }
             } else {
@@ -406,10 +406,10 @@ impl Pager {
             return line.clone();
         };
         let from = search.hits.partition_point(|(hit, _)| *hit < row);
-        let here = search.hits[from..]
+        let hits_from_top = search.hits[from..]
             .iter()
             .take_while(|(hit, _)| *hit == row);
-        let ranges: Vec<Range<usize>> = here.map(|(_, range)| range.clone()).collect();
+        let ranges: Vec<Range<usize>> = hits_from_top.map(|(_, range)| range.clone()).collect();
         if ranges.is_empty() {
             return line.clone();
         }
@@ -428,7 +428,7 @@ impl Pager {
             Span::raw(" "),
         ];
         let used: usize = spans.iter().map(|span| width::width(&span.content)).sum();
-        let right = self.place(theme);
+        let right = self.position_text(theme);
         let tail = width::width(&right) + 4;
         if used + tail < w {
             spans.push(Span::styled(glyphs.rule.repeat(w - used - tail), border));
@@ -447,18 +447,18 @@ impl Pager {
     }
 
     /// `12–40 of 300`
-    fn place(&self, theme: &Theme) -> String {
+    fn position_text(&self, theme: &Theme) -> String {
         let glyphs = theme.glyphs();
         let (count, top) = (self.count(), self.top.get());
         if count == 0 {
             return "empty".to_owned();
         }
         let end = (top + self.height.get()).min(count);
-        let mut place = format!("{}{}{end} of {count}", top + 1, glyphs.dash);
+        let mut position_text = format!("{}{}{end} of {count}", top + 1, glyphs.dash);
         if self.follows && end == count && top > 0 {
-            place = format!("{place} {} follows", glyphs.dot);
+            position_text = format!("{position_text} {} follows", glyphs.dot);
         }
-        place
+        position_text
     }
 
     fn bottom(&self, w: usize, theme: &Theme) -> (Line<'static>, Option<u16>) {

@@ -10,27 +10,33 @@ use hermes_core::event::{AgentCommand, SequencedEvent};
 use hermes_core::front_end::Effect;
 use tokio::sync::mpsc;
 
-/// Wishes that may wait for the program.
-pub const ASKS: usize = 256;
-/// News that may wait for the screen.
-pub const NEWS: usize = 256;
+/// Requests that may wait for the program.
+pub const ASK_QUEUE_CAPACITY: usize = 256;
+/// Updates that may wait for the screen.
+pub const UPDATE_QUEUE_CAPACITY: usize = 256;
 
 /// The interface's end.
 pub struct UiPort {
     pub asks: mpsc::Sender<UiAsk>,
-    pub news: mpsc::Receiver<HostUpdate>,
+    pub updates: mpsc::Receiver<HostUpdate>,
 }
 
 /// The program's end.
 pub struct HostPort {
     pub asks: mpsc::Receiver<UiAsk>,
-    pub news: mpsc::Sender<HostUpdate>,
+    pub updates: mpsc::Sender<HostUpdate>,
 }
 
 pub fn pair() -> (UiPort, HostPort) {
-    let (ask, asks) = mpsc::channel(ASKS);
-    let (tell, news) = mpsc::channel(NEWS);
-    (UiPort { asks: ask, news }, HostPort { asks, news: tell })
+    let (ask, asks) = mpsc::channel(ASK_QUEUE_CAPACITY);
+    let (sender, updates) = mpsc::channel(UPDATE_QUEUE_CAPACITY);
+    (
+        UiPort { asks: ask, updates },
+        HostPort {
+            asks,
+            updates: sender,
+        },
+    )
 }
 
 /// What a person wants.

@@ -70,12 +70,12 @@ pub enum StyleRole {
 }
 
 /// How many roles there are.
-const ROLES: usize = StyleRole::Variable as usize + 1;
+const ROLE_COUNT: usize = StyleRole::Variable as usize + 1;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Theme {
     name: &'static str,
-    styles: [Style; ROLES],
+    styles: [Style; ROLE_COUNT],
     glyphs: &'static Glyphs,
     background: ThemeBackground,
 }

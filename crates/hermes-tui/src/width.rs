@@ -99,8 +99,8 @@ pub fn truncate_with<'a>(text: &'a str, max: usize, mark: &str) -> Cow<'a, str> 
     if mark_width > max {
         return text[..fitting(text, max)].into();
     }
-    let kept = text[..fitting(text, max - mark_width)].trim_end();
-    format!("{kept}{mark}").into()
+    let fitting_text = text[..fitting(text, max - mark_width)].trim_end();
+    format!("{fitting_text}{mark}").into()
 }
 
 /// At most `max` columns, keeping the end: for paths.
@@ -112,13 +112,13 @@ pub fn truncate_start(text: &str, max: usize) -> Cow<'_, str> {
     if max == 0 {
         return "".into();
     }
-    let mut over = all + 1 - max;
+    let mut excess = all + 1 - max;
     let mut start = 0;
     for (grapheme, wide) in graphemes(text) {
-        if over == 0 {
+        if excess == 0 {
             break;
         }
-        over = over.saturating_sub(wide);
+        excess = excess.saturating_sub(wide);
         start += grapheme.len();
     }
     format!("…{}", &text[start..]).into()
@@ -130,14 +130,14 @@ pub fn truncate_line(line: &Line<'static>, max: usize, mark: &str) -> Line<'stat
         return line.clone();
     }
     let mark = if width(mark) > max { "" } else { mark };
-    let mut room = max - width(mark);
+    let mut available = max - width(mark);
     let mut spans: Vec<Span<'static>> = Vec::new();
     for span in &line.spans {
-        let bytes = fitting(&span.content, room);
-        let kept = &span.content[..bytes];
-        room -= width(kept);
+        let bytes = fitting(&span.content, available);
+        let fitting_text = &span.content[..bytes];
+        available -= width(fitting_text);
         if bytes > 0 {
-            spans.push(Span::styled(kept.to_owned(), span.style));
+            spans.push(Span::styled(fitting_text.to_owned(), span.style));
         }
         if bytes < span.content.len() {
             spans.push(Span::styled(mark.to_owned(), span.style));

@@ -1,5 +1,5 @@
 use hermes_core::approval::Approver;
-use hermes_core::ask::Nobody;
+use hermes_core::ask::DeclineAll;
 use hermes_core::clock::SystemClock;
 use hermes_core::event::ProgressSink;
 use hermes_core::ids::TurnId;
@@ -85,7 +85,6 @@ fn writer() -> Arc<dyn Tool> {
         toolset: "file",
         effects: Effects::Exclusive,
         untrusted: false,
-        result_limit: None,
     }))
 }
 
@@ -108,7 +107,7 @@ fn context(cwd: &Path, approver: Arc<CountingApprover>) -> ToolContext {
         cancel: CancellationToken::new(),
         clock: Arc::new(SystemClock),
         approver,
-        asker: Arc::new(Nobody),
+        asker: Arc::new(DeclineAll),
         progress: ProgressSink::none(),
         registry: Registry::default(),
         taint: Taint::default(),

@@ -7,7 +7,7 @@ use agent_client_protocol::{Error, ErrorCode};
 use hermes_agent::turn::explain;
 use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit, TurnSummary};
 
-use super::{EditorSession, PROGRESS, RunningTool, is_report};
+use super::{EditorSession, MAX_PROGRESS_BYTES, RunningTool, is_report};
 use crate::{calls, updates};
 
 /// Only one compaction runs at a time.
@@ -64,12 +64,12 @@ impl EditorSession {
                 name,
                 arguments,
             } => {
-                let call = calls::begun(&call_id, &name, &arguments, &self.cwd);
+                let call = calls::started(&call_id, &name, &arguments, &self.cwd);
                 let prints = matches!(name.as_str(), "terminal" | "process");
                 let progress = String::new();
                 self.outlet.update(SessionUpdate::ToolCall(call)).await;
                 if let Some(terminals) = &self.terminals {
-                    terminals.begun(&call_id);
+                    terminals.started(&call_id);
                 }
                 self.running
                     .insert(call_id, RunningTool { prints, progress });
@@ -247,13 +247,8 @@ fn add(progress: &mut String, text: &str) {
     if !text.ends_with('\n') {
         progress.push('\n');
     }
-    if progress.len() > PROGRESS {
-        let mut from = progress.len() - PROGRESS;
-        while !progress.is_char_boundary(from) {
-            from += 1;
-        }
-        progress.drain(..from);
-    }
+    let excess = progress.len() - hermes_core::text::last_bytes(progress, MAX_PROGRESS_BYTES).len();
+    progress.drain(..excess);
 }
 
 #[cfg(test)]
@@ -305,9 +300,9 @@ mod tests {
     fn progress_keeps_its_end() {
         let mut progress = String::new();
         for _ in 0..3 {
-            add(&mut progress, &"ü".repeat(PROGRESS / 3));
+            add(&mut progress, &"ü".repeat(MAX_PROGRESS_BYTES / 3));
         }
         add(&mut progress, "end");
-        assert!(progress.len() <= PROGRESS && progress.ends_with("end\n"));
+        assert!(progress.len() <= MAX_PROGRESS_BYTES && progress.ends_with("end\n"));
     }
 }

@@ -82,21 +82,21 @@ fn fitted(summary: &str, budget: u64) -> String {
         return summary.to_owned();
     }
     let budget = budget.saturating_sub(tokens::text(NOTE) + 1);
-    let mut kept = String::new();
+    let mut fitting = String::new();
     let mut used = 0;
     for line in summary.split_inclusive('\n') {
         used += tokens::text(line);
         if used > budget {
-            let left = budget.saturating_sub(tokens::text(&kept));
+            let left = budget.saturating_sub(tokens::text(&fitting));
             // A line that is as long as the budget is cut inside; a quarter is safe for any script.
-            if kept.is_empty() {
-                kept = line.chars().take(left as usize).collect();
+            if fitting.is_empty() {
+                fitting = line.chars().take(left as usize).collect();
             }
             break;
         }
-        kept.push_str(line);
+        fitting.push_str(line);
     }
-    format!("{}\n{NOTE}", kept.trim_end())
+    format!("{}\n{NOTE}", fitting.trim_end())
 }
 
 /// A summary row without the summary: what the user wrote, or nothing.

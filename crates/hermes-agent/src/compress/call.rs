@@ -85,7 +85,7 @@ async fn attempt(
         request.plan,
         request.focus,
         &request.date,
-        room(request, client),
+        available_chars(request, client),
     );
     let stream = client.stream(
         ModelRequest {
@@ -151,7 +151,7 @@ async fn collect(mut stream: hermes_core::model::ModelStream) -> Result<Collecto
 
 /// Characters that the summarising model can take: its window without the summary and a margin.
 /// Three to a token, as its tokens may be smaller than we think.
-fn room(request: &SummaryRequest<'_>, client: &dyn ModelClient) -> usize {
+fn available_chars(request: &SummaryRequest<'_>, client: &dyn ModelClient) -> usize {
     let window = u64::from(client.info().context_length);
     let answer = (request.plan.budget * 2).min(window / 4);
     (window.saturating_sub(answer) * 9 / 10) as usize * 3

@@ -16,15 +16,15 @@ use crate::tokens::{self, TokenMeter};
 
 /// Compactions in a turn until one is seen to help, a person's own not counted. A long turn in a
 /// small window may need many; each must have been worth it.
-const ATTEMPTS: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 /// Compactions in a row that may fail to get below the threshold.
-const INEFFECTIVE: u32 = 2;
+const MAX_INEFFECTIVE: u32 = 2;
 /// Digests in a row instead of summaries.
-const DIGESTS: u32 = 2;
-/// Growth of the raw estimate that is not yet worth another look.
-const GROWTH: u64 = 4_096;
+const MAX_DIGESTS: u32 = 2;
+/// Growth of the raw estimate below which compaction is not checked again.
+const MIN_GROWTH: u64 = 4_096;
 /// Longest task list that is carried over, in characters.
-const TODO_CHARS: usize = 4_000;
+const MAX_TODO_CHARS: usize = 4_000;
 
 /// Keeps one session's conversation inside the window.
 pub struct Compactor {
@@ -51,7 +51,7 @@ struct CompactorState {
     /// Why automatic compaction is off.
     off: Option<String>,
     cooldown_until: Option<f64>,
-    told: Option<String>,
+    reported: Option<String>,
 }
 
 impl Compactor {
@@ -130,10 +130,10 @@ impl Compactor {
     }
 
     fn tell(&mut self, why: String) -> Option<String> {
-        if self.state.told.as_ref() == Some(&why) {
+        if self.state.reported.as_ref() == Some(&why) {
             return None;
         }
-        self.state.told = Some(why.clone());
+        self.state.reported = Some(why.clone());
         Some(why)
     }
 
@@ -142,9 +142,9 @@ impl Compactor {
         if cause == CompactionCause::Manual {
             return None;
         }
-        if self.state.attempts >= ATTEMPTS {
+        if self.state.attempts >= MAX_ATTEMPTS {
             return Some(format!(
-                "Condensing was tried {ATTEMPTS} times in this turn without lasting effect; it \
+                "Condensing was tried {MAX_ATTEMPTS} times in this turn without lasting effect; it \
                  rests until the next."
             ));
         }
@@ -184,11 +184,11 @@ impl Compactor {
             return None;
         }
         self.state.ineffective += 1;
-        if self.state.ineffective < INEFFECTIVE {
+        if self.state.ineffective < MAX_INEFFECTIVE {
             return None;
         }
         let why = format!(
-            "Condensing no longer helps: {INEFFECTIVE} times in a row the prompt stayed above \
+            "Condensing no longer helps: {MAX_INEFFECTIVE} times in a row the prompt stayed above \
              {} tokens. It is not tried again by itself; start a new session, use a model with a \
              larger context, or load fewer tools.",
             self.threshold()
@@ -218,7 +218,7 @@ impl Compactor {
         }
         let todo = job
             .todo
-            .map(|todo| todo.chars().take(TODO_CHARS).collect::<String>());
+            .map(|todo| todo.chars().take(MAX_TODO_CHARS).collect::<String>());
         let before = job.overhead + tokens::messages(job.view);
         let (view, summary) = match self.plan(&job, todo.as_deref()) {
             CompactionPlan::NoGain(why) => {
@@ -270,7 +270,7 @@ impl Compactor {
     fn finished(&mut self, after: u64, summary: Summary, outcome: &mut CompactionOutcome) {
         self.state.unconfirmed = Some(after);
         self.state.no_gain_at = None;
-        self.state.told = None;
+        self.state.reported = None;
         if summary == Summary::None {
             return;
         }
@@ -359,7 +359,7 @@ impl Compactor {
              stored session."
                 .to_owned(),
         );
-        if self.state.digests >= DIGESTS {
+        if self.state.digests >= MAX_DIGESTS {
             let why = "No summary could be written twice in a row; automatic compaction is off. \
                        Check auxiliary.compression, or start a new session."
                 .to_owned();
@@ -381,7 +381,7 @@ impl Compactor {
 
 /// A raw estimate up to this counts as unchanged.
 fn tolerated(raw: u64) -> u64 {
-    raw + GROWTH.max(raw / 20)
+    raw + MIN_GROWTH.max(raw / 20)
 }
 
 enum CompactionFailure {

@@ -12,7 +12,7 @@ use super::prune;
 /// Longest digest in characters.
 const LIMIT: usize = 8_000;
 /// Share of it that an earlier summary may take.
-const PREVIOUS: usize = LIMIT * 4 / 10;
+const MAX_PREVIOUS_SUMMARY: usize = LIMIT * 4 / 10;
 
 /// The newest entries that fit, in order, after what is known from before.
 pub(super) fn digest(plan: &SummaryPlan) -> String {
@@ -23,17 +23,20 @@ pub(super) fn digest(plan: &SummaryPlan) -> String {
     );
     if let Some(previous) = &plan.previous {
         out.push_str("\n## From before\n");
-        out.push_str(&prune::middle_cut(previous, PREVIOUS.min(limit / 2)));
+        out.push_str(&prune::middle_cut(
+            previous,
+            MAX_PREVIOUS_SUMMARY.min(limit / 2),
+        ));
         out.push('\n');
     }
     out.push_str("\n## What happened\n");
-    let room = limit.saturating_sub(out.chars().count());
+    let available = limit.saturating_sub(out.chars().count());
     let entries = entries(&plan.middle);
-    let mut taken = 0;
+    let mut used_chars = 0;
     let mut first = entries.len();
     while first > 0 {
-        taken += entries[first - 1].chars().count() + 1;
-        if taken + 40 > room {
+        used_chars += entries[first - 1].chars().count() + 1;
+        if used_chars + 40 > available {
             break;
         }
         first -= 1;

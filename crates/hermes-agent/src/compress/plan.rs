@@ -75,7 +75,7 @@ pub struct SummaryPlan {
 }
 
 /// A plan must gain this share of the prompt.
-const LEAST_GAIN_PERCENT: u64 = 5;
+const MIN_GAIN_PERCENT: u64 = 5;
 /// Preamble and marks of a summary row.
 const FRAME_TOKENS: u64 = 240;
 /// Shortening alone will do if it brings the prompt below this share of the threshold: less would
@@ -156,7 +156,7 @@ fn worth_it(plan: Option<SummaryPlan>, before: u64) -> CompactionPlan {
 }
 
 fn gains(before: u64, after: u64) -> bool {
-    after + before * LEAST_GAIN_PERCENT / 100 < before
+    after + before * MIN_GAIN_PERCENT / 100 < before
 }
 
 fn prune_plan(input: &CompactionInput<'_>, before: u64) -> Option<CompactionPlan> {
@@ -233,9 +233,9 @@ struct RetentionLevel {
 
 /// From the wished-for to the barely possible.
 fn rungs(input: &CompactionInput<'_>) -> impl Iterator<Item = RetentionLevel> {
-    let room = input.threshold.saturating_sub(input.overhead);
+    let available = input.threshold.saturating_sub(input.overhead);
     let tail = (input.threshold as f64 * input.settings.target_ratio.clamp(0.05, 0.6)) as u64;
-    let tail = tail.min(room);
+    let tail = tail.min(available);
     let rows = input.settings.protect_last.clamp(3, 8);
     let head = if input.first {
         input.settings.protect_first
@@ -246,7 +246,7 @@ fn rungs(input: &CompactionInput<'_>) -> impl Iterator<Item = RetentionLevel> {
         protect_first,
         tail_tokens: tail / part,
         tail_rows: rows,
-        most_tokens: (room / 2 / part).max(tail / part * 3 / 2),
+        most_tokens: (available / 2 / part).max(tail / part * 3 / 2),
     };
     [
         rung(head, 1, rows),
@@ -296,11 +296,11 @@ fn tail_start(groups: &[RowGroup], head: usize, rung: &RetentionLevel) -> usize 
 /// The end of the head. It lies before the newest user message, which never comes before the
 /// summary.
 fn head_end(view: &PlannedRows, input: &CompactionInput<'_>, rung: &RetentionLevel) -> usize {
-    let most = input.threshold / 5;
+    let max_tokens = input.threshold / 5;
     let (mut rows, mut tokens, mut end) = (0, 0, 0);
     let groups = &view.groups[..view.newest_user.unwrap_or(view.groups.len())];
     for group in groups {
-        if rows >= rung.protect_first || tokens + group.tokens > most {
+        if rows >= rung.protect_first || tokens + group.tokens > max_tokens {
             break;
         }
         rows += group.rows.len();
@@ -342,12 +342,12 @@ fn condense(
     let tail = without_old_images(view.slice(tail_start, view.groups.len()), carried.is_some());
     let content = tokens::messages(&middle) + view.previous.as_deref().map_or(0, tokens::text);
     let budget = budget(content, input.context);
-    let kept = tokens::messages(&head) + tokens::messages(&tail);
+    let retained = tokens::messages(&head) + tokens::messages(&tail);
     let carried_tokens = carried
         .as_ref()
         .map_or(0, |user| tokens::message(&Message::User(user.clone())));
     Some(SummaryPlan {
-        after: input.overhead + input.extra + kept + carried_tokens + budget + FRAME_TOKENS,
+        after: input.overhead + input.extra + retained + carried_tokens + budget + FRAME_TOKENS,
         head,
         middle,
         previous: view.previous.clone(),
@@ -394,9 +394,9 @@ fn without_old_images(tail: &[Arc<Message>], carried: bool) -> Vec<Arc<Message>>
 
 /// Largest summary for so much content in such a window.
 fn budget(content: u64, context: u64) -> u64 {
-    let most = (context / 20).clamp(512, 10_000);
+    let max_tokens = (context / 20).clamp(512, 10_000);
     (content / 5)
-        .clamp(2_000.min(most), most)
+        .clamp(2_000.min(max_tokens), max_tokens)
         .min((content / 2).max(64))
 }
 

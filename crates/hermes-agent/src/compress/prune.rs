@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use crate::prompt::{STEER_CLOSE, STEER_OPEN};
 
 /// Outputs up to this length stay as they are.
-const SMALL_OUTPUT: usize = 200;
+const MAX_UNPRUNED_OUTPUT: usize = 200;
 /// Arguments up to this length stay as they are.
-const SMALL_ARGUMENTS: usize = 500;
+const MAX_UNPRUNED_ARGUMENTS: usize = 500;
 /// Strings inside longer arguments are cut to this length.
-const ARGUMENT_STRING: usize = 120;
+const MAX_PRUNED_STRING: usize = 120;
 const IMAGE_PLACEHOLDER: &str = "[an image was here; it was removed to save room]";
 
 /// The calls of a view by id.
@@ -43,7 +43,7 @@ pub(super) fn shortened(view: &[Arc<Message>], upto: usize) -> Vec<Arc<Message>>
         let new = match row.as_ref() {
             Message::Tool(tool) => {
                 let text = tool.content.text().into_owned();
-                let large = text.chars().count() > SMALL_OUTPUT;
+                let large = text.chars().count() > MAX_UNPRUNED_OUTPUT;
                 let later = large.then(|| newest.insert(text, tool)).flatten();
                 (at < upto)
                     .then(|| short_output(tool, later, &calls))
@@ -72,7 +72,7 @@ fn short_output(
             later.call_id,
             steer_block(&text)
         )
-    } else if text.chars().count() > SMALL_OUTPUT {
+    } else if text.chars().count() > MAX_UNPRUNED_OUTPUT {
         format!("{}{}", digest(tool, calls), steer_block(&text))
     } else if images {
         format!("{text}\n{IMAGE_PLACEHOLDER}")
@@ -136,10 +136,10 @@ fn key_argument(arguments: &str) -> String {
     let Ok(Value::Object(map)) = serde_json::from_str(arguments) else {
         return String::new();
     };
-    let told = TELLING
+    let shown = TELLING
         .iter()
         .find_map(|key| map.get(*key).and_then(Value::as_str));
-    told.map(|value| one_line(value, 60)).unwrap_or_default()
+    shown.map(|value| one_line(value, 60)).unwrap_or_default()
 }
 
 pub(super) fn one_line(text: &str, limit: usize) -> String {
@@ -183,13 +183,13 @@ fn short_arguments(row: &Message) -> Option<Message> {
     if assistant
         .tool_calls
         .iter()
-        .all(|call| call.arguments.len() <= SMALL_ARGUMENTS)
+        .all(|call| call.arguments.len() <= MAX_UNPRUNED_ARGUMENTS)
     {
         return None;
     }
     let mut short = assistant.clone();
     for call in &mut short.tool_calls {
-        if call.arguments.len() > SMALL_ARGUMENTS {
+        if call.arguments.len() > MAX_UNPRUNED_ARGUMENTS {
             call.arguments = cut_arguments(&call.arguments);
         }
         // The provider's verbatim copy would bring the long arguments back.
@@ -216,9 +216,9 @@ fn cut_strings(value: &mut Value) {
         Value::String(text) => {
             let length = text.chars().count();
             // A text that was cut before is slightly longer than the limit.
-            if length > ARGUMENT_STRING + 40 {
-                let head: String = text.chars().take(ARGUMENT_STRING).collect();
-                *text = format!("{head}… [{} more characters]", length - ARGUMENT_STRING);
+            if length > MAX_PRUNED_STRING + 40 {
+                let head: String = text.chars().take(MAX_PRUNED_STRING).collect();
+                *text = format!("{head}… [{} more characters]", length - MAX_PRUNED_STRING);
             }
         }
         Value::Array(items) => items.iter_mut().for_each(cut_strings),
@@ -258,7 +258,7 @@ pub(super) fn squeezed(row: &Message, limit: usize) -> Option<Message> {
     };
     let text = tool.content.text();
     let images = tool.content.image_count();
-    if text.chars().count() <= limit + SMALL_OUTPUT && images == 0 {
+    if text.chars().count() <= limit + MAX_UNPRUNED_OUTPUT && images == 0 {
         return None;
     }
     let short = format!("{}{}", middle_cut(&text, limit), steer_block(&text));

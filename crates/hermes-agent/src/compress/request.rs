@@ -40,10 +40,15 @@ Use these headings, leaving out those with nothing under them:
 
 /// Most characters of a row, by how little room there is.
 const ROW_LIMITS: &[usize] = &[5_500, 2_500, 1_200, 600, 300];
-const ARGUMENT_CHARS: usize = 1_500;
+const MAX_ARGUMENT_CHARS: usize = 1_500;
 
-/// The one message of the request, of at most `room` characters.
-pub(super) fn prompt(plan: &SummaryPlan, focus: Option<&str>, date: &str, room: usize) -> String {
+/// The one message of the request, of at most `available` characters.
+pub(super) fn prompt(
+    plan: &SummaryPlan,
+    focus: Option<&str>,
+    date: &str,
+    available: usize,
+) -> String {
     let mut out = String::from(TASK);
     let _ = write!(
         out,
@@ -69,7 +74,7 @@ pub(super) fn prompt(plan: &SummaryPlan, focus: Option<&str>, date: &str, room: 
             )
         })
         .unwrap_or_default();
-    let left = room.saturating_sub(out.chars().count() + focus.chars().count() + 60);
+    let left = available.saturating_sub(out.chars().count() + focus.chars().count() + 60);
     let _ = write!(
         out,
         "\n\n<conversation>\n{}\n</conversation>{focus}",
@@ -79,17 +84,17 @@ pub(super) fn prompt(plan: &SummaryPlan, focus: Option<&str>, date: &str, room: 
 }
 
 /// The rows as text; the less room, the shorter each, and at last without the oldest.
-fn transcript(rows: &[Arc<Message>], room: usize) -> String {
+fn transcript(rows: &[Arc<Message>], available: usize) -> String {
     let shortest = ROW_LIMITS.last().copied().unwrap_or(300);
     let limit = ROW_LIMITS
         .iter()
         .copied()
-        .find(|limit| rows.iter().map(|row| most(row, *limit)).sum::<usize>() <= room)
+        .find(|limit| rows.iter().map(|row| max_chars(row, *limit)).sum::<usize>() <= available)
         .unwrap_or(shortest);
-    let mut total: usize = rows.iter().map(|row| most(row, limit)).sum();
+    let mut total: usize = rows.iter().map(|row| max_chars(row, limit)).sum();
     let mut first = 0;
-    while first < rows.len() && total > room.saturating_sub(60) {
-        total -= most(&rows[first], limit);
+    while first < rows.len() && total > available.saturating_sub(60) {
+        total -= max_chars(&rows[first], limit);
         first += 1;
     }
     let mut out = String::new();
@@ -102,17 +107,17 @@ fn transcript(rows: &[Arc<Message>], room: usize) -> String {
 }
 
 /// How long an entry can become, without making it.
-fn most(row: &Message, limit: usize) -> usize {
-    const FRAME: usize = 100;
-    let cut = |text: &str, limit: usize| text.len().min(limit + FRAME);
-    FRAME
+fn max_chars(row: &Message, limit: usize) -> usize {
+    const FRAME_CHARS: usize = 100;
+    let cut = |text: &str, limit: usize| text.len().min(limit + FRAME_CHARS);
+    FRAME_CHARS
         + match row {
             Message::User(user) => cut(&user.content.text(), limit),
             Message::Assistant(assistant) => {
                 let calls: usize = assistant
                     .tool_calls
                     .iter()
-                    .map(|call| FRAME + cut(&call.arguments, limit.min(ARGUMENT_CHARS)))
+                    .map(|call| FRAME_CHARS + cut(&call.arguments, limit.min(MAX_ARGUMENT_CHARS)))
                     .sum();
                 cut(&assistant.text, limit) + calls
             }
@@ -141,7 +146,7 @@ fn entry(row: &Message, limit: usize) -> String {
             let (shown, _) = scrub::scrub(&assistant.text);
             let mut out = format!("AGENT: {}", prune::middle_cut(&shown, limit));
             for call in &assistant.tool_calls {
-                let arguments = prune::middle_cut(&call.arguments, limit.min(ARGUMENT_CHARS));
+                let arguments = prune::middle_cut(&call.arguments, limit.min(MAX_ARGUMENT_CHARS));
                 let _ = write!(out, "\nCALL {}: {arguments}", call.name);
             }
             out

@@ -45,11 +45,11 @@ pub struct ContextWindow {
 }
 
 /// Windows below this size compact late rather than often.
-const LARGE: u32 = 512_000;
-const SMALL_SHARE: f64 = 0.75;
-const HIGHEST_SHARE: f64 = 0.85;
+const LARGE_WINDOW: u32 = 512_000;
+const SMALL_WINDOW_SHARE: f64 = 0.75;
+const MAX_SHARE: f64 = 0.85;
 /// A low `threshold` in the config does not start compaction below this many tokens.
-const FLOOR: u64 = 64_000;
+const MIN_THRESHOLD_TOKENS: u64 = 64_000;
 
 impl ContextWindow {
     /// Tokens a prompt may have: the window without the reserve for the answer. A reserve of more
@@ -64,12 +64,13 @@ impl ContextWindow {
     pub fn threshold(&self, settings: &CompressionSettings) -> u64 {
         let usable = self.usable();
         let share = |part: f64| (usable as f64 * part) as u64;
-        let wanted = if self.context < LARGE {
-            settings.threshold.max(SMALL_SHARE)
+        let wanted = if self.context < LARGE_WINDOW {
+            settings.threshold.max(SMALL_WINDOW_SHARE)
         } else {
             settings.threshold
         };
-        share(wanted.clamp(0.05, HIGHEST_SHARE)).max(FLOOR.min(share(SMALL_SHARE)))
+        share(wanted.clamp(0.05, MAX_SHARE))
+            .max(MIN_THRESHOLD_TOKENS.min(share(SMALL_WINDOW_SHARE)))
     }
 }
 

@@ -19,9 +19,9 @@ const PATH_ARGUMENTS: &[&str] = &["path", "file_path", "workdir"];
 /// Longest hint in characters.
 const LIMIT: usize = 8_000;
 /// How far up from the touched directory is looked.
-const ANCESTORS: usize = 5;
+const MAX_ANCESTORS: usize = 5;
 /// Words of a command that are looked at.
-const WORDS: usize = 200;
+const MAX_COMMAND_WORDS: usize = 200;
 
 /// Remembers which directories of a project the conversation has been in.
 ///
@@ -95,7 +95,7 @@ impl DirectoryHints {
         let inside = dir
             .into_iter()
             .flat_map(Path::ancestors)
-            .take(ANCESTORS)
+            .take(MAX_ANCESTORS)
             .take_while(|dir| dir.starts_with(&self.root) && *dir != self.root);
         dirs.extend(
             inside
@@ -133,5 +133,5 @@ fn command_paths(command: &str) -> impl Iterator<Item = &str> {
         .map(|word| word.trim_matches(['"', '\'', '`']))
         .filter(|word| !word.starts_with('-') && !word.contains("://"))
         .filter(|word| word.contains(['/', '.']))
-        .take(WORDS)
+        .take(MAX_COMMAND_WORDS)
 }

@@ -28,16 +28,16 @@ pub struct ContextFile {
     pub notices: Vec<String>,
 }
 
-const LEAST_CHARS: u64 = 20_000;
-const MOST_CHARS: u64 = 500_000;
+const MIN_FILE_CHARS: u64 = 20_000;
+const MAX_FILE_CHARS: u64 = 500_000;
 /// No instruction file needs more; a larger one is not read to its end.
-const MOST_BYTES: u64 = 4 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Longest file in characters: what the config says, else 6 % of the window, at least 20,000 but
 /// never more than a quarter of the window.
 pub fn limit(configured: Option<u64>, context_length: u32) -> usize {
     let window = u64::from(context_length) * 4;
-    let by_window = (window * 6 / 100).clamp(LEAST_CHARS, MOST_CHARS);
+    let by_window = (window * 6 / 100).clamp(MIN_FILE_CHARS, MAX_FILE_CHARS);
     configured
         .filter(|limit| *limit > 0)
         .unwrap_or(by_window.min(window / 4).max(2_000)) as usize
@@ -140,7 +140,7 @@ fn read(path: &Path, notices: &mut Vec<String>) -> Option<String> {
         }
         let file = File::open(path)?;
         let mut bytes = Vec::new();
-        file.take(MOST_BYTES).read_to_end(&mut bytes)?;
+        file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
         Ok(bytes)
     });
     match bytes {

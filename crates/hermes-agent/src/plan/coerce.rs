@@ -6,10 +6,10 @@ use hermes_core::tool::ToolArgs;
 use serde_json::{Map, Number, Value};
 
 /// Schemas nest no deeper than this; what is below stays as it is.
-const DEPTH: usize = 16;
+const MAX_SCHEMA_DEPTH: usize = 16;
 
 pub(super) fn coerce(args: &mut ToolArgs, schema: &Value) {
-    properties(args, schema, DEPTH);
+    properties(args, schema, MAX_SCHEMA_DEPTH);
 }
 
 fn properties(object: &mut Map<String, Value>, schema: &Value, depth: usize) {

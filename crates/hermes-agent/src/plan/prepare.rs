@@ -42,14 +42,14 @@ impl PreparedCall {
 }
 
 /// How much of unreadable arguments is kept in the conversation.
-const UNREADABLE_CHARS: usize = 2_000;
+const MAX_UNREADABLE_CHARS: usize = 2_000;
 
 /// Prepares the calls of an answer, in order. Repeated calls (same tool, same arguments) are
-/// left out. `taken` tells whether an id is used in the conversation already.
+/// left out. `is_used` tells whether an id is used in the conversation already.
 pub(crate) fn prepare(
     calls: Vec<ToolCall>,
     registry: &Registry,
-    taken: impl Fn(&str) -> bool,
+    is_used: impl Fn(&str) -> bool,
 ) -> Vec<PreparedCall> {
     let mut seen: HashSet<(String, String)> = HashSet::new();
     let mut ids: HashSet<String> = HashSet::new();
@@ -66,8 +66,8 @@ pub(crate) fn prepare(
             continue;
         }
         let call = &mut prepared.call;
-        if call.id.trim().is_empty() || taken(&call.id) || ids.contains(&call.id) {
-            call.id = made_up_id(call, index, |id| taken(id) || ids.contains(id));
+        if call.id.trim().is_empty() || is_used(&call.id) || ids.contains(&call.id) {
+            call.id = made_up_id(call, index, |id| is_used(id) || ids.contains(id));
         }
         ids.insert(call.id.clone());
         out.push(prepared);
@@ -87,8 +87,8 @@ fn prepare_one(mut call: ToolCall, registry: &Registry) -> PreparedCall {
         // A provider rejects a history with broken JSON in it, so what the model wrote is kept
         // as a value.
         RepairedArguments::Truncated | RepairedArguments::Unreadable(_) => {
-            let kept: String = call.arguments.chars().take(UNREADABLE_CHARS).collect();
-            call.arguments = json!({ "unreadable_arguments": kept }).to_string();
+            let excerpt: String = call.arguments.chars().take(MAX_UNREADABLE_CHARS).collect();
+            call.arguments = json!({ "unreadable_arguments": excerpt }).to_string();
         }
     }
     let work = match repair::tool_name(registry, &call.name) {
@@ -148,7 +148,7 @@ fn unknown(call: &mut ToolCall, registry: &Registry) -> CallAction {
 
 /// An id for a call that has none: the same call gets the same id, so that replaying it does not
 /// change a byte.
-fn made_up_id(call: &ToolCall, index: usize, taken: impl Fn(&str) -> bool) -> String {
+fn made_up_id(call: &ToolCall, index: usize, is_used: impl Fn(&str) -> bool) -> String {
     for salt in 0_u32.. {
         let mut hash = Sha256::new();
         hash.update(call.name.as_bytes());
@@ -163,7 +163,7 @@ fn made_up_id(call: &ToolCall, index: usize, taken: impl Fn(&str) -> bool) -> St
         for byte in hash.finalize().iter().take(12) {
             let _ = write!(id, "{byte:02x}");
         }
-        if !taken(&id) {
+        if !is_used(&id) {
             return id;
         }
     }

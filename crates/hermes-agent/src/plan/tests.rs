@@ -31,7 +31,6 @@ fn registry() -> Registry {
             toolset: "test",
             effects,
             untrusted: false,
-            result_limit: None,
         }))
     };
     Registry::new([

@@ -459,14 +459,14 @@ pub fn identity_note(stored: &str, model: &str, provider: &str) -> Option<String
             .find_map(|line| line.strip_prefix(label))
             .map(str::trim)
     };
-    let other = |said: Option<&str>, now: &str| said.is_some_and(|said| said != now);
+    let other = |given: Option<&str>, now: &str| given.is_some_and(|given| given != now);
     (other(named("Model:"), model) || other(named("Provider:"), provider))
         .then(|| format!("[Note: from here on you run as {model} (provider {provider}).]"))
 }
 
 /// What to tell the model with the next message when the day is no longer the one it was told.
-pub fn date_note(told: NaiveDate, today: NaiveDate) -> Option<String> {
-    (told != today).then(|| format!("[Note: today is {}.]", today.format(DAY)))
+pub fn date_note(stated: NaiveDate, today: NaiveDate) -> Option<String> {
+    (stated != today).then(|| format!("[Note: today is {}.]", today.format(DAY)))
 }
 
 /// The day that a stored prompt names.

@@ -152,8 +152,8 @@ impl SessionActor {
                 wakes,
             } => {
                 self.desk.inform(headline, &text).await;
-                if wakes && let Some(news) = self.desk.informed.take() {
-                    self.turn(news.as_str().into()).await;
+                if wakes && let Some(reports) = self.desk.informed.take() {
+                    self.turn(reports.as_str().into()).await;
                 }
             }
             AgentCommand::Compact { focus, keep } => self.compact(focus.as_deref(), keep).await,
@@ -187,8 +187,8 @@ impl SessionActor {
             self.fail_turn(&error).await;
             return;
         }
-        if let Some(news) = self.desk.informed.take() {
-            let known = input.context.take().into_iter().chain([news]);
+        if let Some(reports) = self.desk.informed.take() {
+            let known = input.context.take().into_iter().chain([reports]);
             input.context = Some(known.collect::<Vec<_>>().join("\n\n"));
         }
         let approver: Arc<dyn Approver> = match &self.deps.approver {
@@ -271,9 +271,9 @@ impl SessionActor {
         if wake
             && !stopped
             && !self.desk.closing
-            && let Some(news) = self.desk.informed.take()
+            && let Some(reports) = self.desk.informed.take()
         {
-            self.desk.enqueue(news.as_str().into()).await;
+            self.desk.enqueue(reports.as_str().into()).await;
         }
         if summary.exit == TurnExit::Answered {
             self.name_session(summary.text);

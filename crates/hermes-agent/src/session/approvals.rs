@@ -26,8 +26,8 @@ impl Approvals {
     }
 
     /// The approver of one turn.
-    pub(super) fn approver(&self, events: EventSink, cancel: CancellationToken) -> PersonApprover {
-        PersonApprover {
+    pub(super) fn approver(&self, events: EventSink, cancel: CancellationToken) -> UserApprover {
+        UserApprover {
             approvals: self.clone(),
             events,
             cancel,
@@ -39,14 +39,14 @@ impl Approvals {
     }
 }
 
-pub(super) struct PersonApprover {
+pub(super) struct UserApprover {
     approvals: Approvals,
     events: EventSink,
     cancel: CancellationToken,
 }
 
 /// Forgets a question whose asker is gone. Front ends are notified, so that none keeps asking.
-struct WithdrawApproval<'a>(&'a PersonApprover, String);
+struct WithdrawApproval<'a>(&'a UserApprover, String);
 
 impl Drop for WithdrawApproval<'_> {
     fn drop(&mut self) {
@@ -62,7 +62,7 @@ impl Drop for WithdrawApproval<'_> {
     }
 }
 
-impl Approver for PersonApprover {
+impl Approver for UserApprover {
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'_, Verdict> {
         Box::pin(async move {
             let (answer, waiting) = oneshot::channel();

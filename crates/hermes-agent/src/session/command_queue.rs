@@ -15,9 +15,9 @@ use crate::events::EventSink;
 use crate::turn::outside::ToolSpending;
 
 /// Messages that may wait for their turn.
-const QUEUE: usize = 256;
+const MAX_QUEUED_MESSAGES: usize = 256;
 /// Bytes of what happened in the background that may wait for the model.
-const INFORMED: usize = 32 * 1024;
+const MAX_BACKGROUND_BYTES: usize = 32 * 1024;
 
 /// What runs while commands arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,14 +116,18 @@ impl CommandQueue {
         let headline = redact::keys(&headline).into_owned();
         self.events.notice(NoticeLevel::Info, headline).await;
         let text = redact::keys(text);
-        if !self.informed.put_within(&defang(&text), INFORMED) {
+        if !self
+            .informed
+            .put_within(&defang(&text), MAX_BACKGROUND_BYTES)
+        {
             tracing::warn!("too much happened in the background: the model is not told everything");
         }
     }
 
     pub(super) async fn enqueue(&mut self, input: UserInput) {
-        if self.queue.len() >= QUEUE {
-            let text = format!("{QUEUE} messages wait already: this one was not taken.");
+        if self.queue.len() >= MAX_QUEUED_MESSAGES {
+            let text =
+                format!("{MAX_QUEUED_MESSAGES} messages wait already: this one was not taken.");
             self.events.notice(NoticeLevel::Error, text).await;
             return;
         }

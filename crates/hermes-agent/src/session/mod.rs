@@ -38,7 +38,7 @@ use crate::events::{self, EventReceiver};
 use crate::weight::ConversationMemory;
 
 /// Commands that may wait.
-const COMMANDS: usize = 64;
+const COMMAND_QUEUE_CAPACITY: usize = 64;
 
 /// Starts sessions.
 pub struct Session;
@@ -49,8 +49,8 @@ impl Session {
         deps: SessionDeps,
         start: SessionStart,
     ) -> Result<(SessionHandle, EventReceiver), RouteError> {
-        let (commands, inbox) = mpsc::channel(COMMANDS);
-        let (sink, receiver) = events::channel(events::CAPACITY);
+        let (commands, inbox) = mpsc::channel(COMMAND_QUEUE_CAPACITY);
+        let (sink, receiver) = events::channel(events::EVENT_QUEUE_CAPACITY);
         let actor = actor::SessionActor::new(Arc::new(deps), start, inbox, sink)?;
         let id = actor.id().clone();
         let weight = actor.weight();
@@ -112,7 +112,7 @@ impl SessionHandle {
     }
 }
 
-/// Speaks to a session as long as somebody else keeps it open.
+/// A weak handle: valid while another handle keeps the session open.
 #[derive(Clone, Debug)]
 pub struct WeakSession {
     id: SessionId,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Approver, Presence, Verdict};
-use hermes_core::ask::{Answer, Asker, Nobody, Question};
+use hermes_core::ask::{Answer, Asker, DeclineAll, Question};
 use hermes_core::tool::ToolContext;
 
 /// Both askers of a child.
@@ -34,7 +34,7 @@ impl ChildAskers {
                 label: label.to_owned(),
             })
         } else {
-            Arc::new(Nobody)
+            Arc::new(DeclineAll)
         };
         Self { approver, asker }
     }

@@ -35,8 +35,8 @@ impl ReportQueue {
     }
 
     fn put(&self, session: &SessionHandle, arrival: ReportArrival) {
-        let mut place = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = Some((session.downgrade(), arrival));
+        let mut slot = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        *slot = Some((session.downgrade(), arrival));
     }
 
     /// Whether somebody would get a report.
@@ -44,14 +44,14 @@ impl ReportQueue {
         self.session().is_some()
     }
 
-    /// A place for one more delegation; `None`: `most` are running.
-    pub(super) fn take_place(&self, most: usize) -> Option<RunningDelegation> {
-        let taken = self
+    /// A place for one more delegation; `None`: `max` are running.
+    pub(super) fn reserve_slot(&self, max: usize) -> Option<RunningDelegation> {
+        let reserved = self
             .running
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |running| {
-                (running < most).then_some(running + 1)
+                (running < max).then_some(running + 1)
             });
-        taken
+        reserved
             .ok()
             .map(|_| RunningDelegation(Arc::clone(&self.running)))
     }
@@ -70,8 +70,8 @@ impl ReportQueue {
     }
 
     fn session(&self) -> Option<(SessionHandle, ReportArrival)> {
-        let place = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        let (session, arrival) = place.as_ref()?;
+        let slot = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let (session, arrival) = slot.as_ref()?;
         Some((session.upgrade()?, *arrival))
     }
 }

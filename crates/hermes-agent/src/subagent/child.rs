@@ -14,12 +14,12 @@ use super::approve::ChildAskers;
 use super::report::{ChildReport, ChildStatus, trace};
 use super::request::DelegatedTask;
 use super::tools::ChildTools;
-use super::{RUNS, SubagentDeps, child_id};
+use super::{MAX_RUNS_PER_ID, SubagentDeps, child_id};
 use crate::events::EventReceiver;
 use crate::session::{Session, SessionDeps, SessionHandle, SessionStart, ToolSource};
 
-const GOAL_CHARS: usize = 40;
-const DETAIL_CHARS: usize = 80;
+const MAX_GOAL_CHARS: usize = 40;
+const MAX_DETAIL_CHARS: usize = 80;
 
 /// A child that is about to work.
 pub(super) struct ChildRun<'a> {
@@ -93,7 +93,7 @@ impl ChildRun<'_> {
     }
 
     async fn free_id(&self) -> Result<SessionId, String> {
-        for run in 0..RUNS {
+        for run in 0..MAX_RUNS_PER_ID {
             let id = child_id(&self.cx.session, &self.cx.call_id, self.index, run);
             match self.deps.store.load(&id).await {
                 Ok(None) => return Ok(id),
@@ -167,7 +167,7 @@ impl ChildRun<'_> {
                 AgentEvent::RouteChanged { to, .. } => entry.model = Some(to.model),
                 AgentEvent::ToolStarted {
                     name, arguments, ..
-                } => self.progress(&format!("{name} {}", cut(&arguments, DETAIL_CHARS))),
+                } => self.progress(&format!("{name} {}", cut(&arguments, MAX_DETAIL_CHARS))),
                 AgentEvent::ToolProgress { text, .. } if text.starts_with('[') => {
                     // A child of the child.
                     self.progress(&text);
@@ -225,13 +225,13 @@ impl ChildRun<'_> {
     }
 
     fn label(&self) -> String {
-        let goal = cut(&self.task.goal, GOAL_CHARS);
+        let goal = cut(&self.task.goal, MAX_GOAL_CHARS);
         format!("subagent {} of {}: {goal}", self.index + 1, self.count)
     }
 
     fn progress(&self, what: &str) {
-        let place = format!("[{}/{}]", self.index + 1, self.count);
-        self.cx.progress.report(format!("{place} {what}"));
+        let position = format!("[{}/{}]", self.index + 1, self.count);
+        self.cx.progress.report(format!("{position} {what}"));
     }
 }
 

@@ -8,7 +8,7 @@ use hermes_core::taint::FROM_OUTSIDE;
 use serde_json::{Value, json};
 
 use super::tool::message;
-use super::{NAME, RUNS, child_id};
+use super::{MAX_RUNS_PER_ID, NAME, child_id};
 use crate::fence::fence;
 use crate::log::{Log, LogItem};
 use crate::turn::outside::read_before;
@@ -18,9 +18,9 @@ pub(super) const DELEGATION_OPEN: &str = "[delegation";
 pub(super) const DELEGATION_CLOSE: &str = "[end of delegation]";
 
 /// More children than any call has.
-const MOST: usize = 64;
+const MAX_CHILDREN: usize = 64;
 /// Of a report; the session holds the rest.
-const REPORT_CHARS: usize = 8_000;
+const MAX_REPORT_CHARS: usize = 8_000;
 
 /// What a resumed conversation lacks.
 #[derive(Debug, Default)]
@@ -118,9 +118,9 @@ async fn children(
     store: &dyn SessionStore,
 ) -> Result<Vec<StoredSession>, StoreError> {
     let mut found = Vec::new();
-    for index in 0..MOST {
+    for index in 0..MAX_CHILDREN {
         let mut newest = None;
-        for run in 0..RUNS {
+        for run in 0..MAX_RUNS_PER_ID {
             match store.load(&child_id(parent, call_id, index, run)).await? {
                 Some(child) => newest = Some(child),
                 None => break,
@@ -142,15 +142,15 @@ fn reports(children: &[StoredSession]) -> Vec<Value> {
         .enumerate()
         .map(|(index, child)| {
             let last = child.items.last().map(|item| &item.message);
-            let said = match last {
+            let answer_text = match last {
                 Some(Message::Assistant(answer)) if answer.tool_calls.is_empty() => {
-                    let text: String = answer.text.trim().chars().take(REPORT_CHARS).collect();
+                    let text: String = answer.text.trim().chars().take(MAX_REPORT_CHARS).collect();
                     Some(text).filter(|text| !text.is_empty())
                 }
                 _ => None,
             };
             let is_outside = read_before(&child.items);
-            let said = said.map(|text| {
+            let answer_text = answer_text.map(|text| {
                 if is_outside {
                     fence(NAME, &text)
                 } else {
@@ -160,9 +160,9 @@ fn reports(children: &[StoredSession]) -> Vec<Value> {
             let mut report = json!({
                 "task_index": index,
                 "session_id": child.id,
-                "status": if said.is_some() { "completed" } else { "interrupted" },
-                "summary": said,
-                "error": said.is_none().then_some("it was cut off; its session holds what it had done"),
+                "status": if answer_text.is_some() { "completed" } else { "interrupted" },
+                "summary": answer_text,
+                "error": answer_text.is_none().then_some("it was cut off; its session holds what it had done"),
             });
             if is_outside {
                 report[FROM_OUTSIDE] = json!(true);

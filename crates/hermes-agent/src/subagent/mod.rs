@@ -42,7 +42,7 @@ pub use tools::ParentTools;
 pub const NAME: &str = "delegate_task";
 
 /// Calls of one conversation that may come to have the same id.
-const RUNS: usize = 100;
+const MAX_RUNS_PER_ID: usize = 100;
 
 /// `delegation` of config.yaml.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use crate::fence;
 use crate::turn::{cause, complaint};
 
 /// The last calls of a child, for the parent.
-const TRACE: usize = 30;
+const MAX_TRACED_CALLS: usize = 30;
 
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,13 +73,15 @@ impl ChildReport {
     /// What the end of its turn says about it.
     pub(super) fn judge(&mut self, ended: TurnSummary, timed_out: bool) {
         let text = ended.text.trim();
-        let said = !text.is_empty();
+        let has_text = !text.is_empty();
         (self.status, self.exit_reason) = match &ended.exit {
             TurnExit::Interrupted if timed_out => (ChildStatus::TimedOut, "timeout"),
             TurnExit::Interrupted => (ChildStatus::Interrupted, "interrupted"),
-            TurnExit::Answered if said => (ChildStatus::Completed, "completed"),
-            TurnExit::BudgetExhausted { .. } if said => (ChildStatus::Completed, "max_iterations"),
-            TurnExit::Partial { .. } | TurnExit::CostCapReached { .. } if said => {
+            TurnExit::Answered if has_text => (ChildStatus::Completed, "completed"),
+            TurnExit::BudgetExhausted { .. } if has_text => {
+                (ChildStatus::Completed, "max_iterations")
+            }
+            TurnExit::Partial { .. } | TurnExit::CostCapReached { .. } if has_text => {
                 (ChildStatus::Completed, "incomplete")
             }
             _ => (ChildStatus::Failed, "error"),
@@ -223,7 +225,7 @@ pub(super) fn trace(items: &[StoredItem]) -> Vec<Value> {
             Message::User(_) => {}
         }
     }
-    let skipped = calls.len().saturating_sub(TRACE);
+    let skipped = calls.len().saturating_sub(MAX_TRACED_CALLS);
     calls
         .into_iter()
         .skip(skipped)

@@ -22,10 +22,10 @@ use super::tools::ChildTools;
 use super::{NAME, SubagentDeps, child_id};
 
 const NO_POST: &str = "This conversation cannot be reached later, so the work was waited for.";
-const FULL: &str = "As many delegations as allowed run in the background already (delegation.max_async_children), so the work was waited for.";
+const BACKGROUND_LIMIT_NOTE: &str = "As many delegations as allowed run in the background already (delegation.max_async_children), so the work was waited for.";
 
 /// Of all reports of a delegation that arrive together: what waits for the model is bounded.
-const INFORMED_CHARS: usize = 7_500;
+const MAX_REPORTS_CHARS: usize = 7_500;
 
 #[derive(Clone)]
 pub(super) struct DelegateTask {
@@ -51,7 +51,6 @@ impl DelegateTask {
             // Children may ask the person and set themselves no deadline.
             effects: Effects::Interactive,
             untrusted: false,
-            result_limit: None,
         };
         Self { spec, deps, depth }
     }
@@ -73,10 +72,10 @@ impl DelegateTask {
         }
         let note = if !self.deps.post.is_attached() {
             NO_POST
-        } else if let Some(place) = self.deps.post.take_place(limits.max_background) {
-            return Ok(self.dispatch(request.tasks, cx, place));
+        } else if let Some(slot) = self.deps.post.reserve_slot(limits.max_background) {
+            return Ok(self.dispatch(request.tasks, cx, slot));
         } else {
-            FULL
+            BACKGROUND_LIMIT_NOTE
         };
         let mut results = self.wait_for(request.tasks, cx).await;
         results["note"] = json!(note);
@@ -123,12 +122,12 @@ impl DelegateTask {
             child.run()
         });
         let entries = join_all(children).await;
-        let most = self.deps.limits.max_summary_chars;
+        let max_summary = self.deps.limits.max_summary_chars;
         let shown = ReportStyle {
             max_chars: if waiting {
-                most
+                max_summary
             } else {
-                most.min(INFORMED_CHARS / entries.len().max(1))
+                max_summary.min(MAX_REPORTS_CHARS / entries.len().max(1))
             },
             dir: self.deps.spill_dir.as_deref(),
             fenced: cx.taint.is_marked(),
@@ -157,7 +156,7 @@ impl DelegateTask {
         &self,
         tasks: Vec<DelegatedTask>,
         cx: &ToolContext,
-        place: RunningDelegation,
+        slot: RunningDelegation,
     ) -> Value {
         let sessions: Vec<SessionId> = (0..tasks.len())
             .map(|index| child_id(&cx.session, &cx.call_id, index, 0))
@@ -170,7 +169,7 @@ impl DelegateTask {
         cx.progress = cx.progress.unseen();
         let name = id.clone();
         let work = async move {
-            let _place = place;
+            let _place = slot;
             let cancel = cx.cancel.clone();
             let results = tool.work(tasks, &cx, false, cancel.clone()).await;
             if cancel.is_cancelled() {

@@ -100,8 +100,8 @@ impl ToolSource for ChildTools {
         };
         let sent = source.specs(registry, model);
         let names: BTreeSet<&str> = sent.iter().map(|spec| spec.name.as_str()).collect();
-        let kept =
+        let allowed =
             |spec: &&ToolSpec| !spec.toolset.starts_with(MCP) || names.contains(spec.name.as_str());
-        all.iter().filter(kept).cloned().collect()
+        all.iter().filter(allowed).cloned().collect()
     }
 }

@@ -22,10 +22,10 @@ const NAME: &str = "mixture_of_agents";
 const TASK: &str = "moa";
 const REFERENCE_TEMPERATURE: f32 = 0.6;
 const AGGREGATOR_TEMPERATURE: f32 = 0.4;
-const TRIES: u32 = 3;
-/// Before the second try; doubled before the third.
-const PAUSE: Duration = Duration::from_secs(2);
-const MOST_REFERENCES: usize = 8;
+const MAX_TRIES: u32 = 3;
+/// Pause before the second try; doubled before the third.
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
+const MAX_REFERENCES: usize = 8;
 const AGGREGATE: &str = "Several models answered the same question; their answers follow. Write the best answer to it: keep what is right and well supported, drop what is wrong, settle contradictions by your own judgement, and do not mention that there were several answers.";
 
 /// A model by name, as the config writes it.
@@ -65,7 +65,7 @@ impl MoaPreset {
             .into_iter()
             .flatten()
             .filter_map(slot)
-            .take(MOST_REFERENCES)
+            .take(MAX_REFERENCES)
             .collect();
         if references.is_empty() {
             return Err(format!("moa.presets.{name}.reference_models is empty"));
@@ -215,9 +215,9 @@ impl Moa {
     ) -> Result<(String, String), String> {
         let client = router.primary().map_err(|error| error.to_string())?;
         let model = client.route().model.clone();
-        let mut pause = PAUSE;
+        let mut pause = RETRY_PAUSE;
         let mut last = String::new();
-        for attempt in 0..TRIES {
+        for attempt in 0..MAX_TRIES {
             if attempt > 0 {
                 tokio::select! {
                     () = cx.cancel.cancelled() => return Err("it was stopped".to_owned()),

@@ -214,12 +214,7 @@ fn read(value: &Value) -> Result<TodoItem, String> {
 }
 
 fn capped(content: &str) -> String {
-    if content.chars().count() <= MAX_CHARS {
-        return content.to_owned();
-    }
-    let mut cut: String = content.chars().take(MAX_CHARS - 1).collect();
-    cut.push('…');
-    cut
+    hermes_core::text::shorten_within(content, MAX_CHARS)
 }
 
 pub(super) struct Todo {

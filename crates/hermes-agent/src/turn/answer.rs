@@ -9,7 +9,7 @@ use hermes_core::usage::Usage;
 use super::judge::{AnswerFacts, AnswerVerdict, judge};
 use super::recovery::class_name;
 use super::sample::SampleResult;
-use super::{Turn, TurnFlow, TurnState, words};
+use super::{Turn, TurnFlow, TurnState, messages};
 use crate::log::{LogItem, Origin, Synthetic};
 use crate::plan;
 use crate::recover::{RetryPause, backoff};
@@ -30,7 +30,7 @@ impl Turn<'_> {
         }
         let verdict = judge(&AnswerFacts {
             message: &sampled.message,
-            strikes: &self.strikes,
+            counts: &self.counts,
             after_tools: self.after_tools,
             earlier: self.earlier.as_deref(),
             intent_nudges: self.wants_intent_nudges(),
@@ -54,7 +54,7 @@ impl Turn<'_> {
             AnswerVerdict::Tools => self.accept_calls(message).await?,
             AnswerVerdict::LongEnough => {
                 let text = self.keep(message).await?;
-                self.notice(NoticeLevel::Info, words::LONG_ENOUGH).await;
+                self.notice(NoticeLevel::Info, messages::LONG_ENOUGH).await;
                 return Ok(AfterAnswer::Done(TurnExit::Answered, text));
             }
             AnswerVerdict::Answer => {
@@ -69,33 +69,33 @@ impl Turn<'_> {
             AnswerVerdict::End(exit) => return self.end(exit, message).await,
             AnswerVerdict::Continue { cut } => self.go_on(message, usage, cut).await?,
             AnswerVerdict::AskAgain => {
-                self.strikes.cut_calls += 1;
+                self.counts.cut_calls += 1;
                 self.discard(shown, "its tool call was cut off").await;
-                self.raise_max_tokens(self.strikes.cut_calls, usage);
+                self.raise_max_tokens(self.counts.cut_calls, usage);
                 TurnState::Prepare
             }
             AnswerVerdict::SmallerSteps => {
-                self.strikes.cut_calls += 1;
+                self.counts.cut_calls += 1;
                 self.discard(shown, "its tool call was cut off").await;
-                self.nudge(plain(words::BROKEN_CALL), words::SMALLER_STEPS)
+                self.nudge(plain(messages::BROKEN_CALL), messages::SMALLER_STEPS)
             }
             AnswerVerdict::NudgeEmpty => {
-                self.strikes.empty_nudges += 1;
-                self.nudge(plain(words::EMPTY), words::EMPTY_AFTER_TOOLS)
+                self.counts.empty_nudges += 1;
+                self.nudge(plain(messages::EMPTY), messages::EMPTY_AFTER_TOOLS)
             }
             AnswerVerdict::NudgeIncomplete => {
-                self.strikes.incomplete += 1;
-                self.nudge(thoughts_of(message), words::INCOMPLETE)
+                self.counts.incomplete += 1;
+                self.nudge(thoughts_of(message), messages::INCOMPLETE)
             }
             AnswerVerdict::NudgeThoughts => {
-                self.strikes.thoughts += 1;
-                self.nudge(thoughts_of(message), words::SAY_IT)
+                self.counts.thoughts += 1;
+                self.nudge(thoughts_of(message), messages::SAY_IT)
             }
             AnswerVerdict::NudgeIntent => {
-                self.strikes.intents += 1;
+                self.counts.intents += 1;
                 self.keep(message).await?;
                 self.parts.clear();
-                self.push_ephemeral(Message::user(words::DO_IT), Synthetic::Nudge);
+                self.push_ephemeral(Message::user(messages::DO_IT), Synthetic::Nudge);
                 TurnState::Prepare
             }
             AnswerVerdict::Repeat => self.repeat_empty().await?,
@@ -120,8 +120,8 @@ impl Turn<'_> {
         let prepared = plan::prepare(calls, &self.registry, |id| log.knows_call(id));
         message.tool_calls = prepared.iter().map(|one| one.call.clone()).collect();
         let all_unknown = prepared.iter().all(plan::PreparedCall::is_unknown);
-        self.strikes.unknown_tools = if all_unknown {
-            self.strikes.unknown_tools + 1
+        self.counts.unknown_tools = if all_unknown {
+            self.counts.unknown_tools + 1
         } else {
             0
         };
@@ -145,15 +145,15 @@ impl Turn<'_> {
         let incomplete = message.finish == Some(FinishReason::Incomplete);
         self.parts = self.keep(message).await?;
         let ask = if incomplete {
-            self.strikes.incomplete += 1;
-            words::INCOMPLETE
+            self.counts.incomplete += 1;
+            messages::INCOMPLETE
         } else {
-            self.strikes.continued += 1;
+            self.counts.continued += 1;
             if cut {
-                words::GO_ON_CUT
+                messages::GO_ON_CUT
             } else {
-                self.raise_max_tokens(self.strikes.continued, usage);
-                words::GO_ON
+                self.raise_max_tokens(self.counts.continued, usage);
+                messages::GO_ON
             }
         };
         self.push_ephemeral(Message::user(ask), Synthetic::Nudge);
@@ -168,14 +168,14 @@ impl Turn<'_> {
     }
 
     async fn repeat_empty(&mut self) -> TurnFlow<TurnState> {
-        self.strikes.empty += 1;
+        self.counts.empty += 1;
         if !self.budget.take_recovery() {
             return Err(TurnExit::NoAnswer {
                 why: "its answers were empty".into(),
             });
         }
-        let delay = backoff(RetryPause::Body, self.strikes.empty, &*self.scope.deps.rng);
-        let attempt = self.strikes.empty;
+        let delay = backoff(RetryPause::Body, self.counts.empty, &*self.scope.deps.rng);
+        let attempt = self.counts.empty;
         self.pause(
             ErrorClass::EmptyStream,
             "the answer was empty",
@@ -193,7 +193,7 @@ impl Turn<'_> {
         message: AssistantMessage,
         shown: bool,
     ) -> TurnFlow<AfterAnswer> {
-        self.strikes.fell_back = true;
+        self.counts.fell_back = true;
         let class = match exit {
             TurnExit::Refused { .. } => ErrorClass::ContentPolicy,
             _ => ErrorClass::EmptyStream,
@@ -211,8 +211,8 @@ impl Turn<'_> {
         let Some(next) = self.fall_back(&error).await else {
             return self.end(exit, message).await;
         };
-        self.strikes.empty = 0;
-        self.strikes.thoughts = 0;
+        self.counts.empty = 0;
+        self.counts.thoughts = 0;
         self.discard(shown, "another model is asked").await;
         Ok(AfterAnswer::State(next))
     }
@@ -263,7 +263,7 @@ impl Turn<'_> {
             .settings
             .max_tokens
             .unwrap_or(BASE_MAX_TOKENS);
-        let mut room = base
+        let mut max_output = base
             .saturating_mul(1 << nth.min(8))
             .min(HIGHEST_MAX_TOKENS.max(base));
         let limits = [
@@ -271,13 +271,13 @@ impl Turn<'_> {
             self.conv.fixes.output_cap,
         ];
         for limit in limits.into_iter().flatten() {
-            room = room.min(limit);
+            max_output = max_output.min(limit);
         }
         // Without a limit of ours the provider's own was hit: never ask for less than that.
         let written = usage.map_or(0, |usage| usage.output);
         let floor = u64::from(self.max_tokens.unwrap_or(0)).max(written);
-        if u64::from(room) > floor {
-            self.max_tokens = Some(room);
+        if u64::from(max_output) > floor {
+            self.max_tokens = Some(max_output);
         }
     }
 
@@ -306,7 +306,7 @@ fn plain(text: &str) -> AssistantMessage {
 
 fn thoughts_of(message: AssistantMessage) -> AssistantMessage {
     AssistantMessage {
-        text: words::ONLY_THOUGHTS.into(),
+        text: messages::ONLY_THOUGHTS.into(),
         tool_calls: Vec::new(),
         ..message
     }

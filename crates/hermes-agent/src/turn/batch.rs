@@ -12,9 +12,9 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::call::{CallOutcome, CallStart, progress};
-use super::judge::UNKNOWN_TOOLS;
-use super::result::{ResultBudget, append, content_of, disposition, message, preview, said};
-use super::{Turn, TurnFlow, TurnScope, TurnState, millis, outside, words};
+use super::judge::MAX_UNKNOWN_TOOLS;
+use super::result::{ResultBudget, append, content_of, disposition, error_text, message, preview};
+use super::{Turn, TurnFlow, TurnScope, TurnState, messages, millis, outside};
 use crate::guard::GuardFinding;
 use crate::log::{LogItem, Origin};
 use crate::plan::{CallAction, ParallelCalls, PreparedCall, segments};
@@ -26,7 +26,7 @@ struct ResultBatch {
     /// Results by call; taken out when committed.
     ready: Vec<Option<ToolMessage>>,
     committed: usize,
-    room: ResultBudget,
+    result_budget: ResultBudget,
     stop: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl Turn<'_> {
             ready: calls.iter().map(|_| None).collect(),
             calls,
             committed: 0,
-            room: self.room(),
+            result_budget: self.result_budget(),
             stop: None,
         };
         for segment in plan {
@@ -51,7 +51,7 @@ impl Turn<'_> {
         if self.scope.cancel.is_cancelled() {
             return Err(TurnExit::Interrupted);
         }
-        if self.strikes.unknown_tools >= UNKNOWN_TOOLS {
+        if self.counts.unknown_tools >= MAX_UNKNOWN_TOOLS {
             return Err(TurnExit::Partial {
                 why: "the model kept calling tools that do not exist".into(),
             });
@@ -108,13 +108,13 @@ impl Turn<'_> {
         if self.scope.cancel.is_cancelled() {
             return Some(ToolOutcome::error(
                 ToolErrorKind::Cancelled,
-                words::SKIPPED_STOP,
+                messages::SKIPPED_STOP,
             ));
         }
         if batch.stop.is_some() {
             return Some(ToolOutcome::error(
                 ToolErrorKind::Cancelled,
-                words::SKIPPED_GUARD,
+                messages::SKIPPED_GUARD,
             ));
         }
         match &batch.calls[at].work {
@@ -124,7 +124,7 @@ impl Turn<'_> {
                 batch.stop = Some(why);
                 Some(ToolOutcome::error(
                     ToolErrorKind::Denied,
-                    words::SKIPPED_GUARD,
+                    messages::SKIPPED_GUARD,
                 ))
             }
         }
@@ -207,7 +207,9 @@ impl Turn<'_> {
             } => (Some(tool.spec()), call),
             PreparedCall { call, .. } => (None, call),
         };
-        content = self.tame(call, spec, content, &mut batch.room).await;
+        content = self
+            .tame(call, spec, content, &mut batch.result_budget)
+            .await;
         match finding {
             GuardFinding::Fine => {}
             GuardFinding::Warn(text) => append(&mut content, &format!("\n\n[Note: {text}]")),
@@ -234,8 +236,8 @@ impl Turn<'_> {
             let mut steered = None;
             if last_of_step && next.is_empty() && !self.scope.cancel.is_cancelled() {
                 steered = self.scope.mailbox.take();
-                if let Some(news) = self.scope.informed.take() {
-                    append(&mut row.content, &format!("\n\n{news}"));
+                if let Some(reports) = self.scope.informed.take() {
+                    append(&mut row.content, &format!("\n\n{reports}"));
                 }
             }
             if let Some(text) = &steered {
@@ -286,10 +288,6 @@ impl Turn<'_> {
 }
 
 fn preview_line(content: &hermes_core::message::Content) -> String {
-    let text = said(content);
-    let line = text.lines().next().unwrap_or_default();
-    match line.char_indices().nth(120) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line.to_owned(),
-    }
+    let text = error_text(content);
+    hermes_core::text::shorten(text.lines().next().unwrap_or_default(), 120)
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{TurnScope, millis, outside, words};
+use super::{TurnScope, messages, millis, outside};
 
 /// What a call came to.
 pub(super) struct CallOutcome {
@@ -33,9 +33,9 @@ impl CallStart<'_> {
     /// Runs the call, unless its time was up before there was a worker for it.
     pub(super) async fn run_in_time(self) -> CallOutcome {
         let outcome = if self.scope.cancel.is_cancelled() {
-            ToolOutcome::error(ToolErrorKind::Cancelled, words::SKIPPED_STOP)
+            ToolOutcome::error(ToolErrorKind::Cancelled, messages::SKIPPED_STOP)
         } else if self.deadline.is_some_and(|at| at <= Instant::now()) {
-            ToolOutcome::error(ToolErrorKind::TimedOut, words::SKIPPED_LATE)
+            ToolOutcome::error(ToolErrorKind::TimedOut, messages::SKIPPED_LATE)
         } else {
             return self.run().await;
         };

@@ -24,9 +24,9 @@ use crate::session::SessionDeps;
 use crate::session::deps::PromptContext;
 
 /// How long the lock against other processes holds: longer than a summary may take.
-const LOCK: Duration = Duration::from_mins(5);
+const LOCK_LIFETIME: Duration = Duration::from_mins(5);
 /// Compactions before one call.
-const PASSES: u32 = 3;
+const MAX_PASSES: u32 = 3;
 
 /// One compaction, asked for by a turn or by the person.
 pub(crate) struct TurnCompaction<'a> {
@@ -54,7 +54,10 @@ impl TurnCompaction<'_> {
     ) -> Result<AppliedCompaction, StoreError> {
         let holder = format!("hermes-{}-{}", std::process::id(), conv.id);
         let store = &self.deps.store;
-        if !store.lock_compaction(&conv.id, &holder, LOCK).await? {
+        if !store
+            .lock_compaction(&conv.id, &holder, LOCK_LIFETIME)
+            .await?
+        {
             let why = "another process is compacting this conversation";
             return Ok(AppliedCompaction {
                 spent: Vec::new(),
@@ -265,11 +268,11 @@ impl Turn<'_> {
             (CompactionCause::Overflow, Err(why)) => Err(TurnExit::ContextFull {
                 // Its size was a guess where the provider gave no reason: show what it said.
                 message: match self.too_large.take() {
-                    Some(said) => format!("{why} ({said})"),
+                    Some(reason) => format!("{why} ({reason})"),
                     None => why.to_string(),
                 },
             }),
-            (_, Ok(())) if self.passes < PASSES => Ok(TurnState::Prepare),
+            (_, Ok(())) if self.passes < MAX_PASSES => Ok(TurnState::Prepare),
             (_, Ok(())) => self.take_call(),
             (_, Err(why)) => {
                 if !std::mem::replace(&mut self.warned_blocked, true) {

@@ -20,13 +20,13 @@ pub(super) struct RuleCounts {
     pub unknown_tools: u32,
 }
 
-const CONTINUATIONS: u32 = 4;
-const INCOMPLETES: u32 = 3;
-const CUT_CALLS: u32 = 4;
-const THOUGHTS: u32 = 2;
-const EMPTIES: u32 = 3;
-const INTENTS: u32 = 2;
-pub(super) const UNKNOWN_TOOLS: u32 = 3;
+const MAX_CONTINUATIONS: u32 = 4;
+const MAX_INCOMPLETE: u32 = 3;
+const MAX_CUT_CALLS: u32 = 4;
+const MAX_THOUGHT_NUDGES: u32 = 2;
+const MAX_EMPTY: u32 = 3;
+const MAX_INTENT_NUDGES: u32 = 2;
+pub(super) const MAX_UNKNOWN_TOOLS: u32 = 3;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum AnswerVerdict {
@@ -64,7 +64,7 @@ pub(super) enum AnswerVerdict {
 /// What the judgement rests on.
 pub(super) struct AnswerFacts<'a> {
     pub message: &'a AssistantMessage,
-    pub strikes: &'a RuleCounts,
+    pub counts: &'a RuleCounts,
     /// Tool results precede this answer in the turn.
     pub after_tools: bool,
     /// The text of the step before, if it ran nothing but housekeeping tools.
@@ -89,12 +89,12 @@ pub(super) fn judge(facts: &AnswerFacts<'_>) -> AnswerVerdict {
         Some(FinishReason::Length) if facts.small => AnswerVerdict::LongEnough,
         Some(FinishReason::Length) => go_on(facts, false),
         Some(FinishReason::Cut | FinishReason::Other(_)) | None => go_on(facts, true),
-        Some(FinishReason::Incomplete) if facts.strikes.incomplete < INCOMPLETES => {
+        Some(FinishReason::Incomplete) if facts.counts.incomplete < MAX_INCOMPLETE => {
             AnswerVerdict::Continue { cut: false }
         }
         Some(FinishReason::Incomplete) => partial("the model did not finish it"),
         _ if facts.intent_nudges
-            && facts.strikes.intents < INTENTS
+            && facts.counts.intents < MAX_INTENT_NUDGES
             && !facts.after_tools
             && announces_work(&message.text) =>
         {
@@ -112,7 +112,7 @@ fn filtered(facts: &AnswerFacts<'_>) -> AnswerVerdict {
     let exit = TurnExit::Refused {
         message: "its content filter stopped the answer".into(),
     };
-    if facts.strikes.fell_back {
+    if facts.counts.fell_back {
         AnswerVerdict::End(exit)
     } else {
         AnswerVerdict::Fallback(exit)
@@ -120,7 +120,7 @@ fn filtered(facts: &AnswerFacts<'_>) -> AnswerVerdict {
 }
 
 fn go_on(facts: &AnswerFacts<'_>, cut: bool) -> AnswerVerdict {
-    if facts.strikes.continued < CONTINUATIONS {
+    if facts.counts.continued < MAX_CONTINUATIONS {
         AnswerVerdict::Continue { cut }
     } else if cut {
         partial("the connection broke again and again")
@@ -152,7 +152,7 @@ fn judge_calls(facts: &AnswerFacts<'_>) -> AnswerVerdict {
     if !cut && !truncated && !too_long {
         return AnswerVerdict::Tools;
     }
-    if facts.strikes.cut_calls >= CUT_CALLS {
+    if facts.counts.cut_calls >= MAX_CUT_CALLS {
         partial("its tool call was cut off each time, so it was not run")
     } else if cut {
         AnswerVerdict::SmallerSteps
@@ -162,7 +162,7 @@ fn judge_calls(facts: &AnswerFacts<'_>) -> AnswerVerdict {
 }
 
 fn judge_empty(facts: &AnswerFacts<'_>) -> AnswerVerdict {
-    let strikes = facts.strikes;
+    let counts = facts.counts;
     let thoughts = facts
         .message
         .reasoning
@@ -173,19 +173,20 @@ fn judge_empty(facts: &AnswerFacts<'_>) -> AnswerVerdict {
             why: "it spent its whole budget on thinking; lower the reasoning effort or raise max_tokens".into(),
         });
     }
-    if facts.message.finish == Some(FinishReason::Incomplete) && strikes.incomplete < INCOMPLETES {
+    if facts.message.finish == Some(FinishReason::Incomplete) && counts.incomplete < MAX_INCOMPLETE
+    {
         return AnswerVerdict::NudgeIncomplete;
     }
     if let Some(text) = facts.earlier {
         return AnswerVerdict::Earlier(text.to_owned());
     }
-    if facts.after_tools && strikes.empty_nudges == 0 {
+    if facts.after_tools && counts.empty_nudges == 0 {
         return AnswerVerdict::NudgeEmpty;
     }
-    if thoughts && strikes.thoughts < THOUGHTS {
+    if thoughts && counts.thoughts < MAX_THOUGHT_NUDGES {
         return AnswerVerdict::NudgeThoughts;
     }
-    if strikes.empty < EMPTIES {
+    if counts.empty < MAX_EMPTY {
         return AnswerVerdict::Repeat;
     }
     let exit = TurnExit::NoAnswer {
@@ -195,7 +196,7 @@ fn judge_empty(facts: &AnswerFacts<'_>) -> AnswerVerdict {
             "its answers were empty, several times".into()
         },
     };
-    if strikes.fell_back {
+    if counts.fell_back {
         AnswerVerdict::End(exit)
     } else {
         AnswerVerdict::Fallback(exit)
@@ -204,7 +205,7 @@ fn judge_empty(facts: &AnswerFacts<'_>) -> AnswerVerdict {
 
 /// Whether a short text only says what is about to be done.
 fn announces_work(text: &str) -> bool {
-    const LONGEST: usize = 1_200;
+    const MAX_INTENT_CHARS: usize = 1_200;
     const FUTURE: [&str; 8] = [
         "i'll ",
         "i’ll ",
@@ -235,7 +236,7 @@ fn announces_work(text: &str) -> bool {
         "summari",
         "start",
     ];
-    if text.len() > LONGEST || text.trim_end().ends_with('?') {
+    if text.len() > MAX_INTENT_CHARS || text.trim_end().ends_with('?') {
         return false;
     }
     let lower = text.to_lowercase();
@@ -278,12 +279,12 @@ mod tests {
 
     fn verdict(
         message: &AssistantMessage,
-        strikes: &RuleCounts,
+        counts: &RuleCounts,
         after_tools: bool,
     ) -> AnswerVerdict {
         judge(&AnswerFacts {
             message,
-            strikes,
+            counts,
             after_tools,
             earlier: None,
             intent_nudges: false,
@@ -338,11 +339,11 @@ mod tests {
             let call = call(r#"{"a":"#, FinishReason::Other(word.into()));
             assert_eq!(first(&call), AnswerVerdict::SmallerSteps, "{word}");
         }
-        let strikes = RuleCounts {
+        let counts = RuleCounts {
             continued: 4,
             ..RuleCounts::default()
         };
-        assert!(exits(&verdict(&cut, &strikes, false)));
+        assert!(exits(&verdict(&cut, &counts, false)));
     }
 
     #[test]
@@ -350,7 +351,7 @@ mod tests {
         let small = |message: &AssistantMessage| {
             judge(&AnswerFacts {
                 message,
-                strikes: &RuleCounts::default(),
+                counts: &RuleCounts::default(),
                 after_tools: false,
                 earlier: None,
                 intent_nudges: false,
@@ -390,13 +391,13 @@ mod tests {
             first(&call(r#"{"a":1}"#, FinishReason::Cut)),
             AnswerVerdict::Tools
         );
-        let strikes = RuleCounts {
+        let counts = RuleCounts {
             cut_calls: 4,
             ..RuleCounts::default()
         };
         assert!(exits(&verdict(
             &call("{", FinishReason::Length),
-            &strikes,
+            &counts,
             false
         )));
     }
@@ -404,17 +405,17 @@ mod tests {
     #[test]
     fn an_empty_answer_after_tools_is_nudged_once_then_repeated_then_another_model_is_tried() {
         let empty = text(" ", FinishReason::Stop);
-        let mut strikes = RuleCounts::default();
-        assert_eq!(verdict(&empty, &strikes, true), AnswerVerdict::NudgeEmpty);
-        strikes.empty_nudges = 1;
-        assert_eq!(verdict(&empty, &strikes, true), AnswerVerdict::Repeat);
-        strikes.empty = 3;
+        let mut counts = RuleCounts::default();
+        assert_eq!(verdict(&empty, &counts, true), AnswerVerdict::NudgeEmpty);
+        counts.empty_nudges = 1;
+        assert_eq!(verdict(&empty, &counts, true), AnswerVerdict::Repeat);
+        counts.empty = 3;
         assert!(matches!(
-            verdict(&empty, &strikes, true),
+            verdict(&empty, &counts, true),
             AnswerVerdict::Fallback(_)
         ));
-        strikes.fell_back = true;
-        assert!(exits(&verdict(&empty, &strikes, true)));
+        counts.fell_back = true;
+        assert!(exits(&verdict(&empty, &counts, true)));
     }
 
     #[test]
@@ -423,11 +424,11 @@ mod tests {
             first(&thoughts(FinishReason::Stop)),
             AnswerVerdict::NudgeThoughts
         );
-        let strikes = RuleCounts {
+        let counts = RuleCounts {
             thoughts: 2,
             ..RuleCounts::default()
         };
-        let again = verdict(&thoughts(FinishReason::Stop), &strikes, false);
+        let again = verdict(&thoughts(FinishReason::Stop), &counts, false);
         assert_eq!(again, AnswerVerdict::Repeat);
         assert!(exits(&first(&thoughts(FinishReason::Length))));
     }
@@ -439,11 +440,11 @@ mod tests {
             first(&filtered),
             AnswerVerdict::Fallback(TurnExit::Refused { .. })
         ));
-        let strikes = RuleCounts {
+        let counts = RuleCounts {
             fell_back: true,
             ..RuleCounts::default()
         };
-        assert!(exits(&verdict(&filtered, &strikes, false)));
+        assert!(exits(&verdict(&filtered, &counts, false)));
     }
 
     #[test]
@@ -451,7 +452,7 @@ mod tests {
         let message = text("", FinishReason::Stop);
         let verdict = judge(&AnswerFacts {
             message: &message,
-            strikes: &RuleCounts::default(),
+            counts: &RuleCounts::default(),
             after_tools: true,
             earlier: Some("Done."),
             intent_nudges: false,
@@ -467,7 +468,7 @@ mod tests {
         let nudged = |message: &AssistantMessage| {
             judge(&AnswerFacts {
                 message,
-                strikes: &RuleCounts::default(),
+                counts: &RuleCounts::default(),
                 after_tools: false,
                 earlier: None,
                 intent_nudges: true,

@@ -13,13 +13,13 @@ mod compaction;
 mod conversation;
 mod exit;
 mod judge;
+mod messages;
 pub(crate) mod outside;
 mod recovery;
 mod references;
 mod result;
 mod sample;
 mod unfinished;
-mod words;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ use crate::tool_lists;
 use judge::RuleCounts;
 use recovery::TurnFailures;
 use sample::{SampleResult, sample};
-use unfinished::AnswerKeeper;
+use unfinished::PartialAnswerWriter;
 
 /// What a turn shares with its session.
 #[derive(Clone)]
@@ -96,7 +96,7 @@ pub(crate) struct Turn<'a> {
     specs: Arc<[ToolSpec]>,
     budget: Budget,
     guard: LoopGuard,
-    strikes: RuleCounts,
+    counts: RuleCounts,
     failures: TurnFailures,
     began: Instant,
     /// Raised when answers are cut, lowered when a provider says so.
@@ -136,7 +136,7 @@ impl<'a> Turn<'a> {
             budget: Budget::new(settings),
             guard: LoopGuard::new(settings.guard.clone()),
             max_tokens: settings.max_tokens,
-            strikes: RuleCounts::default(),
+            counts: RuleCounts::default(),
             failures: TurnFailures::default(),
             began: Instant::now(),
             parts: String::new(),
@@ -246,7 +246,7 @@ impl<'a> Turn<'a> {
         let route = self.conv.client.route();
         let now = (route.model.clone(), route.provider.clone());
         match self.conv.told_route.replace(now.clone()) {
-            Some(told) if told == now => None,
+            Some(stated) if stated == now => None,
             Some(_) => Some(format!(
                 "[Note: from here on you run as {} (provider {}).]",
                 now.0, now.1
@@ -258,9 +258,9 @@ impl<'a> Turn<'a> {
     /// Tells the model that the day changed.
     fn day_note(&mut self) -> Option<String> {
         let today = self.scope.deps.prompt.today()?;
-        let told = self.conv.told_day.replace(today);
-        let told = told.or_else(|| crate::prompt::told_date(&self.conv.system))?;
-        crate::prompt::date_note(told, today)
+        let stated = self.conv.told_day.replace(today);
+        let stated = stated.or_else(|| crate::prompt::told_date(&self.conv.system))?;
+        crate::prompt::date_note(stated, today)
     }
 
     async fn prepare(&mut self) -> TurnFlow<TurnState> {
@@ -315,7 +315,7 @@ impl<'a> Turn<'a> {
             }
             self.closing = true;
             self.budget.extra_call();
-            self.push_ephemeral(Message::user(words::BUDGET_GONE), Synthetic::BudgetGone);
+            self.push_ephemeral(Message::user(messages::BUDGET_GONE), Synthetic::BudgetGone);
         }
         Ok(TurnState::Sample)
     }
@@ -342,7 +342,7 @@ impl<'a> Turn<'a> {
         let raw = self.raw_tokens();
         let request = self.request();
         let goes_on = !self.parts.is_empty();
-        let mut keeper = AnswerKeeper::new(&self.scope.deps, &self.conv.id);
+        let mut keeper = PartialAnswerWriter::new(&self.scope.deps, &self.conv.id);
         let sampled = sample(
             &self.conv.client,
             request,
@@ -503,8 +503,8 @@ impl<'a> Turn<'a> {
             return Ok(());
         }
         let text = match (exit, cause(exit)) {
-            (TurnExit::Interrupted, _) | (_, None) => words::STOPPED.to_owned(),
-            (_, Some(why)) => words::ended(&why),
+            (TurnExit::Interrupted, _) | (_, None) => messages::STOPPED.to_owned(),
+            (_, Some(why)) => messages::ended(&why),
         };
         let origin = Origin::Synthetic(Synthetic::Closing);
         let item = LogItem::new(Message::assistant(text), origin, self.now());
@@ -562,9 +562,9 @@ impl<'a> Turn<'a> {
         } else {
             specs
         };
-        let told = tool_lists::shared(specs);
-        self.specs = told.specs;
-        self.tools_tokens = told.tokens;
+        let list = tool_lists::shared(specs);
+        self.specs = list.specs;
+        self.tools_tokens = list.tokens;
     }
 
     fn now(&self) -> f64 {

@@ -36,14 +36,14 @@ impl TurnFailures {
 }
 
 /// Inline images up to this length of URL pass everywhere (about 3 MB of picture).
-const SMALL_IMAGE: usize = 4_000_000;
+const MAX_SMALL_IMAGE_URL: usize = 4_000_000;
 /// The window that providers sell without the long-context tier.
-const NORMAL_TIER: u32 = 200_000;
+const NORMAL_TIER_WINDOW: u32 = 200_000;
 /// No refusal makes us believe in a smaller window than this.
-const SMALLEST_WINDOW: u32 = 8_192;
+const MIN_WINDOW: u32 = 8_192;
 /// Kept free below a stated output limit.
 const OUTPUT_MARGIN: u32 = 64;
-const CONTINUED: u32 = 4;
+const MAX_CONTINUED: u32 = 4;
 
 impl Turn<'_> {
     pub(super) async fn recover(&mut self, mut failed: SampleResult) -> TurnFlow<TurnState> {
@@ -100,18 +100,18 @@ impl Turn<'_> {
     /// How often the same request goes out again.
     fn retries_of(&self, error: &ModelError) -> u32 {
         let settings = &self.scope.deps.settings;
-        let most = settings.api_max_retries;
+        let retry_limit = settings.api_max_retries;
         let Some(local) = settings.local_retries else {
-            return most;
+            return retry_limit;
         };
         let url = &self.conv.client.route().base_url;
-        let here = ["://127.", "://localhost", "://[::1]"]
+        let retryable = ["://127.", "://localhost", "://[::1]"]
             .iter()
             .any(|host| url.contains(host));
-        if here && error.class == ErrorClass::Unreachable {
-            most.min(local)
+        if retryable && error.class == ErrorClass::Unreachable {
+            retry_limit.min(local)
         } else {
-            most
+            retry_limit
         }
     }
 
@@ -129,7 +129,7 @@ impl Turn<'_> {
         broken
             && !failed.message.text.trim().is_empty()
             && failed.message.tool_calls.is_empty()
-            && self.strikes.continued < CONTINUED
+            && self.counts.continued < MAX_CONTINUED
     }
 
     /// `None`: this way is closed, try the next.
@@ -238,16 +238,14 @@ impl Turn<'_> {
                     // What was refused does not fit, whatever the window is said to be.
                     None if error.class == ErrorClass::ContextOverflow => {
                         let refused = u32::try_from(size).unwrap_or(u32::MAX);
-                        self.conv
-                            .compactor
-                            .learn_limit(refused.max(SMALLEST_WINDOW));
+                        self.conv.compactor.learn_limit(refused.max(MIN_WINDOW));
                     }
                     None => {}
                 }
                 return Some(TurnState::Compact(CompactionCause::Overflow));
             }
             RequestFix::SmallerWindow => {
-                let limit = error.limit.unwrap_or(NORMAL_TIER);
+                let limit = error.limit.unwrap_or(NORMAL_TIER_WINDOW);
                 self.conv.compactor.learn_limit(limit);
                 return Some(TurnState::Compact(CompactionCause::Overflow));
             }
@@ -260,7 +258,7 @@ impl Turn<'_> {
             }
             RequestFix::SmallerImages => {
                 let smaller = if fixes.images == ImageRule::All {
-                    ImageRule::UpTo(SMALL_IMAGE)
+                    ImageRule::UpTo(MAX_SMALL_IMAGE_URL)
                 } else {
                     ImageRule::None
                 };

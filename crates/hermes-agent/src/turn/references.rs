@@ -18,9 +18,9 @@ use super::{Turn, call, outside};
 use crate::session::RepositoryPart;
 
 /// References in one message; more are named and left alone.
-const MOST: usize = 32;
-/// For one of them.
-const PATIENCE: Duration = Duration::from_mins(1);
+const MAX_REFERENCES: usize = 32;
+/// Timeout for one reference.
+const REFERENCE_TIMEOUT: Duration = Duration::from_mins(1);
 /// On another machine, by the tool of commands.
 const GIT: &str = "git --no-pager";
 
@@ -273,13 +273,13 @@ impl Turn<'_> {
         if references.is_empty() {
             return;
         }
-        let mut room = self.room();
+        let mut result_budget = self.result_budget();
         let mut blocks = Vec::new();
         for (at, reference) in references.iter().enumerate() {
-            let block = if at < MOST {
-                self.fetch(reference, &mut room).await
+            let block = if at < MAX_REFERENCES {
+                self.fetch(reference, &mut result_budget).await
             } else {
-                format!("[not attached: at most {MOST} references in one message]")
+                format!("[not attached: at most {MAX_REFERENCES} references in one message]")
             };
             blocks.push(format!("{}\n{block}", reference.written));
         }
@@ -291,7 +291,7 @@ impl Turn<'_> {
     async fn fetch(
         &mut self,
         reference: &WrittenReference,
-        room: &mut super::result::ResultBudget,
+        result_budget: &mut super::result::ResultBudget,
     ) -> String {
         let not = |why: &str| format!("[not attached: {why}]");
         if let ReferenceTarget::File(path, _) | ReferenceTarget::Folder(path) = &reference.to
@@ -307,11 +307,11 @@ impl Turn<'_> {
         if let (Some(reader), Some(part)) = (reader, part_of(&reference.to)) {
             let work = reader.read(&self.conv.cwd, part);
             let read = tokio::select! {
-                done = tokio::time::timeout(PATIENCE, work) => done,
+                done = tokio::time::timeout(REFERENCE_TIMEOUT, work) => done,
                 () = self.scope.cancel.cancelled() => return not("stopped"),
             };
             return match read {
-                Ok(Ok(text)) => self.shown(name, text, room).await,
+                Ok(Ok(text)) => self.shown(name, text, result_budget).await,
                 Ok(Err(why)) => not(&why),
                 Err(_) => not("it took too long"),
             };
@@ -339,7 +339,7 @@ impl Turn<'_> {
         };
         let work = async { tool.call(args, &context).await };
         let outcome = tokio::select! {
-            done = tokio::time::timeout(PATIENCE, work) => match done {
+            done = tokio::time::timeout(REFERENCE_TIMEOUT, work) => match done {
                 Ok(outcome) => outcome,
                 Err(_) => return not("it took too long"),
             },
@@ -350,7 +350,7 @@ impl Turn<'_> {
             ToolOutcome::Error { text, .. } => not(&content_of(&text)),
             ToolOutcome::Done(content) => {
                 let text = content_of(&content.text());
-                self.shown(name, text, room).await
+                self.shown(name, text, result_budget).await
             }
         }
     }
@@ -360,7 +360,7 @@ impl Turn<'_> {
         &mut self,
         name: &str,
         text: String,
-        room: &mut super::result::ResultBudget,
+        result_budget: &mut super::result::ResultBudget,
     ) -> String {
         let patterns = self.scope.deps.settings.tools.redact;
         let outcome = ToolOutcome::Done(Content::Text(text));
@@ -374,7 +374,7 @@ impl Turn<'_> {
         };
         let tool = self.registry.get(name).cloned();
         let spec = tool.as_ref().map(|tool| tool.spec());
-        let tamed = self.tame(&call, spec, content, room).await;
+        let tamed = self.tame(&call, spec, content, result_budget).await;
         tamed.text().into_owned()
     }
 }

@@ -10,8 +10,8 @@ use crate::session::steer;
 use crate::spill::{ResultLimits, SizedResult, file_name};
 
 /// Of a result that is shown to a person, and of one text in it.
-const PREVIEW_CHARS: usize = 32_000;
-const PREVIEW_TEXT: usize = 12_000;
+const MAX_PREVIEW_CHARS: usize = 32_000;
+const MAX_PREVIEW_TEXT: usize = 12_000;
 
 /// What the steps's results may still add to the conversation.
 pub(super) struct ResultBudget {
@@ -85,10 +85,10 @@ pub(super) fn append(content: &mut Content, more: &str) {
 /// one, so that a front end finds the exit code behind ten thousand lines.
 pub(super) fn preview(content: &Content, error: Option<ToolErrorKind>) -> String {
     let text = match error {
-        Some(_) => said(content).into(),
+        Some(_) => error_text(content).into(),
         None => content.text(),
     };
-    if text.len() <= PREVIEW_CHARS {
+    if text.len() <= MAX_PREVIEW_CHARS {
         return text.into_owned();
     }
     let mut values = serde_json::Deserializer::from_str(&text).into_iter::<serde_json::Value>();
@@ -98,19 +98,16 @@ pub(super) fn preview(content: &Content, error: Option<ToolErrorKind>) -> String
             value.to_string()
         }
         // With room for the mark.
-        _ => middle_cut(&text, PREVIEW_CHARS - 100),
+        _ => middle_cut(&text, MAX_PREVIEW_CHARS - 100),
     };
-    match text.char_indices().nth(PREVIEW_CHARS) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text,
-    }
+    hermes_core::text::shorten(&text, MAX_PREVIEW_CHARS)
 }
 
 /// Cuts the long texts in a value.
 fn shorten(value: &mut serde_json::Value) {
     match value {
-        serde_json::Value::String(text) if text.len() > PREVIEW_TEXT => {
-            *text = middle_cut(text, PREVIEW_TEXT);
+        serde_json::Value::String(text) if text.len() > MAX_PREVIEW_TEXT => {
+            *text = middle_cut(text, MAX_PREVIEW_TEXT);
         }
         serde_json::Value::Array(items) => items.iter_mut().for_each(shorten),
         serde_json::Value::Object(map) => map.values_mut().for_each(shorten),
@@ -119,9 +116,9 @@ fn shorten(value: &mut serde_json::Value) {
 }
 
 /// A third from the beginning, the rest from the end, where programs say how it went.
-fn middle_cut(text: &str, most: usize) -> String {
+fn middle_cut(text: &str, max: usize) -> String {
     let count = text.chars().count();
-    if count <= most {
+    if count <= max {
         return text.to_owned();
     }
     let byte = |chars: usize| {
@@ -129,23 +126,23 @@ fn middle_cut(text: &str, most: usize) -> String {
             .nth(chars)
             .map_or(text.len(), |(at, _)| at)
     };
-    let (head, tail) = (most / 3, most - most / 3);
+    let (head, tail) = (max / 3, max - max / 3);
     format!(
         "{}\n[… {} characters are not shown …]\n{}",
         &text[..byte(head)],
-        count - most,
+        count - max,
         &text[byte(count - tail)..]
     )
 }
 
 /// What an error says, without what is around it.
-pub(super) fn said(content: &Content) -> String {
+pub(super) fn error_text(content: &Content) -> String {
     let text = content.text();
     complaint(&text).unwrap_or_else(|| text.trim_start_matches("Error: ").to_owned())
 }
 
 impl Turn<'_> {
-    pub(super) fn room(&self) -> ResultBudget {
+    pub(super) fn result_budget(&self) -> ResultBudget {
         let settings = &self.scope.deps.settings.tools;
         let context = self.conv.compactor.window().context;
         let limits = ResultLimits::for_window(context, settings.result_chars, settings.step_chars);
@@ -161,15 +158,19 @@ impl Turn<'_> {
         call: &ToolCall,
         spec: Option<&ToolSpec>,
         content: Content,
-        room: &mut ResultBudget,
+        result_budget: &mut ResultBudget,
     ) -> Content {
         match content {
-            Content::Text(text) => Content::Text(self.tame_text(call, spec, &text, room).await),
+            Content::Text(text) => {
+                Content::Text(self.tame_text(call, spec, &text, result_budget).await)
+            }
             Content::Parts(parts) => {
                 let mut out = Vec::with_capacity(parts.len());
                 for part in parts {
                     out.push(match part.as_text() {
-                        Some(text) => Part::text(self.tame_text(call, spec, text, room).await),
+                        Some(text) => {
+                            Part::text(self.tame_text(call, spec, text, result_budget).await)
+                        }
                         None => part,
                     });
                 }
@@ -183,7 +184,7 @@ impl Turn<'_> {
         call: &ToolCall,
         spec: Option<&ToolSpec>,
         text: &str,
-        room: &mut ResultBudget,
+        result_budget: &mut ResultBudget,
     ) -> String {
         let text = steer::defang(text);
         let suspicious = outside::suspicious(spec, &text);
@@ -199,10 +200,7 @@ impl Turn<'_> {
             untrusted,
             suspicious: &suspicious,
         };
-        let limit = spec
-            .and_then(|spec| spec.result_limit)
-            .unwrap_or(room.limits.result);
-        let mut shown = if result.exceeds(limit, room.left) {
+        let mut shown = if result.exceeds(result_budget.limits.result, result_budget.left) {
             let settings = &self.scope.deps.settings.tools;
             let dir = settings
                 .spill_dir
@@ -217,7 +215,7 @@ impl Turn<'_> {
             shown.push_str("\n\n");
             shown.push_str(&json!({ FROM_OUTSIDE: true }).to_string());
         }
-        room.left = room.left.saturating_sub(shown.chars().count());
+        result_budget.left = result_budget.left.saturating_sub(shown.chars().count());
         shown
     }
 }
@@ -227,7 +225,7 @@ mod tests {
     use hermes_core::message::Content;
     use serde_json::{Value, json};
 
-    use super::{PREVIEW_CHARS, complaint, preview};
+    use super::{MAX_PREVIEW_CHARS, complaint, preview};
 
     #[test]
     fn a_preview_keeps_the_end_and_what_stands_behind_it() {
@@ -243,9 +241,9 @@ mod tests {
         assert_eq!(value["exit_code"], 101);
         let plain = shown(output);
         assert!(plain.ends_with("line 19999 é\n"));
-        assert!(plain.chars().count() <= PREVIEW_CHARS + 1);
+        assert!(plain.chars().count() <= MAX_PREVIEW_CHARS + 1);
         let wide = json!(vec!["x".repeat(100); 1_000]).to_string();
-        assert!(shown(wide).chars().count() <= PREVIEW_CHARS + 1);
+        assert!(shown(wide).chars().count() <= MAX_PREVIEW_CHARS + 1);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use hermes_core::usage::Usage;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::unfinished::AnswerKeeper;
+use super::unfinished::PartialAnswerWriter;
 use crate::events::EventSink;
 use crate::scrub::{AnswerPiece, Scrubber};
 
@@ -32,7 +32,7 @@ pub(super) struct SampleResult {
 pub(super) async fn sample(
     client: &Arc<dyn ModelClient>,
     request: ModelRequest,
-    (goes_on, keeper): (bool, &mut AnswerKeeper<'_>),
+    (goes_on, keeper): (bool, &mut PartialAnswerWriter<'_>),
     cancel: &CancellationToken,
     events: &EventSink,
 ) -> SampleResult {

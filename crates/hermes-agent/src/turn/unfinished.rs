@@ -6,21 +6,21 @@ use hermes_core::ids::SessionId;
 use hermes_core::store::SessionUpdate;
 use tokio::time::{Instant, sleep_until};
 
-use super::words;
+use super::messages;
 use crate::session::SessionDeps;
 
 /// An answer that is complete within this is stored once.
-const FIRST: Duration = Duration::from_millis(200);
+const FIRST_SAVE_DELAY: Duration = Duration::from_millis(200);
 /// Between two times that it is stored.
-const AGAIN: Duration = Duration::from_secs(1);
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 /// A longer text is stored less often: so many bytes a second at most.
-const BYTES_PER_SECOND: usize = 256 * 1024;
+const MAX_BYTES_PER_SECOND: usize = 256 * 1024;
 
-pub(super) struct AnswerKeeper<'a> {
+pub(super) struct PartialAnswerWriter<'a> {
     deps: &'a SessionDeps,
     session: &'a SessionId,
     /// Bytes of the text that are stored.
-    kept: usize,
+    saved_bytes: usize,
     /// When the text is to be stored; `None`: nothing is new.
     due: Option<Instant>,
     last: Option<Instant>,
@@ -28,12 +28,12 @@ pub(super) struct AnswerKeeper<'a> {
     off: bool,
 }
 
-impl<'a> AnswerKeeper<'a> {
+impl<'a> PartialAnswerWriter<'a> {
     pub(super) fn new(deps: &'a SessionDeps, session: &'a SessionId) -> Self {
         Self {
             deps,
             session,
-            kept: 0,
+            saved_bytes: 0,
             due: None,
             last: None,
             off: !deps.settings.keep_unfinished,
@@ -41,18 +41,18 @@ impl<'a> AnswerKeeper<'a> {
     }
 
     pub(super) fn has_kept(&self) -> bool {
-        self.kept > 0
+        self.saved_bytes > 0
     }
 
     /// The text has so many bytes now.
     pub(super) fn grew(&mut self, bytes: usize) {
-        if self.off || bytes == self.kept || self.due.is_some() {
+        if self.off || bytes == self.saved_bytes || self.due.is_some() {
             return;
         }
-        let slow = Duration::from_secs((bytes / BYTES_PER_SECOND) as u64);
+        let slow = Duration::from_secs((bytes / MAX_BYTES_PER_SECOND) as u64);
         self.due = Some(match self.last {
-            None => Instant::now() + FIRST,
-            Some(last) => last + AGAIN.max(slow),
+            None => Instant::now() + FIRST_SAVE_DELAY,
+            Some(last) => last + SAVE_INTERVAL.max(slow),
         });
     }
 
@@ -71,12 +71,12 @@ impl<'a> AnswerKeeper<'a> {
             return;
         }
         let update = SessionUpdate::Unfinished {
-            text: Some(format!("{text}\n\n{}", words::UNFINISHED)),
+            text: Some(format!("{text}\n\n{}", messages::UNFINISHED)),
             at: self.deps.clock.epoch_seconds(),
         };
         match self.deps.store.update(self.session, update).await {
             Ok(()) => {
-                self.kept = text.len();
+                self.saved_bytes = text.len();
                 self.last = Some(Instant::now());
             }
             Err(error) => {

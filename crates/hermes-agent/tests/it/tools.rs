@@ -10,7 +10,7 @@ use hermes_core::tool::{Effects, ToolErrorKind, ToolOutcome};
 use pretty_assertions::assert_eq;
 use tokio::time::Instant;
 
-use crate::support::{FakeTool, MemoryStore, Reply, Setup};
+use crate::support::{FakeTool, MemoryStore, Reply, ScriptedClient, ScriptedRouter, Setup};
 
 fn results(store: &MemoryStore) -> Vec<ToolMessage> {
     store
@@ -256,6 +256,22 @@ async fn long_results_go_to_files_by_the_room_of_the_step() {
     assert_eq!(lengths[3], 90_000, "pages are never spilled");
     let files: Vec<_> = std::fs::read_dir(dir.path().join("s1")).unwrap().collect();
     assert_eq!(files.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_tool_exceeds_its_share_of_a_small_window() {
+    let store = Arc::new(MemoryStore::default());
+    let long = "x".repeat(20_000);
+    let replies = [Reply::call("dump", "{}"), Reply::text("ok")];
+    let client = ScriptedClient::new("main", replies).info(|info| info.context_length = 32_000);
+    let mut session = Setup::with_router(ScriptedRouter::new(client))
+        .tool(FakeTool::saying("dump", Effects::Exclusive, &long))
+        .store(store.clone())
+        .start();
+    session.turn("go").await;
+    // 15 % of 32,000 tokens of four characters.
+    let text = &texts(&store)[0];
+    assert!(text.len() < 19_200, "{}", text.len());
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,12 +19,12 @@ use super::error::ApiError;
 use super::fields::ApiEndpoint;
 use super::input::{self, JsonObjectBody};
 use super::names;
-use super::outcome::{OutcomeReport, response_usage};
+use super::outcome::{Completion, OutcomeReport, response_usage};
 use super::reply::StoredReply;
 use super::threads::HistoryDigest;
 use super::turn::{ApiTurn, TurnResult, TurnStep};
 use super::turn_call::{self, TurnCall};
-use super::turn_request::TurnRequest;
+use super::turn_request::{SessionChoice, TurnRequest};
 use super::{ApiState, SharedApiState, reply};
 
 const FILE: &str = "response_store.db";
@@ -89,19 +89,27 @@ pub(super) async fn create(
         Some(session) => (session, false),
         None => (names::fresh("api_", 32), true),
     };
-    let input = input::user_input(request.said.now);
-    let past = (request.said.system, request.said.history);
-    let place = TurnRequest::named(&state, (&session, fresh), model, past, input).await?;
+    let input = input::user_input(request.client_conversation.now);
+    let past = (
+        request.client_conversation.system,
+        request.client_conversation.history,
+    );
+    let choice = if fresh {
+        SessionChoice::New(&session)
+    } else {
+        SessionChoice::Existing(&session)
+    };
+    let request = TurnRequest::named(&state, choice, model, past, input).await?;
     let shared = Arc::clone(&state);
     let response = if stream {
         let begin = async move {
-            let turn = ApiTurn::begin(&shared, call.permit, place.opening, place.input).await?;
+            let turn = ApiTurn::begin(&shared, call.permit, request.opening, request.input).await?;
             stream::begin(shared, answer, turn).await
         };
         turn_call::answer_stream(&state, call.repeat, &session, begin).await?
     } else {
         let work = async move {
-            let turn = ApiTurn::begin(&shared, call.permit, place.opening, place.input).await?;
+            let turn = ApiTurn::begin(&shared, call.permit, request.opening, request.input).await?;
             whole(&shared, answer, turn).await
         };
         turn_call::answer_whole(&state, call.repeat, &session, work).await?
@@ -126,18 +134,18 @@ async fn whole(
             }
         }
     };
-    if !outcome.untold.is_empty() {
-        items.text(&outcome.untold);
+    if !outcome.remaining_text.is_empty() {
+        items.text(&outcome.remaining_text);
     }
     items.close();
     let verdict = OutcomeReport::new(&outcome);
-    if outcome.text.trim().is_empty() && !verdict.complete() {
+    if outcome.text.trim().is_empty() && !verdict.is_complete() {
         return Err(verdict.error(&outcome.session));
     }
     let body = answer.finished(&items, &outcome, &verdict);
     answer.keep(state, &body, &items, &outcome.session).await?;
     let mut told = StoredReply::new(StatusCode::OK, body);
-    told.complete = verdict.complete();
+    told.complete = verdict.is_complete();
     told.header(&reply::SESSION_ID, &outcome.session);
     if let Some(key) = &answer.key {
         told.header(&reply::SESSION_KEY, key);
@@ -176,16 +184,16 @@ impl ResponseHead {
         outcome: &TurnResult,
         verdict: &OutcomeReport,
     ) -> Value {
-        let status = match verdict {
-            verdict if verdict.complete() => "completed",
-            verdict if verdict.failed => "failed",
-            _ => "incomplete",
+        let status = match verdict.completion {
+            Completion::Complete => "completed",
+            Completion::Partial => "incomplete",
+            Completion::Failed => "failed",
         };
         let mut body = self.body(status, &items.snapshot());
         body["usage"] = response_usage(&outcome.usage);
         if let Some(error) = &verdict.error {
             body["hermes"] = verdict.block();
-            if verdict.failed {
+            if verdict.is_failed() {
                 body["error"] = json!({"code": verdict.response_code(), "message": error});
             } else {
                 body["incomplete_details"] = json!({"reason": "max_output_tokens"});

@@ -12,10 +12,10 @@ use crate::names::{self, RequestedSession};
 use crate::threads::HistoryDigest;
 
 /// Maximum length of the history if truncation is allowed (`truncation: auto`).
-const TRUNCATED: usize = 100;
+const MAX_TRUNCATED_HISTORY: usize = 100;
 
 pub(crate) struct ResponsesRequest {
-    pub(crate) said: ClientConversation,
+    pub(crate) client_conversation: ClientConversation,
     /// The session to continue; `None`: a new one.
     pub(crate) session: Option<String>,
     pub(super) instructions: Option<String>,
@@ -29,7 +29,7 @@ pub(crate) async fn read(
     body: &JsonObjectBody,
     named: &RequestedSession,
 ) -> Result<ResponsesRequest, ApiError> {
-    let mut said = match body.0.get("input") {
+    let mut client_conversation = match body.0.get("input") {
         None | Some(Value::Null) => {
             return Err(ApiError::bad("'input' is missing").param("input"));
         }
@@ -58,28 +58,32 @@ pub(crate) async fn read(
     let given = input::history(body.0.get("conversation_history"))?;
     let mut session = named.session.clone();
     if !given.is_empty() {
-        said.history.splice(0..0, given);
+        client_conversation.history.splice(0..0, given);
     } else if let Some(id) = &previous {
         let stored = state.stored.get(state).await?.get(id).await?;
         let stored = stored.ok_or_else(|| not_found(id))?;
         let past = input::history(stored.get("conversation_history"))?;
-        if session.is_none() && said.history.is_empty() {
+        if session.is_none() && client_conversation.history.is_empty() {
             session = goes_on(state, id, &stored, &past).await?;
         }
-        said.history.splice(0..0, past);
+        client_conversation.history.splice(0..0, past);
         if instructions.is_none() {
             instructions = stored["instructions"].as_str().map(str::to_owned);
         }
     }
-    if body.text("truncation")? == Some("auto") && said.history.len() > TRUNCATED {
-        said.history.drain(..said.history.len() - TRUNCATED);
+    if body.text("truncation")? == Some("auto")
+        && client_conversation.history.len() > MAX_TRUNCATED_HISTORY
+    {
+        client_conversation
+            .history
+            .drain(..client_conversation.history.len() - MAX_TRUNCATED_HISTORY);
     }
-    said.system = match (instructions.clone(), said.system) {
+    client_conversation.system = match (instructions.clone(), client_conversation.system) {
         (Some(first), Some(then)) => Some(format!("{first}\n{then}")),
         (first, then) => first.or(then),
     };
     Ok(ResponsesRequest {
-        said,
+        client_conversation,
         session,
         instructions,
         previous,
@@ -139,8 +143,8 @@ fn gist(messages: &[Message]) -> HistoryDigest {
 impl ResponsesRequest {
     /// All messages up to the answer, in the stored format.
     pub(super) fn stored_history(&self) -> Vec<Value> {
-        let now = json!({"role": "user", "content": self.said.now});
-        let past = self.said.history.iter().map(message);
+        let now = json!({"role": "user", "content": self.client_conversation.now});
+        let past = self.client_conversation.history.iter().map(message);
         past.chain([now]).collect()
     }
 }

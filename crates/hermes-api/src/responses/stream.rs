@@ -14,7 +14,7 @@ use crate::turn::{ApiTurn, TurnResult, TurnStep};
 use crate::{ApiState, reply};
 
 /// Maximum number of events per write.
-const WRITE: usize = 32 * 1024;
+const WRITE_BYTES: usize = 32 * 1024;
 
 pub(super) async fn begin(
     state: Arc<ApiState>,
@@ -23,8 +23,8 @@ pub(super) async fn begin(
 ) -> Result<(ResponseStream, HeaderList), ApiError> {
     let items = ResponseItems::default();
     let session = turn.session().to_owned();
-    let begun = answer.body("in_progress", &[]);
-    answer.keep(&state, &begun, &items, &session).await?;
+    let started = answer.body("in_progress", &[]);
+    answer.keep(&state, &started, &items, &session).await?;
     let headers = reply::session_headers(&session, answer.key.as_deref());
     let stream = ResponseStream {
         session,
@@ -32,7 +32,7 @@ pub(super) async fn begin(
         answer: Some(Arc::new(answer)),
         items,
         turn: Some(turn),
-        begun: false,
+        started: false,
         sequence: 0,
         ending: StreamEnding::default(),
     };
@@ -46,7 +46,7 @@ pub(super) struct ResponseStream {
     items: ResponseItems,
     turn: Option<ApiTurn>,
     session: String,
-    begun: bool,
+    started: bool,
     sequence: u64,
     ending: StreamEnding,
 }
@@ -62,8 +62,8 @@ impl sse::EventSource for ResponseStream {
         let Some(answer) = self.answer.clone() else {
             return false;
         };
-        if !self.begun {
-            self.begun = true;
+        if !self.started {
+            self.started = true;
             let body = answer.body("in_progress", &[]);
             self.event(frames, "response.created", json!({"response": body}));
             self.event(frames, "response.in_progress", json!({"response": body}));
@@ -85,7 +85,7 @@ impl sse::EventSource for ResponseStream {
             let changes = self.items.take(&step);
             self.write_changes(frames, changes);
             next = match &mut self.turn {
-                Some(turn) if frames.len() < WRITE => turn.ready(),
+                Some(turn) if frames.len() < WRITE_BYTES => turn.ready(),
                 _ => None,
             };
         }
@@ -96,8 +96,8 @@ impl sse::EventSource for ResponseStream {
 impl ResponseStream {
     async fn done(&mut self, frames: &mut SseFrames, answer: &ResponseHead, outcome: &TurnResult) {
         self.turn = None;
-        if !outcome.untold.is_empty() {
-            let changes = self.items.text(&outcome.untold);
+        if !outcome.remaining_text.is_empty() {
+            let changes = self.items.text(&outcome.remaining_text);
             self.write_changes(frames, changes);
         }
         let changes = self.items.close();
@@ -105,8 +105,8 @@ impl ResponseStream {
         let verdict = OutcomeReport::new(outcome);
         self.ending = StreamEnding::of(&verdict, !outcome.text.trim().is_empty());
         let mut body = answer.finished(&self.items, outcome, &verdict);
-        let kept = answer.keep(&self.state, &body, &self.items, &outcome.session);
-        if let Err(error) = kept.await {
+        let stored = answer.keep(&self.state, &body, &self.items, &outcome.session);
+        if let Err(error) = stored.await {
             // The client has the answer and cannot resume it.
             tracing::warn!("response {}: {}", answer.id, error.to_json());
             body["store"] = Value::Bool(false);
@@ -133,9 +133,9 @@ impl ResponseStream {
                 let id = item["id"].clone();
                 let added = json!({"output_index": at, "item": item});
                 self.event(frames, "response.output_item.added", added);
-                let place = json!({"item_id": id, "output_index": at, "content_index": 0,
+                let position = json!({"item_id": id, "output_index": at, "content_index": 0,
                                    "part": part("")});
-                self.event(frames, "response.content_part.added", place);
+                self.event(frames, "response.content_part.added", position);
             }
             ItemChange::Delta(text) => {
                 // Text deltas are sent only while the item is open.
@@ -150,9 +150,9 @@ impl ResponseStream {
                 let text = json!({"item_id": id, "output_index": at, "content_index": 0,
                                   "text": part["text"], "logprobs": []});
                 self.event(frames, "response.output_text.done", text);
-                let place = json!({"item_id": id, "output_index": at, "content_index": 0,
+                let position = json!({"item_id": id, "output_index": at, "content_index": 0,
                                    "part": part});
-                self.event(frames, "response.content_part.done", place);
+                self.event(frames, "response.content_part.done", position);
                 self.item_done(frames, at);
             }
             ItemChange::Added(at) => {

@@ -19,16 +19,21 @@ use crate::turn::{ApiTurn, ApprovalEvent, TurnResult, TurnStep};
 use crate::turn_request::TurnRequest;
 
 /// Answers of clients that may wait.
-const ANSWERS: usize = 64;
-const LATE: &str = "no one answered in time";
+const ANSWER_QUEUE_CAPACITY: usize = 64;
+const ANSWER_TIMED_OUT: &str = "no one answered in time";
 
-pub(super) async fn drive(state: &ApiState, run: &ApiRun, ticket: TurnPermit, place: TurnRequest) {
+pub(super) async fn drive(
+    state: &ApiState,
+    run: &ApiRun,
+    ticket: TurnPermit,
+    to_start: TurnRequest,
+) {
     let now = || state.deps.clock.epoch_seconds();
-    let begun = tokio::select! {
+    let started = tokio::select! {
         () = run.stop.cancelled() => None,
-        begun = ApiTurn::begin(state, ticket, place.opening, place.input) => Some(begun),
+        started = ApiTurn::begin(state, ticket, to_start.opening, to_start.input) => Some(started),
     };
-    let mut turn = match begun {
+    let mut turn = match started {
         Some(Ok(turn)) => turn,
         Some(Err(error)) => {
             let message = error.to_json()["error"]["message"].clone();
@@ -36,7 +41,7 @@ pub(super) async fn drive(state: &ApiState, run: &ApiRun, ticket: TurnPermit, pl
         }
         None => return run.end(RunStatus::Cancelled, json!({}), now()),
     };
-    let (answers, mut answered) = mpsc::channel(ANSWERS);
+    let (answers, mut answered) = mpsc::channel(ANSWER_QUEUE_CAPACITY);
     run.mark_started(answers, turn.session(), now());
     let patience = approval_wait(&state.deps.config);
     let mut stopping = false;
@@ -81,14 +86,14 @@ async fn sleep_until(at: Option<Instant>) {
 /// No answer means no; otherwise the run would occupy its permit and session forever.
 fn deny_late(run: &ApiRun, turn: &mut ApiTurn, now: f64) {
     for request in run.take_late(Instant::now(), now) {
-        let told = json!({
+        let event_data = json!({
             "choice": "deny",
             "resolved": 1,
             "request_id": request.id,
-            "reason": LATE,
+            "reason": ANSWER_TIMED_OUT,
         });
-        run.add_event("approval.responded", told, now);
-        let why = Some(LATE.to_owned());
+        run.add_event("approval.responded", event_data, now);
+        let why = Some(ANSWER_TIMED_OUT.to_owned());
         turn.command(AgentCommand::Answer {
             request: request.id,
             verdict: Given::Deny { why },
@@ -154,7 +159,7 @@ fn end(run: &ApiRun, outcome: &TurnResult, now: f64) {
     let mut data = json!({"session_id": outcome.session, "usage": usage});
     let status = if outcome.exit == TurnExit::Interrupted {
         RunStatus::Cancelled
-    } else if verdict.failed && outcome.text.trim().is_empty() {
+    } else if verdict.is_failed() && outcome.text.trim().is_empty() {
         RunStatus::Failed
     } else {
         RunStatus::Completed

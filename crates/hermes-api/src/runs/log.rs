@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Maximum size of stored events. The oldest are dropped first; late followers get a notice.
-const EVENTS: usize = 512 * 1024;
+const MAX_EVENT_BYTES: usize = 512 * 1024;
 
 const CUT: &str = "the gateway stopped while this ran, and has started again; what was done so far \
                    is in the session";
@@ -79,7 +79,7 @@ pub(super) struct RunLogExcerpt {
     /// With their numbers.
     pub(super) events: Vec<(u64, Bytes)>,
     /// There will be no further events.
-    pub(super) over: bool,
+    pub(super) is_complete: bool,
 }
 
 impl ApiRun {
@@ -203,9 +203,9 @@ impl ApiRun {
         let mut first = true;
         log.take(now, |one| {
             let named = id.map_or(first, |id| one.request.id == id);
-            let taken = all || (named && first);
-            first &= !taken;
-            taken
+            let removed = all || (named && first);
+            first &= !removed;
+            removed
         })
     }
 
@@ -222,8 +222,8 @@ impl ApiRun {
 
     /// Removes an approval whose answer is no longer needed.
     pub(super) fn not_needed(&self, id: &str, now: f64) {
-        let taken = self.log().take(now, |one| one.request.id == id);
-        if !taken.is_empty() {
+        let removed = self.log().take(now, |one| one.request.id == id);
+        if !removed.is_empty() {
             self.add_event("approval.closed", json!({"request_id": id}), now);
         }
     }
@@ -292,7 +292,7 @@ impl ApiRun {
         RunLogExcerpt {
             lost,
             events,
-            over: log.ended.is_some() && number >= last,
+            is_complete: log.ended.is_some() && number >= last,
         }
     }
 }
@@ -304,11 +304,11 @@ impl RunLog {
         now: f64,
         mut which: impl FnMut(&PendingApproval) -> bool,
     ) -> Vec<ApprovalRequest> {
-        let mut taken = Vec::new();
+        let mut removed = Vec::new();
         let pending = std::mem::take(&mut self.pending);
         for one in pending {
             if which(&one) {
-                taken.push(one.request);
+                removed.push(one.request);
             } else {
                 self.pending.push_back(one);
             }
@@ -316,7 +316,7 @@ impl RunLog {
         if self.pending.is_empty() && self.status == RunStatus::WaitingForApproval {
             self.set(RunStatus::Running, now);
         }
-        taken
+        removed
     }
 
     fn set(&mut self, status: RunStatus, now: f64) {
@@ -335,7 +335,7 @@ impl RunLog {
         let bytes = Bytes::from(object.to_string());
         self.bytes += bytes.len();
         self.events.push_back(bytes);
-        while self.bytes > EVENTS && self.events.len() > 1 {
+        while self.bytes > MAX_EVENT_BYTES && self.events.len() > 1 {
             if let Some(old) = self.events.pop_front() {
                 self.bytes -= old.len();
                 self.first += 1;
@@ -361,20 +361,20 @@ mod tests {
         let all = run.after(0, usize::MAX);
         let numbers: Vec<u64> = all.events.iter().map(|(number, _)| *number).collect();
         assert_eq!(numbers, [1, 2, 3, 4, 5]);
-        assert!(!all.over && all.lost.is_none());
+        assert!(!all.is_complete && all.lost.is_none());
         let rest = run.after(3, usize::MAX);
         assert_eq!(rest.events.len(), 2);
         for beyond in [9, u64::MAX] {
             assert_eq!(run.after(beyond, usize::MAX).events.len(), 0);
         }
         run.end(RunStatus::Completed, json!({"output": "01234"}), 3.0);
-        assert!(!run.after(3, 1).over, "there is more to tell");
-        assert!(run.after(3, usize::MAX).over);
+        assert!(!run.after(3, 1).is_complete, "there is more to tell");
+        assert!(run.after(3, usize::MAX).is_complete);
         assert_eq!(run.to_json()["status"], "completed");
         assert_eq!(run.to_json()["output"], "01234");
         run.forget_events();
         let late = run.after(2, usize::MAX);
-        assert_eq!((late.lost, late.over), (Some((3, 6)), true));
+        assert_eq!((late.lost, late.is_complete), (Some((3, 6)), true));
         assert_eq!(run.after(6, usize::MAX).lost, None);
     }
 
@@ -387,7 +387,7 @@ mod tests {
         }
         let excerpt = run.after(0, usize::MAX);
         let total: usize = excerpt.events.iter().map(|(_, event)| event.len()).sum();
-        assert!(total <= EVENTS);
+        assert!(total <= MAX_EVENT_BYTES);
         let (first, last) = excerpt.lost.unwrap();
         assert_eq!(first, 1);
         assert_eq!(excerpt.events[0].0, last + 1);

@@ -27,21 +27,21 @@ use super::reply::StoredReply;
 use super::responses::{self, ResponsesRequest};
 use super::sse::{self, SseFrames};
 use super::turn_call::{self, TurnCall};
-use super::turn_request::TurnRequest;
+use super::turn_request::{SessionChoice, TurnRequest};
 use super::{ApiState, SharedApiState, reply};
 
 /// Maximum number of runs kept; the earliest ended are dropped first.
-const RUNS: usize = 1000;
+const MAX_RUNS: usize = 1000;
 /// How long ended runs are kept.
-const STATUS: Duration = Duration::from_hours(1);
+const RUN_RETENTION: Duration = Duration::from_hours(1);
 /// How long its events are.
-const EVENTS: Duration = Duration::from_mins(5);
+const EVENT_RETENTION: Duration = Duration::from_mins(5);
 /// Bytes of events of runs that ended.
-const BYTES: usize = 16 * 1024 * 1024;
+const MAX_ENDED_EVENT_BYTES: usize = 16 * 1024 * 1024;
 /// How often expired runs are removed.
-pub(super) const SWEEP: Duration = Duration::from_mins(1);
+pub(super) const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 /// Maximum number of events per write.
-const WRITE: usize = 32 * 1024;
+const WRITE_BYTES: usize = 32 * 1024;
 
 #[derive(Default)]
 pub(super) struct ApiRuns(Mutex<HashMap<String, Arc<ApiRun>>>);
@@ -70,9 +70,9 @@ impl ApiRuns {
         ended.sort_by_key(|(at, ..)| *at);
         let mut bytes: usize = ended.iter().map(|(_, bytes, _)| bytes).sum();
         for (at, held, run) in ended {
-            if now - at >= STATUS || all.len() > RUNS {
+            if now - at >= RUN_RETENTION || all.len() > MAX_RUNS {
                 all.remove(&run.id);
-            } else if now - at >= EVENTS || bytes > BYTES {
+            } else if now - at >= EVENT_RETENTION || bytes > MAX_ENDED_EVENT_BYTES {
                 run.forget_events();
             } else {
                 break;
@@ -114,25 +114,33 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     let call = TurnCall::admit(&state, ApiEndpoint::Runs, &headers, &body)?;
     let model = call.model.as_deref();
-    let ResponsesRequest { said, session, .. } =
-        responses::read(&state, &body, &call.named).await?;
+    let ResponsesRequest {
+        client_conversation,
+        session,
+        ..
+    } = responses::read(&state, &body, &call.named).await?;
     let id = names::fresh("run_", 32);
     let (session, fresh) = match session {
         Some(session) => (session, false),
         None => (id.clone(), true),
     };
-    let input = super::input::user_input(said.now);
-    let past = (said.system, said.history);
-    let mut place = TurnRequest::named(&state, (&session, fresh), model, past, input).await?;
-    place.opening.unattended = false;
+    let input = super::input::user_input(client_conversation.now);
+    let past = (client_conversation.system, client_conversation.history);
+    let choice = if fresh {
+        SessionChoice::New(&session)
+    } else {
+        SessionChoice::Existing(&session)
+    };
+    let mut request = TurnRequest::named(&state, choice, model, past, input).await?;
+    request.opening.unattended = false;
     let now = state.deps.clock.epoch_seconds();
     let shown = model.unwrap_or(&state.settings.model_name);
     let run = Arc::new(ApiRun::new(id.clone(), &session, shown, now));
     let started = json!({"run_id": id, "status": "started", "session_id": session});
-    let mut told = StoredReply::new(StatusCode::ACCEPTED, started);
-    told.header(&reply::SESSION_ID, &session);
+    let mut reply_body = StoredReply::new(StatusCode::ACCEPTED, started);
+    reply_body.header(&reply::SESSION_ID, &session);
     if let Some(key) = &call.named.key {
-        told.header(&reply::SESSION_KEY, key);
+        reply_body.header(&reply::SESSION_KEY, key);
     }
     let shared = Arc::clone(&state);
     let begin = async move {
@@ -140,12 +148,12 @@ pub(super) async fn create(
         shared.runs.all().insert(id, Arc::clone(&run));
         shared.runs.sweep();
         task::spawn("api run", async move {
-            drive::drive(&shared, &run, call.permit, place).await;
+            drive::drive(&shared, &run, call.permit, request).await;
             if let Err(error) = keep(&shared, &run).await {
                 tracing::warn!("run {}: {}", run.id, error.to_json());
             }
         });
-        Ok(told)
+        Ok(reply_body)
     };
     turn_call::answer_whole(&state, call.repeat, &session, begin).await
 }
@@ -216,8 +224,8 @@ pub(super) async fn approve(
         // A run that has ended needs no answer.
         let _ = answers.send(order).await;
     }
-    let told = json!({"choice": choice, "resolved": resolved});
-    run.add_event("approval.responded", told, now);
+    let reply_body = json!({"choice": choice, "resolved": resolved});
+    run.add_event("approval.responded", reply_body, now);
     let body = json!({
         "object": "hermes.run.approval_response",
         "run_id": id,
@@ -269,7 +277,11 @@ impl sse::EventSource for RunFollower {
     async fn fill(&mut self, frames: &mut SseFrames) -> bool {
         loop {
             self.changes.mark_unchanged();
-            let RunLogExcerpt { lost, events, over } = self.run.after(self.seen, WRITE);
+            let RunLogExcerpt {
+                lost,
+                events,
+                is_complete,
+            } = self.run.after(self.seen, WRITE_BYTES);
             if let Some((first, last)) = lost {
                 let lost = json!({
                     "event": "events.lost",
@@ -287,7 +299,7 @@ impl sse::EventSource for RunFollower {
                 frames.raw("\n\n");
                 self.seen = number;
             }
-            if over {
+            if is_complete {
                 frames.raw(": stream closed\n\n");
                 return false;
             }
@@ -306,7 +318,7 @@ pub(super) async fn sweeping(state: Arc<ApiState>) {
     loop {
         tokio::select! {
             () = state.cancel.cancelled() => return,
-            () = tokio::time::sleep(SWEEP) => state.runs.sweep(),
+            () = tokio::time::sleep(SWEEP_INTERVAL) => state.runs.sweep(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `/api/sessions`: the stored conversations of all sources.
 
-mod talk;
+mod session_chat;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -13,14 +13,14 @@ use hermes_core::store::{NewItem, NewSession, SessionStore as _, SessionUpdate, 
 use hermes_store::{ListFilter, SessionOrder, SessionRecord};
 use serde_json::{Map, Value, json};
 
-pub(super) use self::talk::{chat, chat_stream};
+pub(super) use self::session_chat::{chat, chat_stream};
 use super::error::ApiError;
 use super::input::JsonObjectBody;
 use super::names;
 use super::{ApiState, SOURCE, SharedApiState, reply};
 
-const LISTED: usize = 50;
-const MOST_LISTED: usize = 200;
+const DEFAULT_PAGE_SIZE: usize = 50;
+const MAX_PAGE_SIZE: usize = 200;
 
 /// The public fields of a session. Prompts and settings are not exposed, only their presence.
 const SESSION: [&str; 22] = [
@@ -106,14 +106,14 @@ pub(super) async fn list(
     Extract(state): SharedApiState,
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Response, ApiError> {
-    let number = |name: &str, usual: usize, most: usize| match query.get(name) {
+    let number = |name: &str, usual: usize, max: usize| match query.get(name) {
         None => Ok(usual),
         Some(text) => match text.parse::<usize>() {
-            Ok(number) => Ok(number.min(most)),
+            Ok(number) => Ok(number.min(max)),
             Err(_) => Err(ApiError::bad(format!("'{name}' is {text:?}, not a number")).param(name)),
         },
     };
-    let limit = number("limit", LISTED, MOST_LISTED)?;
+    let limit = number("limit", DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
     let offset = number("offset", 0, 1_000_000)?;
     let children = query.get("include_children").map(String::as_str);
     let filter = ListFilter {

@@ -20,9 +20,9 @@ use crate::text::shorten;
 use crate::wiring::{ConversationMode, OpenSession};
 
 /// Maximum number of concurrent questions.
-const MOST: usize = 8;
+const MAX_QUESTIONS: usize = 8;
 /// How long closing waits for interrupted questions.
-const GRACE: Duration = Duration::from_secs(3);
+const CLOSE_GRACE: Duration = Duration::from_secs(3);
 
 /// The running background questions.
 #[derive(Default)]
@@ -58,9 +58,9 @@ impl BackgroundQuestions {
         chat: &OpenSession,
         later: mpsc::Sender<Effect>,
     ) -> Result<SessionId, Failure> {
-        if self.lock().len() >= MOST {
+        if self.lock().len() >= MAX_QUESTIONS {
             return Err(Failure::usage(format!(
-                "{MOST} questions are being answered already; /agents lists them"
+                "{MAX_QUESTIONS} questions are being answered already; /agents lists them"
             )));
         }
         let request = chat.beside(options, cx, ConversationMode::Query);
@@ -111,7 +111,7 @@ impl BackgroundQuestions {
     pub async fn close(&self) {
         self.ended.cancel();
         self.tasks.close();
-        let _ = tokio::time::timeout(GRACE, self.tasks.wait()).await;
+        let _ = tokio::time::timeout(CLOSE_GRACE, self.tasks.wait()).await;
     }
 }
 

@@ -26,7 +26,7 @@ use crate::slash_commands;
 use crate::wiring;
 
 /// Maximum number of requests that wait for a command, and of commands that wait for the session.
-const WAITING: usize = 64;
+const REQUEST_QUEUE_CAPACITY: usize = 64;
 
 /// Commands as the front end restricts and documents them. Both are checked first.
 #[derive(Clone, Copy)]
@@ -169,7 +169,7 @@ impl ConversationDriver for HostedConversation {
             (ConversationWork::Command { .. }, ConversationRequest::Agent(command)) => {
                 self.command(command);
             }
-            (_, request) if self.waiting.len() < WAITING => {
+            (_, request) if self.waiting.len() < REQUEST_QUEUE_CAPACITY => {
                 self.waiting.push_back(request);
                 self.start_waiting();
             }
@@ -413,7 +413,7 @@ impl HostedConversation {
 
     fn command(&mut self, command: AgentCommand) {
         if self.sending.is_some() {
-            if self.outgoing.len() < WAITING {
+            if self.outgoing.len() < REQUEST_QUEUE_CAPACITY {
                 self.outgoing.push_back(command);
             } else {
                 self.reject(
@@ -535,7 +535,7 @@ impl HostedConversation {
             }
         }
         if let Some(servers) = self.servers {
-            servers.shutdown(wiring::mcp::STOPPING).await;
+            servers.shutdown(wiring::mcp::STOP_TIMEOUT).await;
         }
     }
 }

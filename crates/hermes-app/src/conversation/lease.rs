@@ -15,7 +15,7 @@ use hermes_core::ids::SessionId;
 use serde::{Deserialize, Serialize};
 
 /// How long the directory may be locked by another process.
-const WAIT: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The process that owns a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ impl WindowLease {
             tracing::warn!("{}: {error}", dir.display());
             return Ok(self);
         }
-        let _lock = FileLock::acquire(&dir.join(".lock"), WAIT).ok();
+        let _lock = FileLock::acquire(&dir.join(".lock"), LOCK_TIMEOUT).ok();
         match holder(&self.file) {
             Some(other) if !by_force && other.pid != self.me.pid && other.is_alive() => {
                 return Err(other);

@@ -14,14 +14,14 @@ use serde_json::Value;
 const NO_RESULT: &str = "no result was recorded: it may or may not have run";
 
 /// Entries that are shown again; earlier ones are counted.
-const MOST: usize = 2000;
+const MAX_ENTRIES: usize = 2000;
 
 /// The visible entries of a session, oldest first.
 pub async fn entries(store: &Store, id: &SessionId) -> Result<Vec<TranscriptEntry>, StoreError> {
     let rows = store.messages(id, true).await?;
     let mut entries = shown(&rows);
-    if entries.len() > MOST {
-        let earlier = entries.len() - MOST;
+    if entries.len() > MAX_ENTRIES {
+        let earlier = entries.len() - MAX_ENTRIES;
         entries.drain(..earlier);
         entries.insert(0, TranscriptEntry::Omitted(earlier));
     }

@@ -26,7 +26,7 @@ pub use consent::Consent;
 pub use read::load;
 
 /// Limit of unawaited hooks.
-const BESIDE: usize = 32;
+const MAX_UNAWAITED_HOOKS: usize = 32;
 
 /// One hook.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ impl Hooks {
     pub fn new(list: Vec<Hook>) -> Self {
         Self {
             list: list.into(),
-            beside: Arc::new(Semaphore::new(BESIDE)),
+            beside: Arc::new(Semaphore::new(MAX_UNAWAITED_HOOKS)),
         }
     }
 

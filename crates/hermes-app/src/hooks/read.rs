@@ -12,7 +12,7 @@ use super::consent::Consent;
 use super::{Hook, HookAction, HookHandler};
 
 const TIMEOUT: u64 = 60;
-const LONGEST: u64 = 300;
+const MAX_TIMEOUT_SECONDS: u64 = 300;
 
 /// Events that commands of config.yaml can be on; those with a colon are the gateway's.
 const EVENTS: [&str; 10] = [
@@ -92,7 +92,7 @@ fn configured(
             problems.push(format!("hooks.{event} must be a list of {{command: …}}"));
             continue;
         };
-        for (place, entry) in entries.iter().enumerate() {
+        for (index, entry) in entries.iter().enumerate() {
             match command(event, entry) {
                 Ok((command, hook)) => {
                     let given = consent.as_ref().is_some_and(|c| c.given(event, &command));
@@ -101,7 +101,7 @@ fn configured(
                         ..hook
                     });
                 }
-                Err(why) => problems.push(format!("hooks.{event}[{place}]: {why}")),
+                Err(why) => problems.push(format!("hooks.{event}[{index}]: {why}")),
             }
         }
     }
@@ -138,7 +138,7 @@ fn command(event: &str, entry: &Value) -> Result<(String, Hook), String> {
             .as_u64()
             .filter(|seconds| *seconds > 0)
             .ok_or("timeout must be a number of seconds")?
-            .min(LONGEST),
+            .min(MAX_TIMEOUT_SECONDS),
     };
     let hook = Hook {
         event: event.to_owned(),
@@ -208,7 +208,7 @@ fn handler(dir: &Path) -> Result<Vec<Hook>, String> {
             dir: dir.to_owned(),
             file,
         },
-        timeout: Duration::from_secs(timeout.clamp(1, LONGEST)),
+        timeout: Duration::from_secs(timeout.clamp(1, MAX_TIMEOUT_SECONDS)),
         matcher: None,
         agreed: true,
     };

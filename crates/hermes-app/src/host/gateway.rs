@@ -26,7 +26,7 @@ use crate::wiring::unattended::{CommandLine, CommandOutput};
 use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
 
 /// Values of `terminal.cwd` that mean the directory in which a person started the program.
-const NOWHERE: [&str; 4] = ["", ".", "auto", "cwd"];
+const CURRENT_DIR_VALUES: [&str; 4] = ["", ".", "auto", "cwd"];
 
 /// Everything that the conversations of the gateway share.
 pub struct GatewayConversations {
@@ -77,7 +77,7 @@ impl GatewayConversations {
         }
     }
 
-    /// When no conversation is open any more. The database stays open: others write to the last.
+    /// When no conversation is open any more. Keeps the database open: others write until the end.
     pub async fn close(&self) {
         let resources = SharedResources {
             store: None,
@@ -94,7 +94,7 @@ impl GatewayConversations {
             toolsets: opening.toolsets,
             skills: opening.skills,
             no_restore_cwd: opening.cwd.is_some(),
-            cwd: Some(opening.cwd.unwrap_or_else(|| workplace(&parts))),
+            cwd: Some(opening.cwd.unwrap_or_else(|| default_working_dir(&parts))),
             source: Some(opening.source.clone()),
             ..TurnOptions::default()
         };
@@ -143,20 +143,20 @@ impl GatewayConversations {
 }
 
 /// The default working directory of tools: as configured, else the user's home directory.
-pub(super) fn workplace(parts: &HomeParts) -> PathBuf {
+pub(super) fn default_working_dir(parts: &HomeParts) -> PathBuf {
     let home = &parts.cx.home;
     let configured = parts.config.terminal.cwd.trim();
-    let named = if NOWHERE.contains(&configured) {
+    let named = if CURRENT_DIR_VALUES.contains(&configured) {
         parts.cx.env.get("MESSAGING_CWD").unwrap_or_default().trim()
     } else {
         configured
     };
-    let place = match named {
+    let dir = match named {
         "" => home.expand_user("~"),
         named => home.expand_user(named),
     };
-    if place.is_dir() {
-        place
+    if dir.is_dir() {
+        dir
     } else {
         home.root().to_owned()
     }

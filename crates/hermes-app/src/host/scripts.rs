@@ -8,7 +8,7 @@ use hermes_exec::{Exec, Stdin};
 use hermes_policy::{CommandRequest, RequestKind};
 
 use super::HomeScript;
-use super::gateway::workplace;
+use super::gateway::default_working_dir;
 use crate::context::AppContext;
 use crate::failure::{Exit, Failure};
 use crate::wiring::commands::CommandEnvironment;
@@ -49,7 +49,7 @@ impl HomeScripts {
         let beside = || path.parent().map(Path::to_owned).unwrap_or_default();
         let cwd = script.cwd.clone().unwrap_or_else(beside);
         // Where it may write: not where the scripts are.
-        let workspace = script.cwd.unwrap_or_else(|| workplace(parts));
+        let workspace = script.cwd.unwrap_or_else(|| default_working_dir(parts));
         let confinement = ground.sandbox.confinement(&workspace);
         let run = UnattendedCommand {
             gate: &commands.gate,
@@ -80,7 +80,7 @@ impl HomeScripts {
                 "no environment to run commands is available",
             ));
         };
-        run_line_in(commands, workplace(parts), line).await
+        run_line_in(commands, default_working_dir(parts), line).await
     }
 
     /// A script lies in `scripts/` of the home, wherever its links lead.

@@ -57,8 +57,8 @@ pub(super) async fn background(
     text: &str,
 ) -> Result<CommandResult, Failure> {
     let text = required_text(text, "background")?;
-    if let Some(told) = conversation.check_ready(text).await? {
-        return Ok(told);
+    if let Some(result) = conversation.check_ready(text).await? {
+        return Ok(result);
     }
     let options = TurnOptions {
         model: Some(conversation.chat.route.model.clone()),
@@ -161,8 +161,8 @@ pub(super) fn mode(conversation: &Conversation, word: &str) -> Result<CommandRes
         }
     };
     super::settings::save_setting(conversation, "tui.busy", word)?;
-    let told = CommandResult::info(format!("Enter while a turn runs: {word}"));
-    Ok(told.and(Effect::Show(DisplaySetting::Busy(busy))))
+    let result = CommandResult::info(format!("Enter while a turn runs: {word}"));
+    Ok(result.and(Effect::Show(DisplaySetting::Busy(busy))))
 }
 
 /// Has several models answer, by way of the tool.
@@ -177,8 +177,8 @@ pub(super) async fn moa(
             "the tool {TOOL} is not available; hermes tools list says why"
         )));
     }
-    if let Some(told) = conversation.check_ready(text).await? {
-        return Ok(told);
+    if let Some(result) = conversation.check_ready(text).await? {
+        return Ok(result);
     }
     let input = UserInput {
         text: text.to_owned(),
@@ -189,10 +189,10 @@ pub(super) async fn moa(
     };
     let message = conversation.message(input);
     conversation.chat.send(message).await?;
-    let told = CommandResult::from_effect(Effect::Asked(text.to_owned()));
+    let result = CommandResult::from_effect(Effect::Asked(text.to_owned()));
     Ok(match conversation.surface {
-        Surface::Line | Surface::Platform => told.then(CommandFollowUp::Turn),
-        Surface::Screen => told,
+        Surface::Line | Surface::Platform => result.then(CommandFollowUp::Turn),
+        Surface::Screen => result,
     })
 }
 

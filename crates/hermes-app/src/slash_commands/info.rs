@@ -273,15 +273,12 @@ pub(super) async fn diff(
     conversation: &Conversation,
     rest: &str,
 ) -> Result<CommandResult, Failure> {
-    let here = &conversation.chat.cwd;
+    let cwd = &conversation.chat.cwd;
     let failed = |error: std::io::Error| Failure::failed(format!("git: {error}"));
     // Its settings may have been written by a command in the sandbox: none of them counts here.
     let own = conversation.cx.home.cache_dir().join("exec");
-    let Some(repository) = ForeignRepository::around(here, &own)
-        .await
-        .map_err(failed)?
-    else {
-        let text = format!("git: {} is not in a repository", here.display());
+    let Some(repository) = ForeignRepository::around(cwd, &own).await.map_err(failed)? else {
+        let text = format!("git: {} is not in a repository", cwd.display());
         return Err(Failure::failed(text));
     };
     let (is_staged, path) = match rest {
@@ -290,7 +287,7 @@ pub(super) async fn diff(
         path => (false, Some(path)),
     };
     let text = repository
-        .diff(here, is_staged, path)
+        .diff(cwd, is_staged, path)
         .await
         .map_err(failed)?;
     if text.trim().is_empty() {
@@ -322,8 +319,8 @@ pub(super) async fn debug(conversation: &Conversation) -> Result<CommandResult, 
     );
     let shown = status(conversation).await?;
     for effect in shown.effects {
-        if let Effect::Say(said) = effect {
-            text.push_str(&said.text);
+        if let Effect::Say(shown_text) = effect {
+            text.push_str(&shown_text.text);
         }
     }
     let logs = conversation.cx.home.logs_dir();

@@ -75,7 +75,7 @@ pub async fn resolve(conversation: &mut Conversation, line: &str) -> ResolvedLin
 }
 
 /// Maximum length of a chain of aliases.
-const LONGEST_ALIAS: usize = 8;
+const MAX_ALIAS_CHAIN: usize = 8;
 
 /// A quick command of the config, else a skill, else a prompt of an MCP server.
 async fn unknown_name(
@@ -85,7 +85,7 @@ async fn unknown_name(
     close: Option<&str>,
 ) -> Result<ResolvedLine, Failure> {
     let (mut name, mut args) = (typed.to_owned(), rest.to_owned());
-    for _ in 0..LONGEST_ALIAS {
+    for _ in 0..MAX_ALIAS_CHAIN {
         let line = match quick::run(conversation, &name, &args).await {
             Some(quick::QuickOutcome::Done(done)) => return Ok(ResolvedLine::Done(done)),
             Some(quick::QuickOutcome::Line(line)) => line,

@@ -195,11 +195,11 @@ async fn run(
     };
     let prompt = all.swap_remove(at);
     let arguments = prompt.values(rest)?;
-    if let Some(told) = conversation
+    if let Some(result) = conversation
         .check_ready(format!("/{typed} {rest}").trim_end())
         .await?
     {
-        return Ok(told);
+        return Ok(result);
     }
     let op = Op::GetPrompt {
         name: prompt.name.clone(),
@@ -230,11 +230,11 @@ async fn run(
     };
     let message = conversation.message(input);
     conversation.chat.send(message).await?;
-    let told = CommandResult::info(format!(
+    let result = CommandResult::info(format!(
         "with the prompt {} of {}",
         prompt.name, prompt.server
     ));
-    Ok(told.and(Effect::Asked(words)).then(CommandFollowUp::Turn))
+    Ok(result.and(Effect::Asked(words)).then(CommandFollowUp::Turn))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::wiring::unattended::{CommandLine, run_line_in};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of a command's output, in characters.
-const SHOWN: usize = 12_000;
+const MAX_OUTPUT_CHARS: usize = 12_000;
 
 /// The meaning of a name.
 pub(super) enum QuickOutcome {
@@ -58,7 +58,7 @@ async fn exec(conversation: &Conversation, command: String) -> Result<CommandRes
         output => output,
     };
     let words = redact::secrets(words);
-    let mut shown: String = words.chars().take(SHOWN).collect();
+    let mut shown: String = words.chars().take(MAX_OUTPUT_CHARS).collect();
     if shown.is_empty() {
         "It said nothing.".clone_into(&mut shown);
     }

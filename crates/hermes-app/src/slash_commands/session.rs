@@ -19,7 +19,7 @@ use crate::text::shorten;
 use crate::wiring;
 
 /// How many sessions a list shows.
-const LISTED: usize = 10;
+const MAX_LISTED_SESSIONS: usize = 10;
 
 /// Shows the opened session.
 pub async fn opened(conversation: &mut Conversation) -> Result<CommandResult, Failure> {
@@ -54,20 +54,20 @@ pub(super) async fn new(
     let options = conversation.options.clone();
     conversation.open_instead(&options, "new_session").await?;
     conversation.title_to_set = (!title.is_empty()).then(|| title.to_owned());
-    let told = opened(conversation).await?;
+    let result = opened(conversation).await?;
     let Some(old) = old else {
-        return Ok(told);
+        return Ok(result);
     };
     let back = format!("new session; back to the old one: /undo, or later /resume {old}");
     conversation.back = Some(UndoTarget::Left(old));
-    Ok(told.and(show_text(TextKind::Info, back)))
+    Ok(result.and(show_text(TextKind::Info, back)))
 }
 
 /// The same on an empty screen.
 pub(super) async fn clear(conversation: &mut Conversation) -> Result<CommandResult, Failure> {
-    let mut told = new(conversation, "").await?;
-    told.effects.insert(0, Effect::Clear);
-    Ok(told)
+    let mut result = new(conversation, "").await?;
+    result.effects.insert(0, Effect::Clear);
+    Ok(result)
 }
 
 pub async fn resume(
@@ -155,9 +155,9 @@ pub(super) async fn undo(
         .await?;
     conversation.last_question = None;
     conversation.back = Some(UndoTarget::Rewound);
-    let told =
+    let result =
         CommandResult::order().and(show_text(TextKind::Info, "undone; /undo again restores it"));
-    Ok(told.and(Effect::Draft(again)))
+    Ok(result.and(Effect::Draft(again)))
 }
 
 pub(super) async fn redo(conversation: &mut Conversation) -> Result<CommandResult, Failure> {
@@ -215,7 +215,7 @@ pub(super) async fn branch(
         ));
     };
     let id = wiring::new_session_id(chat.clock.as_ref());
-    let begun = NewSession {
+    let new_session = NewSession {
         id: Some(id.clone()),
         source: stored.source,
         model: stored.model,
@@ -227,7 +227,7 @@ pub(super) async fn branch(
         started_at: chat.clock.epoch_seconds(),
         ..NewSession::default()
     };
-    chat.store.begin(begun).await?;
+    chat.store.begin(new_session).await?;
     let items = stored.items.into_iter().map(|item| NewItem {
         message: item.message,
         at: item.at,
@@ -256,7 +256,7 @@ pub(super) async fn branch(
 }
 
 /// Number of messages that `/compress here` keeps verbatim, with their answers.
-const KEPT_TURNS: usize = 2;
+const RETAINED_TURNS: usize = 2;
 
 pub(super) async fn compress(
     conversation: &mut Conversation,
@@ -267,7 +267,7 @@ pub(super) async fn compress(
     }
     let (focus, keep) = match rest.split_once(' ').unwrap_or((rest, "")) {
         ("", _) => (None, None),
-        ("here", "") => (None, Some(KEPT_TURNS)),
+        ("here", "") => (None, Some(RETAINED_TURNS)),
         // A topic may begin with this word, too.
         ("here", count) if count.bytes().all(|byte| byte.is_ascii_digit()) => {
             let turns = count.parse().ok().filter(|turns| *turns > 0);
@@ -321,7 +321,7 @@ pub(super) async fn sessions(
     words: &str,
 ) -> Result<CommandResult, Failure> {
     let filter = ListFilter {
-        limit: LISTED,
+        limit: MAX_LISTED_SESSIONS,
         ..ListFilter::default()
     };
     let mut lines = Vec::new();
@@ -341,7 +341,7 @@ pub(super) async fn history(
     conversation: &Conversation,
     count: &str,
 ) -> Result<CommandResult, Failure> {
-    let most = if count.is_empty() {
+    let count_limit = if count.is_empty() {
         usize::MAX
     } else {
         count
@@ -357,7 +357,7 @@ pub(super) async fn history(
     if entries.is_empty() {
         return Ok(CommandResult::info("there are no messages yet"));
     }
-    entries.drain(..entries.len().saturating_sub(most));
+    entries.drain(..entries.len().saturating_sub(count_limit));
     Ok(match conversation.surface {
         Surface::Line | Surface::Platform => {
             CommandResult::plain(replay::lines(&entries).join("\n"))
@@ -428,11 +428,11 @@ pub(super) async fn rollback(
         Some(commands) => commands.checkpoints.clone(),
         None => checkpoints::open(&conversation.cx, &chat.config),
     };
-    let here = &chat.cwd;
+    let current_dir = &chat.cwd;
     let mut words = rest.splitn(2, char::is_whitespace).map(str::trim);
     match (words.next().unwrap_or(""), words.next()) {
         ("" | "list", None) => {
-            let all = checkpoints.list(here).await;
+            let all = checkpoints.list(current_dir).await;
             let all = all.map_err(|error| checkpoints::failure(&error))?;
             let mut text = checkpoints::listed(&all, checkpoints.enabled());
             if !all.is_empty() {
@@ -443,14 +443,14 @@ pub(super) async fn rollback(
             Ok(CommandResult::plain(text))
         }
         ("diff", Some(which)) => {
-            let changes = checkpoints.diff(here, which).await;
+            let changes = checkpoints.diff(current_dir, which).await;
             let changes = changes.map_err(|error| checkpoints::failure(&error))?;
             let text = checkpoints::changed(&changes.diff);
             Ok(CommandResult::from_effect(show_text(TextKind::Diff, text)))
         }
         ("diff", None) => Err(Failure::usage("/rollback diff <number>")),
         (which, file) => {
-            let restored = checkpoints.restore(here, which, file).await;
+            let restored = checkpoints.restore(current_dir, which, file).await;
             let restored = restored.map_err(|error| checkpoints::failure(&error))?;
             Ok(CommandResult::plain(checkpoints::restore_text(&restored)))
         }

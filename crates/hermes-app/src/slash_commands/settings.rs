@@ -21,20 +21,20 @@ pub(super) fn save_setting(conversation: &Conversation, key: &str, value: &str) 
 struct ModelArgument<'a> {
     model: &'a str,
     provider: Option<&'a str>,
-    kept: bool,
+    persisted: bool,
 }
 
 fn wanted(rest: &str) -> Result<Option<ModelArgument<'_>>, Failure> {
     let mut model = None;
     let mut provider = None;
-    let mut kept = false;
+    let mut persisted = false;
     let mut words = rest.split_whitespace();
     let usage = || Failure::usage("/model <model> [--provider <provider>] [--global|--session]");
     while let Some(word) = words.next() {
         match word {
             "--provider" => provider = Some(words.next().ok_or_else(usage)?),
-            "--global" => kept = true,
-            "--session" => kept = false,
+            "--global" => persisted = true,
+            "--session" => persisted = false,
             flag if flag.starts_with("--") => return Err(usage()),
             word if model.is_none() => model = Some(word),
             _ => return Err(usage()),
@@ -43,7 +43,7 @@ fn wanted(rest: &str) -> Result<Option<ModelArgument<'_>>, Failure> {
     Ok(model.map(|model| ModelArgument {
         model,
         provider,
-        kept,
+        persisted,
     }))
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn model(
         }));
     };
     switch(conversation, wanted.model, wanted.provider).await?;
-    if wanted.kept {
+    if wanted.persisted {
         save_setting(conversation, "model.default", wanted.model)?;
         if let Some(provider) = wanted.provider {
             save_setting(conversation, "model.provider", provider)?;
@@ -102,8 +102,8 @@ pub(super) async fn reasoning(
             let shown = matches!(word, "show" | "on");
             conversation.shown.reasoning = shown;
             let text = if shown { "shown" } else { "hidden" };
-            let told = CommandResult::info(format!("reasoning is {text}"));
-            return Ok(told.and(Effect::Show(DisplaySetting::Reasoning(shown))));
+            let result = CommandResult::info(format!("reasoning is {text}"));
+            return Ok(result.and(Effect::Show(DisplaySetting::Reasoning(shown))));
         }
         "" => {
             let shown = if conversation.shown.reasoning {
@@ -165,9 +165,9 @@ pub(super) fn verbose(
     conversation.shown.reasoning = on;
     conversation.options.verbose = on;
     let state = if on { "shown" } else { "hidden" };
-    let told = CommandResult::info(format!("reasoning and tool results are {state}"));
-    let told = told.and(Effect::Show(DisplaySetting::Reasoning(on)));
-    Ok(told.and(Effect::Show(DisplaySetting::Verbose(on))))
+    let result = CommandResult::info(format!("reasoning and tool results are {state}"));
+    let result = result.and(Effect::Show(DisplaySetting::Reasoning(on)));
+    Ok(result.and(Effect::Show(DisplaySetting::Verbose(on))))
 }
 
 pub(super) fn status_bar(
@@ -188,8 +188,8 @@ pub(super) fn timestamps(
     let on = switched(conversation.shown.timestamps, word, "timestamps")?;
     conversation.shown.timestamps = on;
     let text = if on { "shown" } else { "hidden" };
-    let told = CommandResult::info(format!("times are {text}"));
-    Ok(told.and(Effect::Show(DisplaySetting::Timestamps(on))))
+    let result = CommandResult::info(format!("times are {text}"));
+    Ok(result.and(Effect::Show(DisplaySetting::Timestamps(on))))
 }
 
 /// `/config`, `/config key`, `/config key value`.
@@ -207,8 +207,8 @@ pub(super) async fn config(
         ))),
         (key, "") => subprocess::run(conversation, &["config", "get", key]).await,
         (key, value) => {
-            let told = subprocess::run(conversation, &["config", "set", key, value]).await?;
-            Ok(told.and(crate::conversation::show_text(
+            let result = subprocess::run(conversation, &["config", "set", key, value]).await?;
+            Ok(result.and(crate::conversation::show_text(
                 hermes_core::front_end::TextKind::Info,
                 "/reload applies it",
             )))

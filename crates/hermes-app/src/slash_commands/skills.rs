@@ -154,8 +154,8 @@ async fn with_skills(
     named: InvokedSkills,
 ) -> Result<CommandResult, Failure> {
     let line = format!("/{} {}", named.command, named.words);
-    if let Some(told) = conversation.check_ready(line.trim_end()).await? {
-        return Ok(told);
+    if let Some(result) = conversation.check_ready(line.trim_end()).await? {
+        return Ok(result);
     }
     let chat = &conversation.chat;
     let loader = SkillLoader {
@@ -206,12 +206,12 @@ async fn with_skills(
     };
     let message = conversation.message(input);
     conversation.chat.send(message).await?;
-    let mut told = CommandResult::info(format!("with {}", named.label));
+    let mut result = CommandResult::info(format!("with {}", named.label));
     if !left_out.is_empty() {
-        told = told.and(crate::conversation::show_text(
+        result = result.and(crate::conversation::show_text(
             hermes_core::front_end::TextKind::Warning,
             format!("left out: {}", left_out.join(", ")),
         ));
     }
-    Ok(told.and(Effect::Asked(words)).then(CommandFollowUp::Turn))
+    Ok(result.and(Effect::Asked(words)).then(CommandFollowUp::Turn))
 }

@@ -27,11 +27,11 @@ pub(super) async fn run(
         .await
         .map_err(failed)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
-    let (said, problem) = (text(&done.stdout), text(&done.stderr));
-    if said.is_empty() && !done.status.success() {
+    let (output, problem) = (text(&done.stdout), text(&done.stderr));
+    if output.is_empty() && !done.status.success() {
         return Err(Failure::failed(problem));
     }
-    let parts = [said, problem];
+    let parts = [output, problem];
     let parts: Vec<&str> = parts
         .iter()
         .map(String::as_str)

@@ -28,8 +28,8 @@ pub(super) async fn tools(
         [action @ ("enable" | "disable"), names @ ..] if !names.is_empty() => {
             let mut args = vec!["tools", *action];
             args.extend(names);
-            let told = subprocess::run(conversation, &args).await?;
-            return Ok(told.and(show_text(TextKind::Info, "/reload applies it")));
+            let result = subprocess::run(conversation, &args).await?;
+            return Ok(result.and(show_text(TextKind::Info, "/reload applies it")));
         }
         _ => {
             return Err(Failure::usage(

@@ -145,12 +145,12 @@ fn children(deps: &ActionToolsDeps<'_>, post: ReportQueue, tools: ParentTools) -
 /// Children use the conversation's model unless `delegation` names another.
 fn router_of_children(deps: &ActionToolsDeps<'_>) -> Arc<dyn ModelRouter> {
     let section = &deps.config.delegation;
-    let said = |text: &str| (!text.trim().is_empty()).then(|| text.trim().to_owned());
+    let non_empty = |text: &str| (!text.trim().is_empty()).then(|| text.trim().to_owned());
     let overrides = Overrides {
-        model: said(&section.model),
-        provider: said(&section.provider),
-        base_url: said(&section.base_url),
-        api_key: said(section.api_key.expose()).map(Into::into),
+        model: non_empty(&section.model),
+        provider: non_empty(&section.provider),
+        base_url: non_empty(&section.base_url),
+        api_key: non_empty(section.api_key.expose()).map(Into::into),
     };
     if overrides.model.is_none() && overrides.provider.is_none() && overrides.base_url.is_none() {
         return Arc::clone(&deps.router);

@@ -13,7 +13,7 @@ use hermes_mcp::Toolbox;
 use hermes_store::Store;
 
 use super::commands::CommandEnvironment;
-use super::mcp::{BRIEFLY, McpServers, ServerWait, fed_toolset};
+use super::mcp::{McpServers, SHORT_SERVER_WAIT, ServerWait, fed_toolset};
 use super::parts_cache::HomeParts;
 use crate::context::AppContext;
 use crate::failure::Failure;
@@ -204,7 +204,7 @@ impl ToolFeed for CombinedServers {
             };
             let own = async {
                 match &self.own {
-                    Some(own) => own.await_turn(BRIEFLY, BRIEFLY).await,
+                    Some(own) => own.await_turn(SHORT_SERVER_WAIT, SHORT_SERVER_WAIT).await,
                     None => Vec::new(),
                 }
             };

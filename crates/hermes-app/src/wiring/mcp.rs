@@ -25,20 +25,20 @@ use super::sampler::RouterSampler;
 use crate::context::{AppContext, HostProcess};
 
 /// Timeout for stopping all servers.
-pub const STOPPING: Duration = Duration::from_secs(5);
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Upper bound of the wait for servers before a turn.
-const LONGEST_WAIT: Duration = Duration::from_mins(1);
+const MAX_SERVER_WAIT: Duration = Duration::from_mins(1);
 /// How long an interactive turn waits for servers that are starting or reconnecting, unless
 /// configured. Their tools join at a later step. Including other costs, slow servers delay a turn
 /// by less than 300 ms.
-pub(super) const BRIEFLY: Duration = Duration::from_millis(250);
+pub(super) const SHORT_SERVER_WAIT: Duration = Duration::from_millis(250);
 
 /// How often the status is written while much happens, while only calls succeed, and while nothing
 /// happens. Successes are no events: they are looked for.
-const AT_MOST: Duration = Duration::from_millis(50);
-const SUCCESSES: Duration = Duration::from_millis(500);
-const LOOKED_AT: Duration = Duration::from_millis(400);
-const AT_LEAST: Duration = Duration::from_secs(10);
+const MIN_WRITE_INTERVAL: Duration = Duration::from_millis(50);
+const SUCCESS_WRITE_INTERVAL: Duration = Duration::from_millis(500);
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(400);
+const MAX_WRITE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The servers of this process. Nothing is started if none is configured.
 pub struct McpServers {
@@ -218,8 +218,16 @@ impl McpServers {
         };
         let named = self.state().discovery;
         let missing = match (named, waits) {
-            (Some(longest), _) => toolbox.await_turn(longest, longest.min(BRIEFLY)).await,
-            (None, ServerWait::Briefly) => toolbox.await_turn(BRIEFLY, BRIEFLY).await,
+            (Some(longest), _) => {
+                toolbox
+                    .await_turn(longest, longest.min(SHORT_SERVER_WAIT))
+                    .await
+            }
+            (None, ServerWait::Briefly) => {
+                toolbox
+                    .await_turn(SHORT_SERVER_WAIT, SHORT_SERVER_WAIT)
+                    .await
+            }
             (None, ServerWait::ForAll) => {
                 let all = toolbox.await_all();
                 progress::report_wait(self.progress.get().map(AsRef::as_ref), all, || {
@@ -237,7 +245,7 @@ impl McpServers {
         let toolbox = self.state().toolbox.take();
         self.ended.cancel();
         if let Some(toolbox) = toolbox {
-            toolbox.shutdown(STOPPING).await;
+            toolbox.shutdown(STOP_TIMEOUT).await;
         }
     }
 }
@@ -296,25 +304,25 @@ fn publish_status(toolbox: &Arc<Toolbox>, status_dir: StatusDir, ended: &Cancell
         let telling = async {
             let mut written = None;
             while let Some(reports) = toolbox.upgrade().map(|toolbox| toolbox.report()) {
-                let news: Vec<_> = reports.iter().map(server_change).collect();
+                let changes: Vec<_> = reports.iter().map(server_change).collect();
                 let successes: Vec<_> = reports.iter().map(last_success).collect();
                 let known = |(at, old, earlier): &(Instant, Vec<_>, Vec<_>)| {
                     let longest = if *earlier == successes {
-                        AT_LEAST
+                        MAX_WRITE_INTERVAL
                     } else {
-                        SUCCESSES
+                        SUCCESS_WRITE_INTERVAL
                     };
-                    at.elapsed() < longest && *old == news
+                    at.elapsed() < longest && *old == changes
                 };
                 if !written.as_ref().is_some_and(known) {
                     if let Err(error) = status_dir.write(&reports, SystemClock.now()) {
                         tracing::debug!("the status is not written: {error}");
                     }
-                    written = Some((Instant::now(), news, successes));
+                    written = Some((Instant::now(), changes, successes));
                 }
-                tokio::time::sleep(AT_MOST).await;
+                tokio::time::sleep(MIN_WRITE_INTERVAL).await;
                 // Lagging only means that there were many events.
-                let _ = tokio::time::timeout(LOOKED_AT, events.recv()).await;
+                let _ = tokio::time::timeout(IDLE_CHECK_INTERVAL, events.recv()).await;
             }
         };
         tokio::select! {
@@ -327,14 +335,14 @@ fn publish_status(toolbox: &Arc<Toolbox>, status_dir: StatusDir, ended: &Cancell
 
 /// Changes that are written immediately.
 fn server_change(report: &ServerReport) -> (ReportedState, Option<ServerChange>) {
-    let news = report.link.as_ref().map(|link| ServerChange {
+    let changes = report.link.as_ref().map(|link| ServerChange {
         epoch: link.epoch,
         works: link.last_ok.is_some(),
         call_failed: link.call_failed,
         last_error: link.last_error.as_ref().map(|error| error.at),
         why: link.why.clone(),
     });
-    (report.state, news)
+    (report.state, changes)
 }
 
 fn last_success(report: &ServerReport) -> Option<DateTime<Utc>> {
@@ -417,7 +425,7 @@ fn discovery(loaded: &Loaded) -> Option<Duration> {
         return None;
     }
     let wait = Duration::try_from_secs_f64(seconds.max(0.0));
-    Some(wait.map_or(LONGEST_WAIT, |wait| wait.min(LONGEST_WAIT)))
+    Some(wait.map_or(MAX_SERVER_WAIT, |wait| wait.min(MAX_SERVER_WAIT)))
 }
 
 fn reloads(loaded: &Loaded) -> bool {

@@ -20,7 +20,7 @@ use url::Url;
 
 /// Idle sockets are closed after this time: servers and proxies drop them silently. Node and
 /// uvicorn do so after five seconds, and the outcome of a call in flight at that moment is unknown.
-const IDLE_SOCKETS: Duration = Duration::from_secs(4);
+const IDLE_SOCKET_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Builds the transports to servers.
 pub struct ServerConnector {
@@ -44,7 +44,7 @@ impl ServerConnector {
         let http = HttpSettings {
             connect_timeout: CONNECT_TIMEOUT,
             redirects: Redirects::Never,
-            idle_connections: Some(IDLE_SOCKETS),
+            idle_connections: Some(IDLE_SOCKET_TIMEOUT),
             ..HttpSettings::from_env(|name| env.get(name).map(str::to_owned))
         };
         let malware = malware_check(home, env, &http);

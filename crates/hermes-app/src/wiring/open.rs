@@ -10,7 +10,7 @@ use hermes_agent::{
 };
 use hermes_config::Config;
 use hermes_core::approval::{ApproveAll, Approver, DenyAll};
-use hermes_core::ask::{Asker, Nobody};
+use hermes_core::ask::{Asker, DeclineAll};
 use hermes_core::clock::{Clock, Rng, SystemRng};
 use hermes_core::event::AgentCommand;
 use hermes_core::figures;
@@ -66,18 +66,33 @@ impl<'a> OpenRequest<'a> {
     }
 }
 
-/// Background work reports to the session if it `hears`. `adopts`: it takes over what an earlier
-/// run left; with a parts cache this happened at the start.
+/// What a new session takes on.
+struct AttachOptions {
+    /// Background work reports to the session.
+    reports_background_work: bool,
+    /// It takes over the processes of an earlier run; with a parts cache this happened at the start.
+    adopts_processes: bool,
+}
+
+impl AttachOptions {
+    fn new(mode: ConversationMode, front_end: &FrontEndSettings) -> Self {
+        Self {
+            reports_background_work: mode.has_listener() && !front_end.unattended,
+            adopts_processes: front_end.parts.is_none(),
+        }
+    }
+}
+
 async fn attach(
     session: &SessionHandle,
     action_tools: &ActionTools,
     commands: Option<&CommandEnvironment>,
-    (hears, adopts): (bool, bool),
+    options: AttachOptions,
 ) {
-    if let (Some(commands), true) = (commands, adopts) {
+    if let (Some(commands), true) = (commands, options.adopts_processes) {
         commands.adopt().await;
     }
-    if hears {
+    if options.reports_background_work {
         action_tools.attach(session);
         if let Some(commands) = commands {
             commands.attach(session).await;
@@ -239,8 +254,7 @@ impl OpenSession {
         let start = start(options, cx, stored, who, (id, &*clock))?;
         let cwd = cwd(&start);
         let (handle, events) = Session::start(deps, start)?;
-        let has_listener = mode.has_listener() && !front_end.unattended;
-        let how = (has_listener, front_end.parts.is_none());
+        let how = AttachOptions::new(mode, &front_end);
         attach(&handle, &action_tools, commands.as_deref(), how).await;
         let session = Self {
             id: handle.id().clone(),
@@ -476,8 +490,8 @@ fn approver(
 /// Preapproved permissions do not answer questions: with `--yolo` the person is still asked.
 fn asker(mode: ConversationMode, unattended: bool) -> Option<Arc<dyn Asker>> {
     match mode {
-        _ if unattended => Some(Arc::new(Nobody)),
-        ConversationMode::Oneshot | ConversationMode::Query => Some(Arc::new(Nobody)),
+        _ if unattended => Some(Arc::new(DeclineAll)),
+        ConversationMode::Oneshot | ConversationMode::Query => Some(Arc::new(DeclineAll)),
         ConversationMode::Repl => None,
     }
 }

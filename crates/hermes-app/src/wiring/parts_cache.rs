@@ -21,12 +21,12 @@ use crate::context::AppContext;
 use crate::failure::Failure;
 
 /// Maximum number of cached routers; conversations may choose models.
-const ROUTERS: usize = 16;
-const HELPERS: usize = 64;
-const PLATFORMS: usize = 64;
+const MAX_ROUTERS: usize = 16;
+const MAX_HELPERS: usize = 64;
+const MAX_PLATFORMS: usize = 64;
 /// Maximum number of cached system prompts, and how long their files are not checked.
-const PROMPTS: usize = 16;
-const FRESH: Duration = Duration::from_secs(1);
+const MAX_PROMPTS: usize = 16;
+const PROMPT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The home as it was loaded.
 pub struct HomeParts {
@@ -146,16 +146,16 @@ impl HomeParts {
     /// The hooks; changes of consent take effect immediately.
     pub(super) fn hooks(&self) -> Hooks {
         let consents = file_version(hooks::consent::path(&self.cx.home));
-        let mut heard = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = heard.as_ref()
-            && known.at.elapsed() < FRESH
+        let mut cached_hooks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = cached_hooks.as_ref()
+            && known.at.elapsed() < PROMPT_CHECK_INTERVAL
             && known.consents == consents
         {
             return known.hooks.clone();
         }
         // Their problems were reported when the process started.
         let hooks = super::tool_hooks::load_hooks(&self.cx, &self.config, true);
-        *heard = Some(CachedHooks {
+        *cached_hooks = Some(CachedHooks {
             at: Instant::now(),
             consents,
             hooks: hooks.clone(),
@@ -170,7 +170,7 @@ impl HomeParts {
             return choice.clone();
         }
         let choice = ToolsetChoice::from_config(&self.config, platform);
-        if choices.len() < PLATFORMS {
+        if choices.len() < MAX_PLATFORMS {
             choices.insert(platform.to_owned(), choice.clone());
         }
         choice
@@ -183,7 +183,7 @@ impl HomeParts {
         if let Some(router) = routers.get(&key) {
             return Arc::clone(router);
         }
-        if routers.len() >= ROUTERS {
+        if routers.len() >= MAX_ROUTERS {
             routers.clear();
         }
         let router = super::router(&self.cx, &self.config, overrides);
@@ -202,14 +202,14 @@ impl HomeParts {
         let key = (named.clone(), task.to_owned());
         let helpers = || self.helpers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(helper) = helpers().get(&key)
-            && helper.at.elapsed() < FRESH
+            && helper.at.elapsed() < PROMPT_CHECK_INTERVAL
         {
             return helper.client.clone();
         }
         let client = router.auxiliary(task);
         let at = Instant::now();
         let mut helpers = helpers();
-        if helpers.len() >= HELPERS {
+        if helpers.len() >= MAX_HELPERS {
             helpers.clear();
         }
         let known = client.clone();
@@ -380,17 +380,19 @@ impl PromptSource for CachingPrompt {
             further: self.prompt.options.system_message.clone(),
         };
         let memory = self.memory();
-        let known = |made: &&CachedPrompt| made.at.elapsed() < FRESH && made.memory == memory;
+        let known = |made: &&CachedPrompt| {
+            made.at.elapsed() < PROMPT_CHECK_INTERVAL && made.memory == memory
+        };
         if let Some(made) = self.prompts.lock().get(&wanted).filter(known) {
             return Box::pin(std::future::ready(made.prompt.clone()));
         }
         Box::pin(async move {
             let prompt = self.prompt.build(cx).await;
             let mut prompts = self.prompts.lock();
-            if prompts.len() >= PROMPTS {
-                prompts.retain(|_, made| made.at.elapsed() < FRESH);
+            if prompts.len() >= MAX_PROMPTS {
+                prompts.retain(|_, made| made.at.elapsed() < PROMPT_CHECK_INTERVAL);
             }
-            if prompts.len() < PROMPTS {
+            if prompts.len() < MAX_PROMPTS {
                 let at = Instant::now();
                 let made = CachedPrompt {
                     at,

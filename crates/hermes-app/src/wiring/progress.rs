@@ -7,9 +7,9 @@ use tokio::time::{Instant, interval_at};
 use crate::context::HostProcess;
 
 /// Shorter waits are not reported.
-const QUIET: Duration = Duration::from_secs(1);
+const MIN_REPORTED_WAIT: Duration = Duration::from_secs(1);
 /// Maximum number of names in a line.
-const NAMES: usize = 3;
+const MAX_NAMES: usize = 3;
 
 /// Waits for `work`. After a second, stderr shows the reason: on a terminal in a temporary line
 /// with the elapsed time, elsewhere once.
@@ -21,8 +21,8 @@ pub async fn report_wait<T>(
     let Some(process) = process else {
         return work.await;
     };
-    let begun = Instant::now();
-    let mut ticks = interval_at(begun + QUIET, QUIET);
+    let started_at = Instant::now();
+    let mut ticks = interval_at(started_at + MIN_REPORTED_WAIT, MIN_REPORTED_WAIT);
     let mut shown = false;
     tokio::pin!(work);
     let done = loop {
@@ -31,7 +31,7 @@ pub async fn report_wait<T>(
             done = &mut work => break done,
             _ = ticks.tick() => {}
         }
-        if let Some(text) = line(&awaited(), begun.elapsed()) {
+        if let Some(text) = line(&awaited(), started_at.elapsed()) {
             if process.replaces_lines() {
                 process.transient(&text);
             } else if !shown {
@@ -51,11 +51,11 @@ fn line(names: &[String], waited: Duration) -> Option<String> {
     let named = match names {
         [] => return None,
         [one] => format!("server {one}"),
-        some if some.len() <= NAMES => format!("servers {}", some.join(", ")),
+        some if some.len() <= MAX_NAMES => format!("servers {}", some.join(", ")),
         many => format!(
             "servers {} and {} more",
-            many[..NAMES].join(", "),
-            many.len() - NAMES
+            many[..MAX_NAMES].join(", "),
+            many.len() - MAX_NAMES
         ),
     };
     Some(format!(

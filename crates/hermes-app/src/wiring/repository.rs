@@ -33,9 +33,9 @@ impl RepositoryReader for NeutralGit {
         part: RepositoryPart,
     ) -> BoxFuture<'a, Result<String, String>> {
         Box::pin(async move {
-            let said = |error: std::io::Error| format!("git: {error}");
+            let message = |error: std::io::Error| format!("git: {error}");
             let found = ForeignRepository::around(dir, &self.own).await;
-            let Some(repository) = found.map_err(said)? else {
+            let Some(repository) = found.map_err(message)? else {
                 return Err("this is not a git repository".to_owned());
             };
             match part {
@@ -43,7 +43,7 @@ impl RepositoryReader for NeutralGit {
                 RepositoryPart::Staged => repository.diff(dir, true, None).await,
                 RepositoryPart::Commits(count) => repository.commits(dir, count).await,
             }
-            .map_err(said)
+            .map_err(message)
         })
     }
 }

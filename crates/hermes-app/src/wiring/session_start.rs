@@ -110,7 +110,7 @@ pub(super) fn start(
     who: SessionOwner<'_>,
     (id, clock): (SessionId, &dyn Clock),
 ) -> Result<SessionStart, Failure> {
-    let here = match &options.cwd {
+    let start_dir = match &options.cwd {
         Some(named) => named.clone(),
         None => std::env::current_dir().map_err(|error| {
             Failure::failed(format!(
@@ -124,16 +124,16 @@ pub(super) fn start(
             .clone()
             .filter(|was| !options.no_restore_cwd && was.is_dir());
         return Ok(SessionStart::Resume {
-            cwd: was.unwrap_or(here),
+            cwd: was.unwrap_or(start_dir),
             session: Box::new(session),
         });
     }
-    let (git_repo_root, git_branch) = git(&here);
+    let (git_repo_root, git_branch) = git(&start_dir);
     Ok(SessionStart::New(Box::new(NewSession {
         id: Some(id),
         source: who.source.to_owned(),
         user_id: who.user_id.map(str::to_owned),
-        cwd: Some(here),
+        cwd: Some(start_dir),
         git_branch,
         git_repo_root,
         profile: cx.home.profile().map(str::to_owned),

@@ -29,10 +29,10 @@ pub fn read_hooks(cx: &AppContext, config: &Config) -> (Vec<Hook>, Vec<String>) 
     hooks::load(&cx.home, Some(&block), accepted || config.hooks_auto_accept)
 }
 
-/// The same without the problems. `told`: they were reported when the process started.
-pub fn load_hooks(cx: &AppContext, config: &Config, told: bool) -> Hooks {
+/// The same without the problems. `reports`: they were reported when the process started.
+pub fn load_hooks(cx: &AppContext, config: &Config, reports: bool) -> Hooks {
     let (list, problems) = read_hooks(cx, config);
-    if told {
+    if reports {
         return Hooks::new(list);
     }
     for problem in problems {
@@ -138,13 +138,13 @@ impl Tool for HookedTool {
             if let Some(why) = objection {
                 return ToolOutcome::error(ToolErrorKind::Denied, why);
             }
-            let begun = Instant::now();
+            let started_at = Instant::now();
             let outcome = self.tool.call(args, cx).await;
             let (status, result) = match &outcome {
                 ToolOutcome::Done(content) => ("ok", content.text().into_owned()),
                 ToolOutcome::Error { text, .. } => ("error", text.clone()),
             };
-            let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let millis = u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
             if let Some(extra) = happening.extra.as_object_mut() {
                 extra.insert("status".to_owned(), status.into());
                 extra.insert("result".to_owned(), result.into());

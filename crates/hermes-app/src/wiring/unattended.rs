@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::approval::DenyAll;
-use hermes_core::ask::Nobody;
+use hermes_core::ask::DeclineAll;
 use hermes_core::clock::SystemClock;
 use hermes_core::event::ProgressSink;
 use hermes_core::ids::{SessionId, TurnId};
@@ -21,7 +21,7 @@ use super::commands::CommandEnvironment;
 use crate::failure::{Exit, Failure};
 
 /// Maximum output kept per stream, in bytes.
-const KEPT: usize = 1024 * 1024;
+const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 
 /// A named command line of the home.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ fn context(name: &str, cwd: PathBuf, cancel: CancellationToken) -> ToolContext {
         cancel,
         clock: Arc::new(SystemClock),
         approver: Arc::new(DenyAll),
-        asker: Arc::new(Nobody),
+        asker: Arc::new(DeclineAll),
         progress: ProgressSink::none(),
         registry: Registry::default(),
         taint: Taint::default(),
@@ -128,8 +128,8 @@ struct CommandStreams {
 impl CommandStreams {
     fn new() -> Self {
         Self {
-            out: OutputCollector::new(KEPT),
-            err: OutputCollector::new(KEPT),
+            out: OutputCollector::new(MAX_OUTPUT_BYTES),
+            err: OutputCollector::new(MAX_OUTPUT_BYTES),
         }
     }
 

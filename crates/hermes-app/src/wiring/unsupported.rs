@@ -7,7 +7,7 @@ use super::tool_hooks;
 use crate::context::{AppContext, Audience};
 
 /// Maximum number of plugins listed by name.
-const NAMED: usize = 20;
+const MAX_NAMED_PLUGINS: usize = 20;
 
 /// The directories below `plugins/` that contain a Python plugin, also one level deeper.
 pub fn plugins(cx: &AppContext) -> Vec<String> {
@@ -46,8 +46,12 @@ pub fn plugins(cx: &AppContext) -> Vec<String> {
 /// One line about the plugins, if there are any.
 pub fn plugins_warning(cx: &AppContext) -> Option<String> {
     let names = plugins(cx);
-    let shown = names.iter().take(NAMED).cloned().collect::<Vec<_>>();
-    let more = match names.len().saturating_sub(NAMED) {
+    let shown = names
+        .iter()
+        .take(MAX_NAMED_PLUGINS)
+        .cloned()
+        .collect::<Vec<_>>();
+    let more = match names.len().saturating_sub(MAX_NAMED_PLUGINS) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };

@@ -33,7 +33,7 @@ fn show(request: &ApprovalRequest, err: &mut dyn Write) {
     let _ = err.flush();
 }
 
-/// What was typed. An empty line is a no; what is neither is told why, and asked again.
+/// What was typed. An empty line denies; any other text is an error, and the question is repeated.
 pub(super) fn read(request: &ApprovalRequest, line: &str) -> Result<Verdict, String> {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -55,7 +55,7 @@ pub(super) fn read(request: &ApprovalRequest, line: &str) -> Result<Verdict, Str
     }
 }
 
-/// Asks until the answer is clear. `None`: nobody wants to know any more.
+/// Asks until the answer is clear. `None`: input ended.
 pub(super) fn ask(
     request: &ApprovalRequest,
     mut line: impl FnMut() -> Option<String>,

@@ -18,7 +18,7 @@ use super::approve;
 use crate::output::{SafeStderr, harmless};
 
 /// How often a waiting reader checks whether it is still needed.
-const LOOK: Timespec = Timespec {
+const CHECK_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
@@ -50,7 +50,7 @@ struct ShownQuestion {
     id: String,
     is_approval: bool,
     /// Tells the reader that the answer is no longer needed.
-    over: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
     answer: oneshot::Receiver<Option<AgentCommand>>,
 }
 
@@ -78,7 +78,7 @@ impl TerminalQuestions {
             AgentEvent::TurnFinished { .. } => {
                 self.waiting.clear();
                 if let Some(open) = &self.open {
-                    open.over.store(true, Ordering::Release);
+                    open.ended.store(true, Ordering::Release);
                 }
             }
             _ => {}
@@ -88,7 +88,7 @@ impl TerminalQuestions {
     fn close(&mut self, id: &str) {
         self.waiting.retain(|asked| asked.id() != id);
         if let Some(open) = self.open.as_ref().filter(|open| open.id == id)
-            && !open.over.swap(true, Ordering::AcqRel)
+            && !open.ended.swap(true, Ordering::AcqRel)
         {
             // Following output starts on a new line after the question.
             let why = match self.limit {
@@ -105,7 +105,7 @@ impl TerminalQuestions {
     pub(super) fn interrupted(&mut self) {
         self.waiting.clear();
         if let Some(open) = &self.open {
-            open.over.store(true, Ordering::Release);
+            open.ended.store(true, Ordering::Release);
         }
     }
 
@@ -133,7 +133,7 @@ impl TerminalQuestions {
     pub(super) async fn settled(&mut self) {
         self.waiting.clear();
         if let Some(open) = self.open.take() {
-            open.over.store(true, Ordering::Release);
+            open.ended.store(true, Ordering::Release);
             let _ = open.answer.await;
         }
     }
@@ -141,11 +141,11 @@ impl TerminalQuestions {
 
 /// Shows the question; a separate thread reads the keys.
 fn open(asked: TerminalQuestion, limit: Option<Duration>) -> ShownQuestion {
-    let over = Arc::new(AtomicBool::new(false));
+    let ended = Arc::new(AtomicBool::new(false));
     let (sender, answer) = oneshot::channel();
     let id = asked.id().to_owned();
     let is_approval = matches!(asked, TerminalQuestion::Approval(_));
-    let mut terminal = TerminalLines(Arc::clone(&over));
+    let mut terminal = TerminalLines(Arc::clone(&ended));
     std::thread::spawn(move || {
         let mut err = SafeStderr;
         let command = match asked {
@@ -178,7 +178,7 @@ fn open(asked: TerminalQuestion, limit: Option<Duration>) -> ShownQuestion {
     ShownQuestion {
         id,
         is_approval,
-        over,
+        ended,
         answer,
     }
 }
@@ -224,7 +224,7 @@ impl LineSource for TerminalLines {
                 return None;
             }
             let mut wanted = [PollFd::new(&stdin, PollFlags::IN)];
-            match poll(&mut wanted, Some(&LOOK)) {
+            match poll(&mut wanted, Some(&CHECK_INTERVAL)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
                 Ok(_) => break,
                 Err(_) => return None,

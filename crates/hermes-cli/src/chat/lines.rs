@@ -15,8 +15,8 @@ use crate::exit::Failure;
 use crate::output::Output;
 
 /// Lines that may wait for the chat.
-const QUEUE: usize = 64;
-const AT_ONCE: Timespec = Timespec {
+const LINE_QUEUE_CAPACITY: usize = 64;
+const NO_WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 0,
 };
@@ -53,7 +53,7 @@ pub(super) struct TypedLines {
     /// Complete lines that are returned one by one.
     ready: VecDeque<String>,
     /// Lines before this one that ended with a backslash.
-    begun: String,
+    partial_line: String,
 }
 
 /// Whether the reader may read: questions of a turn read the terminal themselves.
@@ -71,7 +71,7 @@ impl ReaderGate {
 
 impl TypedLines {
     pub(super) fn open(out: Output) -> Result<Self, Failure> {
-        let (send, typed) = mpsc::channel(QUEUE);
+        let (send, typed) = mpsc::channel(LINE_QUEUE_CAPACITY);
         let (woken, wake) = io::pipe()?;
         let shared = Arc::new(ReaderGate::default());
         let reader = LineReader {
@@ -92,7 +92,7 @@ impl TypedLines {
             burst: Vec::new(),
             pasted: Vec::new(),
             ready: VecDeque::new(),
-            begun: String::new(),
+            partial_line: String::new(),
         })
     }
 
@@ -120,7 +120,11 @@ impl TypedLines {
             return Ok(());
         }
         self.prompted = true;
-        self.show(if self.begun.is_empty() { "> " } else { "  " })
+        self.show(if self.partial_line.is_empty() {
+            "> "
+        } else {
+            "  "
+        })
     }
 
     /// The next message. Cancel-safe.
@@ -136,7 +140,7 @@ impl TypedLines {
                 typed = self.typed.recv() => typed,
                 _ = interrupts.recv() => {
                     self.prompted = false;
-                    self.begun.clear();
+                    self.partial_line.clear();
                     if self.pasted.is_empty() {
                         return Ok(TypedLine::Interrupted);
                     }
@@ -202,11 +206,11 @@ impl TypedLines {
     /// A backslash at the end continues on the next line.
     fn continued(&mut self, text: &str) -> Option<String> {
         if let Some(part) = text.strip_suffix('\\') {
-            self.begun.push_str(part);
-            self.begun.push('\n');
+            self.partial_line.push_str(part);
+            self.partial_line.push('\n');
             return None;
         }
-        let mut whole = std::mem::take(&mut self.begun);
+        let mut whole = std::mem::take(&mut self.partial_line);
         whole.push_str(text);
         Some(whole)
     }
@@ -280,7 +284,7 @@ fn read_line(stdin: &io::Stdin) -> ReaderEvent {
         Ok(_) => {}
     }
     let mut fds = [PollFd::new(stdin, PollFlags::IN)];
-    let more = matches!(poll(&mut fds, Some(&AT_ONCE)), Ok(1..));
+    let more = matches!(poll(&mut fds, Some(&NO_WAIT)), Ok(1..));
     let text = String::from_utf8_lossy(&bytes);
     ReaderEvent::Line {
         text: text.trim_end_matches(['\n', '\r']).to_owned(),

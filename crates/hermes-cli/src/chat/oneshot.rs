@@ -150,7 +150,7 @@ async fn begin(
         .effects
         .into_iter()
         .filter_map(|effect| match effect {
-            Effect::Say(said) => Some(said.text),
+            Effect::Say(shown_text) => Some(shown_text.text),
             Effect::Page(page) => Some(page.text),
             _ => None,
         });

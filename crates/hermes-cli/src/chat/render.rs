@@ -17,7 +17,7 @@ use crate::args::OutputFormat;
 use crate::output::Output;
 
 /// The version of the JSON that `--output-format json|stream-json` prints.
-const SCHEMA: u32 = 1;
+const SCHEMA_VERSION: u32 = 1;
 
 /// Shows the events of one turn after another.
 pub(super) struct Renderer {
@@ -34,7 +34,7 @@ pub(super) struct Renderer {
     thoughts: String,
     verbose: bool,
     /// The progress of every running call that is on the screen.
-    told: HashMap<String, String>,
+    reported: HashMap<String, String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Renderer {
             thinking: false,
             thoughts: String::new(),
             verbose,
-            told: HashMap::new(),
+            reported: HashMap::new(),
         }
     }
 
@@ -176,7 +176,7 @@ impl Renderer {
 
     /// Programs send the end of their output repeatedly: only the new part is shown.
     fn progress_of(&mut self, call: &str, text: &str) {
-        let before = self.told.insert(call.to_owned(), text.to_owned());
+        let before = self.reported.insert(call.to_owned(), text.to_owned());
         let new = unseen_text(before.as_deref().unwrap_or_default(), text);
         for line in new.lines().filter(|line| !line.is_empty()) {
             self.progress(&format!("  | {}", harmless(line)));
@@ -231,7 +231,7 @@ impl Renderer {
                 millis,
                 ..
             } => {
-                self.told.remove(call_id);
+                self.reported.remove(call_id);
                 let seconds = *millis as f64 / 1000.0;
                 match error {
                     Some(kind) => {
@@ -365,7 +365,7 @@ impl Renderer {
 fn stream_line(event: &AgentEvent, session: &SessionId) -> Option<Value> {
     let line = match event {
         AgentEvent::TurnStarted { route, .. } => json!({
-            "type": "init", "schema": SCHEMA, "session_id": session,
+            "type": "init", "schema": SCHEMA_VERSION, "session_id": session,
             "model": route.model, "provider": route.provider,
         }),
         AgentEvent::TextDelta { text } => json!({"type": "text", "text": text}),
@@ -413,7 +413,7 @@ fn stream_line(event: &AgentEvent, session: &SessionId) -> Option<Value> {
 fn result_line(summary: &TurnSummary, session: &SessionId) -> Value {
     let answered = summary.exit == TurnExit::Answered;
     json!({
-        "type": "result", "schema": SCHEMA, "session_id": session,
+        "type": "result", "schema": SCHEMA_VERSION, "session_id": session,
         "ok": answered, "exit": summary.exit, "text": summary.text,
         "usage": summary.usage, "cost": summary.cost,
         "calls": summary.calls, "tool_calls": summary.tool_calls, "millis": summary.millis,

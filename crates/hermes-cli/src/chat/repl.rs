@@ -16,7 +16,7 @@ use crate::commands::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
 
 /// How much of a message that was not sent is shown again.
-const DRAFT: usize = 60;
+const MAX_DRAFT_PREVIEW: usize = 60;
 
 /// The state of a line chat.
 struct Repl<'a> {
@@ -100,8 +100,8 @@ impl Repl<'_> {
             None => chat.id.to_string(),
         };
         let entries = replay::entries(&chat.store, &chat.id).await?;
-        let said = counted(entries.len(), "message");
-        let line = format!("resuming {name}: {said}, /history shows them");
+        let count = counted(entries.len(), "message");
+        let line = format!("resuming {name}: {count}, /history shows them");
         self.cx.out.line(self.cx.out.dim(&line))?;
         let last = entries
             .iter()
@@ -176,8 +176,8 @@ impl Repl<'_> {
     }
 
     async fn line(&mut self, text: &str) -> Result<AfterLine, Failure> {
-        let kept = self.draft.take_if(|_| text.trim().is_empty());
-        let text = kept.as_deref().unwrap_or(text);
+        let restored_draft = self.draft.take_if(|_| text.trim().is_empty());
+        let text = restored_draft.as_deref().unwrap_or(text);
         if text.trim().is_empty() {
             return Ok(AfterLine::Prompt);
         }
@@ -190,49 +190,49 @@ impl Repl<'_> {
             };
             // Events of the session meanwhile; a session that is replaced ends here.
             let events = &mut self.events;
-            let mut said = Vec::new();
-            let mut over = false;
+            let mut notices = Vec::new();
+            let mut is_over = false;
             tokio::pin!(work);
             let done = loop {
                 tokio::select! {
                     biased;
                     done = &mut work => break done,
-                    event = events.recv(), if !over => match event {
-                        Some(event) => said.push(event),
-                        None => over = true,
+                    event = events.recv(), if !is_over => match event {
+                        Some(event) => notices.push(event),
+                        None => is_over = true,
                     },
                     _ = self.interrupts.recv() => break Err(Failure::usage("stopped")),
                 }
             };
-            (done, said)
+            (done, notices)
         };
-        let (done, said) = done;
-        for event in said {
+        let (done, notices) = done;
+        for event in notices {
             self.event(&event)?;
         }
         self.take_opened();
         // A command that failed is no reason to leave the chat.
-        let told = match done {
-            Ok(told) => told,
+        let result = match done {
+            Ok(result) => result,
             Err(failure) => {
                 self.cx.out.error(failure.message);
                 return Ok(AfterLine::Prompt);
             }
         };
-        let leaves = told.effects.contains(&Effect::Leave);
-        for effect in told.effects {
+        let leaves = result.effects.contains(&Effect::Leave);
+        for effect in result.effects {
             self.show(effect)?;
         }
         if leaves {
             return Ok(AfterLine::Leave);
         }
-        if told.then != CommandFollowUp::Nothing {
-            self.follow(told.then).await?;
+        if result.then != CommandFollowUp::Nothing {
+            self.follow(result.then).await?;
         }
-        if told.then == CommandFollowUp::Turn {
+        if result.then == CommandFollowUp::Turn {
             self.draft = None;
         }
-        if told.then == CommandFollowUp::Turn
+        if result.then == CommandFollowUp::Turn
             && let Some(effect) = self.conversation.settle_title().await
         {
             self.show(effect)?;
@@ -275,7 +275,7 @@ impl Repl<'_> {
                 }
             }
             Effect::Draft(text) if !text.trim().is_empty() => {
-                let shown = hermes_app::text::shorten(&text, DRAFT);
+                let shown = hermes_app::text::shorten(&text, MAX_DRAFT_PREVIEW);
                 out.remark(format!(
                     "not sent: {shown} (Enter on an empty line sends it)"
                 ));

@@ -12,7 +12,7 @@ const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// How long a pipe may stay silent before we go on without it. A program started with an open
 /// pipe that nobody writes to (from a service manager, say) must not hang.
-const SILENCE: Duration = Duration::from_secs(3);
+const PIPE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// All of stdin, however long it takes: the caller asked for it with `-`.
 pub(super) fn read_prompt() -> Result<String, Failure> {
@@ -37,7 +37,7 @@ pub(super) fn read_context() -> Result<Option<String>, Failure> {
             Err(error) => Err(Failure::failed(format!("reading stdin: {error}"))),
         }
     });
-    if arrived.recv_timeout(SILENCE).is_err() {
+    if arrived.recv_timeout(PIPE_TIMEOUT).is_err() {
         return Ok(None);
     }
     let text = reader

@@ -18,8 +18,8 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::output::StderrHold;
 use crate::wiring;
 
-/// What threads that wait for an editor may take when everything else has ended.
-const LAST: Duration = Duration::from_millis(200);
+/// Timeout for threads that wait for an editor when everything else has ended.
+const DETACHED_THREAD_TIMEOUT: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AcpArgs {
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &AcpArgs, cx: &Context) -> Outcome {
     let runtime = wiring::runtime()?;
     let served = runtime.block_on(serve(cx));
     // A thread may still be waiting for a line that never comes.
-    runtime.shutdown_timeout(LAST);
+    runtime.shutdown_timeout(DETACHED_THREAD_TIMEOUT);
     drop(hold);
     served
 }

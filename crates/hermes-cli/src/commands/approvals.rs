@@ -218,8 +218,8 @@ fn add(cx: &Context, command: &str, prefix: bool, as_json: bool) -> Outcome {
     refuse_managed(cx)?;
     wildcards(cx, command, prefix)?;
     let gate = gate(cx)?;
-    let here = std::env::current_dir()?;
-    let assessment = gate.assess(&CommandRequest::terminal(command, &here));
+    let cwd = std::env::current_dir()?;
+    let assessment = gate.assess(&CommandRequest::terminal(command, &cwd));
     if assessment.class == CommandClass::Forbidden {
         return Err(Failure::new(
             Exit::Refused,
@@ -366,8 +366,8 @@ struct CommandTrial<'a> {
 
 impl<'a> CommandTrial<'a> {
     fn new(gate: &'a Gate, command: &str, confinement: ConfinementLevel) -> Result<Self, Failure> {
-        let here = std::env::current_dir()?;
-        let request = CommandRequest::terminal(command, &here).confined(confinement);
+        let cwd = std::env::current_dir()?;
+        let request = CommandRequest::terminal(command, &cwd).confined(confinement);
         let assessment = gate.assess(&request);
         Ok(Self {
             denied: gate.denied_by(&assessment),
@@ -470,13 +470,15 @@ fn report(
     no_sandbox: bool,
     modes: &[(&str, PredictedDecision)],
 ) -> Outcome {
-    let place = if no_sandbox {
+    let environment_text = if no_sandbox {
         "without a sandbox"
     } else {
         "in the sandbox"
     };
-    cx.out
-        .line(format!("class       {} ({place})", trial.assessment.class))?;
+    cx.out.line(format!(
+        "class       {} ({environment_text})",
+        trial.assessment.class
+    ))?;
     for finding in &trial.assessment.findings {
         cx.out.foreign_line(&format!(
             "finding     {} [{}]\n            {}",

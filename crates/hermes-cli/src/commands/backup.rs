@@ -169,15 +169,15 @@ fn whole(root: &Path, path: &Path, cx: &Context) -> Result<BackupReport, Failure
             failed: found.unreadable.clone(),
         },
     };
-    let mut told = std::time::Instant::now();
+    let mut last_report = std::time::Instant::now();
     for relative in &found.files {
-        if cx.out.stderr_tty && told.elapsed().as_secs() >= 2 {
+        if cx.out.stderr_tty && last_report.elapsed().as_secs() >= 2 {
             cx.out.remark(format!(
                 "{} of {} files …",
                 writer.report.files,
                 found.files.len()
             ));
-            told = std::time::Instant::now();
+            last_report = std::time::Instant::now();
         }
         writer
             .add(root, relative)

@@ -25,14 +25,14 @@ enum Action {
     /// List the snapshots of a project, newest first (the default)
     List {
         #[command(flatten)]
-        place: ProjectArgs,
+        project_args: ProjectArgs,
     },
     /// Show what changed since a snapshot
     Diff {
         /// Its number in the list, or its hash
         which: String,
         #[command(flatten)]
-        place: ProjectArgs,
+        project_args: ProjectArgs,
     },
     /// Restore a snapshot; the current state is saved as a snapshot first
     Restore {
@@ -41,7 +41,7 @@ enum Action {
         /// Restore only this file
         file: Option<String>,
         #[command(flatten)]
-        place: ProjectArgs,
+        project_args: ProjectArgs,
     },
     #[command(flatten)]
     Whole(StoreCommand),
@@ -119,33 +119,40 @@ impl ProjectArgs {
 pub(crate) fn run(args: CheckpointsArgs, cx: &Context) -> Outcome {
     let checkpoints = open(cx, &cx.config()?);
     let action = args.action.unwrap_or(Action::List {
-        place: ProjectArgs::default(),
+        project_args: ProjectArgs::default(),
     });
     wiring::runtime()?.block_on(async {
         match action {
-            Action::List { place } => {
+            Action::List { project_args } => {
                 let all = checkpoints
-                    .list(&place.dir()?)
+                    .list(&project_args.dir()?)
                     .await
                     .map_err(|error| failure(&error))?;
-                if place.json {
+                if project_args.json {
                     return Ok(cx.out.json(&all)?);
                 }
                 Ok(cx.out.line(listed(&all, checkpoints.enabled()))?)
             }
-            Action::Diff { which, place } => {
-                let changes = checkpoints.diff(&place.dir()?, &which).await;
+            Action::Diff {
+                which,
+                project_args,
+            } => {
+                let changes = checkpoints.diff(&project_args.dir()?, &which).await;
                 let changes = changes.map_err(|error| failure(&error))?;
-                if place.json {
+                if project_args.json {
                     return Ok(cx.out.json(&changes)?);
                 }
                 Ok(cx.out.foreign_line(&changed(&changes.diff))?)
             }
-            Action::Restore { which, file, place } => {
-                let dir = place.dir()?;
+            Action::Restore {
+                which,
+                file,
+                project_args,
+            } => {
+                let dir = project_args.dir()?;
                 let restored = checkpoints.restore(&dir, &which, file.as_deref());
                 let restored = restored.await.map_err(|error| failure(&error))?;
-                if place.json {
+                if project_args.json {
                     return Ok(cx.out.json(&restored)?);
                 }
                 Ok(cx.out.line(restore_text(&restored))?)

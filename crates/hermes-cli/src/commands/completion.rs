@@ -47,7 +47,7 @@ impl Shell {
     }
 
     /// Where the shell looks for scripts of a person.
-    fn place(
+    fn install_path(
         self,
         home: &std::path::Path,
         set: impl Fn(&str) -> Option<PathBuf>,
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &CompletionArgs, out: Output) -> Outcome {
         out.piece(&script)?;
         return Ok(());
     }
-    let path = place(args.shell).ok_or_else(|| {
+    let path = install_path(args.shell).ok_or_else(|| {
         Failure::usage("--install knows bash, zsh and fish; for other shells write the script to a file yourself")
     })?;
     // The first line of a zsh script must stay the first.
@@ -116,20 +116,20 @@ pub(crate) fn run(args: &CompletionArgs, out: Output) -> Outcome {
     Ok(())
 }
 
-fn place(shell: Shell) -> Option<PathBuf> {
+fn install_path(shell: Shell) -> Option<PathBuf> {
     let set = |name: &str| {
         std::env::var_os(name)
             .filter(|value| !value.is_empty())
             .map(PathBuf::from)
     };
-    shell.place(&set("HOME")?, set)
+    shell.install_path(&set("HOME")?, set)
 }
 
 /// Scripts that `--install` wrote and nobody replaced.
 pub(crate) fn installed_scripts() -> Vec<PathBuf> {
     [Shell::Bash, Shell::Zsh, Shell::Fish]
         .into_iter()
-        .filter_map(place)
+        .filter_map(install_path)
         .filter(|path| std::fs::read_to_string(path).is_ok_and(|text| text.contains(MARK)))
         .collect()
 }

@@ -22,9 +22,9 @@ use crate::wiring::{self, mcp};
 /// The document by which clients without a registration are known to the suite.
 const CLIENT_METADATA: &str = "https://conformance-test.local/client-metadata.json";
 
-/// What connecting, and one call, may take; the suite gives up after 30 s.
-const PATIENCE: Duration = Duration::from_secs(10);
-const STOPPING: Duration = Duration::from_secs(2);
+/// Timeout for connecting and for one call; the suite gives up after 30 s.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConformanceArgs {
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &ConformanceArgs, cx: &Context) -> Outcome {
     crate::logging::start(cx);
     wiring::runtime()?.block_on(async {
         let toolbox = mcp::start_all(cx, vec![entry], Some(Arc::new(AutomaticLogin::new()?)));
-        toolbox.settle(PATIENCE).await;
+        toolbox.settle(CALL_TIMEOUT).await;
         let handle = toolbox.server(&name);
         let catalogue = handle.as_ref().map(ServerHandle::catalogue);
         let lists = catalogue.and_then(|lists| lists.borrow().clone());
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &ConformanceArgs, cx: &Context) -> Outcome {
             (Some(handle), Some(lists)) => {
                 // The listening stream opens beside the first call. A suite that waits for the
                 // resumption of another stream takes it for that if it is late.
-                let _ = tokio::time::timeout(PATIENCE, handle.listening()).await;
+                let _ = tokio::time::timeout(CALL_TIMEOUT, handle.listening()).await;
                 let offered = offered(&toolbox, &name, &lists.tools);
                 exercise(&handle, &offered, &lists.facts.capabilities, &context, cx).await;
                 Ok(())
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &ConformanceArgs, cx: &Context) -> Outcome {
             }
             (None, _) => Err(Failure::failed("the server was not started")),
         };
-        toolbox.shutdown(STOPPING).await;
+        toolbox.shutdown(STOP_TIMEOUT).await;
         outcome
     })
 }
@@ -91,7 +91,7 @@ fn context(cx: &Context) -> Result<Value, Failure> {
 
 /// The server as config.yaml would have it.
 fn server(url: &str, scenario: &str, version: Option<&str>, context: &Value) -> Value {
-    let mut server = json!({"url": url, "timeout": PATIENCE.as_secs(), "trust": "full"});
+    let mut server = json!({"url": url, "timeout": CALL_TIMEOUT.as_secs(), "trust": "full"});
     server["protocol"] = match version {
         Some("2026-07-28") | None => json!("auto"),
         Some(_) => json!("legacy"),
@@ -178,7 +178,7 @@ fn sample(tool: &Value, tools: &[Value]) -> Value {
     Value::Object(arguments)
 }
 
-/// One request; what comes back is of no interest to anybody but the suite's log.
+/// One request; the result is only logged.
 async fn ask(handle: &ServerHandle, op: Op, cx: &Context) -> Value {
     let what = op.name();
     let options = CallOptions {
@@ -222,7 +222,7 @@ impl Asker for DefaultAnswers {
 /// A person who grants everything: opens the page and pastes where it leads.
 struct AutomaticLogin {
     client: reqwest::Client,
-    landed: Mutex<Option<String>>,
+    redirect_url: Mutex<Option<String>>,
 }
 
 impl AutomaticLogin {
@@ -235,7 +235,7 @@ impl AutomaticLogin {
             hermes_http::client(&settings).map_err(|error| Failure::failed(error.to_string()))?;
         Ok(Self {
             client,
-            landed: Mutex::default(),
+            redirect_url: Mutex::default(),
         })
     }
 }
@@ -248,15 +248,21 @@ impl AuthPrompt for AutomaticLogin {
             let answer = answer.map_err(|error| error.to_string())?;
             let location = answer.headers().get(reqwest::header::LOCATION);
             let location = location.and_then(|value| value.to_str().ok());
-            let landed = location.ok_or("the page leads nowhere")?.to_owned();
-            *self.landed.lock().unwrap_or_else(PoisonError::into_inner) = Some(landed);
+            let redirect_url = location.ok_or("the page leads nowhere")?.to_owned();
+            *self
+                .redirect_url
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(redirect_url);
             Ok(())
         })
     }
 
     fn pasted(&self) -> BoxFuture<'_, Option<String>> {
-        let mut landed = self.landed.lock().unwrap_or_else(PoisonError::into_inner);
-        Box::pin(std::future::ready(landed.take()))
+        let mut redirect_url = self
+            .redirect_url
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Box::pin(std::future::ready(redirect_url.take()))
     }
 
     fn note(&self, text: &str) {

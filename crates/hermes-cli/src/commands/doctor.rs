@@ -1,9 +1,9 @@
 //! `hermes doctor`: is this installation able to work? Every finding says what is wrong and what to
 //! do about it.
 
-mod far;
-mod here;
 mod local;
+mod local_checks;
+mod remote_checks;
 mod repair;
 
 use std::io::Write as _;
@@ -102,34 +102,34 @@ type Check = (&'static str, fn(&Context, &mut DoctorReport));
 
 /// What needs nothing but this machine.
 const HERE: [Check; 11] = [
-    ("home", here::home),
-    ("disk", here::disk),
-    ("config", here::config),
-    ("keys", here::keys),
-    ("state.db", here::database),
-    ("memory", here::memory),
-    ("skills", here::skills),
-    ("approvals", here::approvals),
-    ("gateway", here::gateway),
-    ("tools", here::tools),
-    ("terminal", far::posture),
+    ("home", local_checks::home),
+    ("disk", local_checks::disk),
+    ("config", local_checks::config),
+    ("keys", local_checks::keys),
+    ("state.db", local_checks::database),
+    ("memory", local_checks::memory),
+    ("skills", local_checks::skills),
+    ("approvals", local_checks::approvals),
+    ("gateway", local_checks::gateway),
+    ("tools", local_checks::tools),
+    ("terminal", remote_checks::confinement),
 ];
 /// What calls somebody.
 const FAR: [Check; 4] = [
-    ("model", far::model),
+    ("model", remote_checks::model),
     ("local", local::started),
-    ("mcp", far::mcp),
-    ("terminal", far::command),
+    ("mcp", remote_checks::mcp),
+    ("terminal", remote_checks::command),
 ];
 /// What without calling anybody can still be said of these.
 const FAR_OFFLINE: [Check; 3] = [
-    ("model", far::route),
+    ("model", remote_checks::route),
     ("local", local::there),
-    ("mcp", far::mcp_settings),
+    ("mcp", remote_checks::mcp_settings),
 ];
 
 /// How many checks run at once.
-const AT_ONCE: usize = 4;
+const MAX_CONCURRENT_CHECKS: usize = 4;
 
 pub(crate) fn run(args: &DoctorArgs, cx: &Context) -> Outcome {
     let mut findings = if args.fix {
@@ -158,7 +158,7 @@ fn all(checks: &[Check], cx: &Context, tell: bool) -> Vec<DoctorFinding> {
     let progress = DoctorProgress::new(checks.len(), tell && cx.out.stderr_tty && !cx.out.quiet);
     let done: Vec<Mutex<Vec<DoctorFinding>>> = checks.iter().map(|_| Mutex::default()).collect();
     std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE.min(checks.len()) {
+        for _ in 0..MAX_CONCURRENT_CHECKS.min(checks.len()) {
             scope.spawn(|| {
                 while let Some(index) = Some(next.fetch_add(1, Ordering::Relaxed))
                     && let Some((name, check)) = checks.get(index)

@@ -62,7 +62,7 @@ struct AddArgs {
 
 const CHAIN: &str = "fallback_providers";
 /// What older versions of the original called it.
-const OLD: &str = "fallback_model";
+const LEGACY_KEY: &str = "fallback_model";
 
 pub(crate) fn run(args: FallbackArgs, cx: &Context) -> Outcome {
     match args
@@ -235,13 +235,14 @@ fn remove(target: Option<&str>, cx: &Context) -> Outcome {
     })?;
     let mut doc = open(cx)?;
     take_over_old(&mut doc)?;
-    let place = position(&doc, &step.provider, &step.model, &step.base_url).ok_or_else(|| {
-        Failure::failed(format!(
-            "{} comes from the administrator's config, which is not changed here",
-            step.model
-        ))
-    })?;
-    doc.unset(&KeyPath::new([CHAIN, &place.to_string()]))
+    let row_index =
+        position(&doc, &step.provider, &step.model, &step.base_url).ok_or_else(|| {
+            Failure::failed(format!(
+                "{} comes from the administrator's config, which is not changed here",
+                step.model
+            ))
+        })?;
+    doc.unset(&KeyPath::new([CHAIN, &row_index.to_string()]))
         .map_err(|error| edit_failure(&error))?;
     doc.save().map_err(|error| edit_failure(&error))?;
     Ok(cx.out.line(format!(
@@ -265,7 +266,7 @@ fn clear(yes: bool, cx: &Context) -> Outcome {
         }
     }
     let mut doc = open(cx)?;
-    for key in [CHAIN, OLD] {
+    for key in [CHAIN, LEGACY_KEY] {
         doc.unset_keeping_comments(&KeyPath::new([key]))
             .map_err(|error| edit_failure(&error))?;
     }
@@ -292,7 +293,7 @@ fn edit_failure(error: &EditError) -> Failure {
 
 /// Moves what the old setting says into the chain, as the original does on a change.
 fn take_over_old(doc: &mut ConfigDoc) -> Outcome {
-    let old = match doc.tree().get(OLD) {
+    let old = match doc.tree().get(LEGACY_KEY) {
         Some(Value::Array(steps)) => steps.clone(),
         Some(Value::Object(step)) => vec![Value::Object(step.clone())],
         _ => return Ok(()),
@@ -305,7 +306,7 @@ fn take_over_old(doc: &mut ConfigDoc) -> Outcome {
                 .map_err(|error| edit_failure(&error))?;
         }
     }
-    doc.unset_keeping_comments(&KeyPath::new([OLD]))
+    doc.unset_keeping_comments(&KeyPath::new([LEGACY_KEY]))
         .map_err(|error| edit_failure(&error))?;
     Ok(())
 }

@@ -172,12 +172,12 @@ fn test(cx: &Context, event: &str, tool: Option<String>, json: bool) -> Outcome 
             };
             rows.push(json!({"hook": hook.name(), "answer": answer, "error": error}));
         } else {
-            let said = match result {
+            let outcome = match result {
                 Ok(Some(answer)) => answer.to_string(),
                 Ok(None) => "ran".to_owned(),
                 Err(error) => error,
             };
-            cx.out.line(format!("{}: {said}", hook.name()))?;
+            cx.out.line(format!("{}: {outcome}", hook.name()))?;
         }
     }
     if json {

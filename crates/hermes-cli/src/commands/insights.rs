@@ -140,13 +140,13 @@ impl InsightsReport {
             unread: found.unread,
         };
         for quarter in &found.quarters {
-            report.place(quarter);
+            report.add_quarter(quarter);
         }
         report
     }
 
     /// Quarters come in order of time; the wall clock may go back an hour, never a day.
-    fn place(&mut self, quarter: &QuarterHour) {
+    fn add_quarter(&mut self, quarter: &QuarterHour) {
         let Some(time) = Local.timestamp_opt(quarter.start, 0).earliest() else {
             return;
         };

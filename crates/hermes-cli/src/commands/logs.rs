@@ -18,10 +18,10 @@ use hermes_core::figures::size;
 use record::{LogFilter, LogLevel, LogRecord, LogRecords};
 
 /// Lines shown when nothing else is asked for.
-const LINES: usize = 50;
+const DEFAULT_LINES: usize = 50;
 /// The newest part of a file that is looked through: first a little, then more while that is not enough.
-const READ_FIRST: u64 = 64 * 1024;
-const READ_AT_MOST: u64 = 16 * 1024 * 1024;
+const INITIAL_READ_BYTES: u64 = 64 * 1024;
+const MAX_READ_BYTES: u64 = 16 * 1024 * 1024;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogsArgs {
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &LogsArgs, cx: &Context) -> Outcome {
     let limit = match (args.lines, since) {
         (Some(lines), _) => lines,
         (None, Some(_)) => usize::MAX,
-        (None, None) => LINES,
+        (None, None) => DEFAULT_LINES,
     };
     let (records, end) = tail(&path, &filter, limit, args.json)?;
     for record in &records {
@@ -220,13 +220,13 @@ fn part(
     wanted: usize,
     whole: bool,
 ) -> Result<Option<LogTail>, Failure> {
-    let (mut most, mut read) = (READ_FIRST, 0);
+    let (mut max_bytes, mut read) = (INITIAL_READ_BYTES, 0);
     loop {
-        let Some(newest) = newest(path, most)? else {
+        let Some(newest) = newest(path, max_bytes)? else {
             return Ok(None);
         };
         read += newest.text.len() as u64;
-        let more = newest.start > 0 && most < READ_AT_MOST;
+        let more = newest.start > 0 && max_bytes < MAX_READ_BYTES;
         // Lines without a time belong to an entry whose head was not read, which decides about them.
         let headless = more && (whole || filter.is_narrow());
         let mut records: Vec<LogRecord> = LogRecords::new(&newest.text)
@@ -247,7 +247,7 @@ fn part(
                 read,
             }));
         }
-        most = READ_AT_MOST.min(most * 8);
+        max_bytes = MAX_READ_BYTES.min(max_bytes * 8);
     }
 }
 
@@ -274,7 +274,7 @@ struct FileEnd {
 }
 
 /// At most so many bytes from the end of a file. `None`: there is no such file.
-fn newest(path: &Path, most: u64) -> Result<Option<FileEnd>, Failure> {
+fn newest(path: &Path, max_bytes: u64) -> Result<Option<FileEnd>, Failure> {
     let unreadable =
         |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", path.display()));
     let mut file = match File::open(path) {
@@ -283,7 +283,7 @@ fn newest(path: &Path, most: u64) -> Result<Option<FileEnd>, Failure> {
         Err(error) => return Err(unreadable(error)),
     };
     let length = file.metadata().map_err(unreadable)?.len();
-    let start = length.saturating_sub(most);
+    let start = length.saturating_sub(max_bytes);
     file.seek(SeekFrom::Start(start)).map_err(unreadable)?;
     let mut bytes = Vec::new();
     file.take(length - start)
@@ -443,14 +443,14 @@ mod tests {
         let read = |filter: &LogFilter, wanted, whole| part(&path, filter, wanted, whole).unwrap();
         let short = read(&all, 50, false).unwrap();
         assert!(
-            short.lines >= 50 && short.read <= READ_FIRST,
+            short.lines >= 50 && short.read <= INITIAL_READ_BYTES,
             "{}",
             short.read
         );
         let since = moment("2026-01-01 16:39:00", NaiveDateTime::default()).unwrap();
         let late = LogFilter::new(None, None, Some(since), None);
         let recent = read(&late, usize::MAX, false).unwrap();
-        assert!(recent.reaches_back && recent.read <= READ_FIRST);
+        assert!(recent.reaches_back && recent.read <= INITIAL_READ_BYTES);
         assert_eq!(recent.records.len(), 60);
         // What is rare is looked for further back, and no line of a cut entry passes for one.
         let bad = LogFilter::new(Some(LogLevel::Error), None, None, None);

@@ -20,7 +20,7 @@ use crate::wiring::mcp as servers;
 pub(crate) use edit::apply as change;
 pub(crate) use login::{client as login_client, open as open_browser};
 pub(crate) use probe::why;
-pub(crate) use show::{ServerPatience, reports};
+pub(crate) use show::{StatusWait, reports};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct McpArgs {

@@ -235,12 +235,12 @@ fn table(sessions: &[SessionSummary], cx: &Context) -> Outcome {
     for session in sessions {
         let title = session.title.as_deref().unwrap_or(&session.preview);
         let title = if title.is_empty() { "—" } else { title };
-        let place = show::workspace(session)
+        let directory = show::workspace(session)
             .and_then(|path| path.trim_end_matches('/').rsplit('/').next())
             .unwrap_or("—");
         let active = show::ago(now, session.last_active);
         cx.out
-            .line(widths.row(title, place, &active, &session.id))?;
+            .line(widths.row(title, directory, &active, &session.id))?;
     }
     Ok(())
 }
@@ -249,16 +249,16 @@ fn table(sessions: &[SessionSummary], cx: &Context) -> Outcome {
 /// commands need, and a title tells which one it is.
 struct TableWidths {
     title: usize,
-    place: usize,
+    directory: usize,
     active: usize,
 }
 
 impl TableWidths {
-    const TITLE: usize = 36;
-    const PLACE: usize = 18;
-    const ACTIVE: usize = 12;
+    const TITLE_COLUMNS: usize = 36;
+    const PATH_COLUMNS: usize = 18;
+    const ACTIVE_COLUMNS: usize = 12;
     /// Shorter titles cannot be told apart.
-    const SHORT_TITLE: usize = 20;
+    const MIN_TITLE_COLUMNS: usize = 20;
 
     fn fitting(out: crate::output::Output, id: usize) -> Self {
         if out.stdout_tty {
@@ -270,28 +270,32 @@ impl TableWidths {
 
     fn within(columns: usize, id: usize) -> Self {
         let left = columns.saturating_sub(id + 1);
-        let beside = |others: usize| left.saturating_sub(others).min(Self::TITLE);
-        let all =
-            [(Self::PLACE, Self::ACTIVE), (0, Self::ACTIVE), (0, 0)].map(|(place, active)| {
-                let gaps = usize::from(place > 0) + usize::from(active > 0);
-                Self {
-                    title: beside(place + active + gaps),
-                    place,
-                    active,
-                }
-            });
+        let beside = |others: usize| left.saturating_sub(others).min(Self::TITLE_COLUMNS);
+        let all = [
+            (Self::PATH_COLUMNS, Self::ACTIVE_COLUMNS),
+            (0, Self::ACTIVE_COLUMNS),
+            (0, 0),
+        ]
+        .map(|(directory, active)| {
+            let gaps = usize::from(directory > 0) + usize::from(active > 0);
+            Self {
+                title: beside(directory + active + gaps),
+                directory,
+                active,
+            }
+        });
         let [full, timed, bare] = all;
         match (full.title, timed.title) {
-            (title, _) if title >= Self::SHORT_TITLE => full,
-            (_, title) if title >= Self::SHORT_TITLE => timed,
+            (title, _) if title >= Self::MIN_TITLE_COLUMNS => full,
+            (_, title) if title >= Self::MIN_TITLE_COLUMNS => timed,
             _ => bare,
         }
     }
 
-    fn row(&self, title: &str, place: &str, active: &str, id: &str) -> String {
+    fn row(&self, title: &str, directory: &str, active: &str, id: &str) -> String {
         let columns = [
             (title, self.title),
-            (place, self.place),
+            (directory, self.directory),
             (active, self.active),
         ];
         let mut row = String::new();
@@ -328,14 +332,14 @@ async fn search(args: SearchArgs, cx: &Context) -> Outcome {
         cx.out.remark("nothing found");
     }
     for hit in hits {
-        let place = format!(
+        let directory = format!(
             "{}  {}  {} #{}",
             date(hit.timestamp),
             hit.session_id,
             hit.role,
             hit.id
         );
-        cx.out.line(cx.out.dim(&place))?;
+        cx.out.line(cx.out.dim(&directory))?;
         let snippet: Vec<&str> = hit.snippet.split_whitespace().collect();
         cx.out.foreign_line(&format!("  {}", snippet.join(" ")))?;
     }

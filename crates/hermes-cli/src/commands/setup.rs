@@ -6,7 +6,7 @@ mod agent;
 mod draft;
 pub(crate) mod keys;
 mod model;
-mod quiet;
+mod non_interactive;
 mod terminal;
 mod tools;
 
@@ -36,7 +36,7 @@ pub(crate) struct SetupArgs {
     #[arg(long)]
     reset: bool,
     #[command(flatten)]
-    with: quiet::SetupFlags,
+    with: non_interactive::SetupFlags,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -95,7 +95,7 @@ setup asks questions and needs a terminal. Without one, use
 
 pub(crate) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
     if args.non_interactive || args.with.any() {
-        return quiet::run(args, cx);
+        return non_interactive::run(args, cx);
     }
     if !(cx.out.stdin_tty && cx.out.stdout_tty) || cx.no_input {
         return Err(Failure::usage(WITHOUT_TERMINAL));

@@ -211,8 +211,8 @@ fn terminal(cx: &Context, config: &Config) -> Value {
         }
         Ok(None) => {
             let sandbox = Sandbox::detect(SandboxSettings::from_config(&cx.home, config));
-            let posture = sandbox.describe();
-            json!({"backend": "local", "posture": format!("local, {posture}"), "sandbox": posture})
+            let sandbox = sandbox.describe();
+            json!({"backend": "local", "posture": format!("local, {sandbox}"), "sandbox": sandbox})
         }
     }
 }
@@ -271,7 +271,7 @@ fn toolsets_of(cx: &Context, config: &Arc<Config>) -> Result<Value, Failure> {
 }
 
 fn servers(cx: &Context, deep: bool) -> Result<Vec<Value>, Failure> {
-    let reports = mcp::reports(cx, deep.then_some(mcp::ServerPatience::Soon))?;
+    let reports = mcp::reports(cx, deep.then_some(mcp::StatusWait::Soon))?;
     let row = |report: &hermes_mcp::report::ServerReport| {
         let state = match (report.enabled, deep) {
             (false, _) => "off",

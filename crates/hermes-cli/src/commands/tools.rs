@@ -186,16 +186,16 @@ fn row(set: &Toolset, on: bool, tools: &[(&str, ToolAvailability)]) -> serde_jso
             }
         })
         .collect();
-    let here = tools
+    let available = tools
         .iter()
         .filter(|tool| tool["available"] == true)
         .count();
-    let usable = here > 0 && here * 2 >= tools.len();
+    let usable = available > 0 && available * 2 >= tools.len();
     json!({"name": set.name, "about": set.label, "enabled": on, "usable": usable, "tools": tools})
 }
 
 fn line(set: &Toolset, on: bool, tools: &[(&str, ToolAvailability)]) -> String {
-    let here: Vec<&str> = tools
+    let available: Vec<&str> = tools
         .iter()
         .filter(|(_, standing)| matches!(standing, ToolAvailability::Here))
         .map(|(name, _)| *name)
@@ -207,11 +207,11 @@ fn line(set: &Toolset, on: bool, tools: &[(&str, ToolAvailability)]) -> String {
             _ => None,
         })
         .collect();
-    let usable = !here.is_empty() && here.len() * 2 >= tools.len();
+    let usable = !available.is_empty() && available.len() * 2 >= tools.len();
     let mut what = if !usable && missing.is_empty() {
         format!("({}; not built yet)", set.label)
     } else {
-        here.join(", ")
+        available.join(", ")
     };
     for why in missing {
         if !what.is_empty() {
@@ -231,9 +231,9 @@ fn line(set: &Toolset, on: bool, tools: &[(&str, ToolAvailability)]) -> String {
 /// Whether a set has something to offer here. Sets share tools: one that has only a tool of another
 /// has nothing of its own.
 pub(crate) fn is_usable(set: &Toolset, offer: &wiring::action_tools::AvailableTools) -> bool {
-    let here = set.tools.iter().filter(|tool| offer.names.contains(**tool));
-    let here = here.count();
-    here > 0 && here * 2 >= set.tools.len()
+    let available = set.tools.iter().filter(|tool| offer.names.contains(**tool));
+    let available = available.count();
+    available > 0 && available * 2 >= set.tools.len()
 }
 
 /// Whether there is something to switch: tools of its own, or some that only lack something.

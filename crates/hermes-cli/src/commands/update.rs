@@ -74,7 +74,7 @@ pub(crate) fn run(args: &UpdateArgs, cx: &Context) -> Outcome {
         )?;
     }
     let previous = installed.replace(fetched.path)?;
-    told(
+    report(
         args,
         cx,
         &current,
@@ -93,7 +93,7 @@ fn rollback(args: &UpdateArgs, installed: &InstalledProgram, cx: &Context) -> Ou
         confirm(cx, &format!("downgrade from {current} to {offered}?"))?;
     }
     installed.exchange(&previous)?;
-    told(
+    report(
         args,
         cx,
         &current,
@@ -129,22 +129,23 @@ fn tell(
     Ok(())
 }
 
-fn told(
+fn report(
     args: &UpdateArgs,
     cx: &Context,
     before: &str,
     now: &str,
-    kept: &Path,
+    backup: &Path,
     hint: &str,
 ) -> Outcome {
     if args.json {
-        let kept: PathBuf = kept.to_owned();
-        cx.out
-            .json(&json!({"previous": before, "current": now, "kept": kept, "installed": true}))?;
+        let backup: PathBuf = backup.to_owned();
+        cx.out.json(
+            &json!({"previous": before, "current": now, "kept": backup, "installed": true}),
+        )?;
     } else {
         cx.out.line(format!(
             "{now} is installed; {before} is kept as {}",
-            kept.display()
+            backup.display()
         ))?;
         cx.out.remark(hint);
     }

@@ -95,12 +95,12 @@ struct TestArgs {
 }
 
 pub(crate) fn run(args: WebhookArgs, cx: &Context) -> Outcome {
-    let here = WebhookContext::open(cx)?;
+    let webhooks = WebhookContext::open(cx)?;
     match args.command {
-        WebhookCommand::Subscribe(args) => here.subscribe(*args),
-        WebhookCommand::List(args) => here.list(&args),
-        WebhookCommand::Remove(args) => here.remove(&args),
-        WebhookCommand::Test(args) => here.test(&args),
+        WebhookCommand::Subscribe(args) => webhooks.subscribe(*args),
+        WebhookCommand::List(args) => webhooks.list(&args),
+        WebhookCommand::Remove(args) => webhooks.remove(&args),
+        WebhookCommand::Test(args) => webhooks.test(&args),
     }
 }
 
@@ -135,7 +135,7 @@ impl<'a> WebhookContext<'a> {
         let port = self
             .settings
             .text("port")
-            .unwrap_or_else(|| webhook::PORT.to_string());
+            .unwrap_or_else(|| webhook::DEFAULT_PORT.to_string());
         format!("http://{host}:{port}/webhooks/{name}")
     }
 
@@ -317,19 +317,22 @@ impl<'a> WebhookContext<'a> {
         let url = self.url(&name);
         let http = PlatformHttp::new(&self.settings.env, None);
         let called = wiring::runtime()?.block_on(webhook::call(&http, &url, &secret, &body));
-        let (status, said) = called.map_err(|error| {
+        let (status, answer_body) = called.map_err(|error| {
             Failure::new(
                 Exit::Unreachable,
                 format!("{url}: {error}. Is the gateway running? (hermes gateway status)"),
             )
         })?;
         if args.json {
-            let said: Value = serde_json::from_str(&said).unwrap_or(Value::String(said));
+            let answer_body: Value =
+                serde_json::from_str(&answer_body).unwrap_or(Value::String(answer_body));
             self.cx
                 .out
-                .json(&json!({"url": url, "status": status, "answer": said}))?;
+                .json(&json!({"url": url, "status": status, "answer": answer_body}))?;
         } else {
-            self.cx.out.foreign_line(&format!("{status} {said}"))?;
+            self.cx
+                .out
+                .foreign_line(&format!("{status} {answer_body}"))?;
         }
         if (200..300).contains(&status) {
             return Ok(());
@@ -347,12 +350,12 @@ fn listed(events: &[String]) -> String {
 
 fn answer(route: &WebhookRoute) -> String {
     let chat = route.deliver_extra.get("chat_id").and_then(Value::as_str);
-    let place = match chat {
+    let target_text = match chat {
         Some(chat) => format!("{}:{chat}", route.deliver),
         None => route.deliver.clone(),
     };
     if route.deliver_only {
-        return format!("{place}, without the agent");
+        return format!("{target_text}, without the agent");
     }
-    place
+    target_text
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle::skip;
 use hermes_testkit::process::Program;
-use hermes_testkit::terminal::AtTerminal;
+use hermes_testkit::terminal::TerminalBuilder;
 use serde_json::Value;
 
 use crate::hermes;
@@ -89,8 +89,8 @@ impl LocalHarness {
             .env("HF_ENDPOINT", "http://127.0.0.1:9")
     }
 
-    fn at_terminal<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> AtTerminal {
-        AtTerminal::new(env!("CARGO_BIN_EXE_hermes"), &self.home)
+    fn at_terminal<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> TerminalBuilder {
+        TerminalBuilder::new(env!("CARGO_BIN_EXE_hermes"), &self.home)
             .args(args)
             .env("OLLAMA_HOST", "127.0.0.1:9")
             .env("HF_ENDPOINT", "http://127.0.0.1:9")

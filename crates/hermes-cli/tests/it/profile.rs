@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
 use hermes_testkit::process::FinishedProgram;
-use hermes_testkit::terminal::AtTerminal;
+use hermes_testkit::terminal::TerminalBuilder;
 use pretty_assertions::assert_eq;
 
 use crate::auth::AuthOutput as _;
@@ -92,7 +92,7 @@ fn deleting_at_a_terminal_needs_the_name() {
     let home = TempHome::new();
     profile(&home, &["create", "one"]).done();
     for (typed, code, left) in [("yes\r", 5, true), ("one\r", 0, false)] {
-        let mut terminal = AtTerminal::new(env!("CARGO_BIN_EXE_hermes"), &home)
+        let mut terminal = TerminalBuilder::new(env!("CARGO_BIN_EXE_hermes"), &home)
             .args(["profile", "delete", "one"])
             .start();
         terminal.wait_for("type one to delete it:");

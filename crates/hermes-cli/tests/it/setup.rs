@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{ModelServer, Reply, ServedModel};
-use hermes_testkit::terminal::{AtTerminal, Terminal};
+use hermes_testkit::terminal::{Terminal, TerminalBuilder};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -36,7 +36,7 @@ fn at_terminal<'a>(
     server: &ModelServer,
     args: impl IntoIterator<Item = &'a str>,
 ) -> Terminal {
-    AtTerminal::new(env!("CARGO_BIN_EXE_hermes"), home)
+    TerminalBuilder::new(env!("CARGO_BIN_EXE_hermes"), home)
         .args(args)
         .env("OLLAMA_HOST", server.root_url())
         .env("OPENROUTER_BASE_URL", server.base_url())
@@ -156,7 +156,7 @@ fn with_nothing_found_the_chat_opens_and_the_next_step_is_said() {
     crate::local::second_program();
     // A place where nothing listens, for the server that might be on this machine by chance.
     let home = TempHome::new();
-    let mut terminal = AtTerminal::new(env!("CARGO_BIN_EXE_hermes"), &home)
+    let mut terminal = TerminalBuilder::new(env!("CARGO_BIN_EXE_hermes"), &home)
         .args(["--plain"])
         .env("OLLAMA_HOST", "127.0.0.1:9")
         .size(110, 40)
@@ -380,7 +380,7 @@ fn guarded() -> ModelServer {
 fn an_own_endpoint_is_chosen_by_its_address() {
     let home = TempHome::new();
     let server = guarded();
-    let mut terminal = AtTerminal::new(env!("CARGO_BIN_EXE_hermes"), &home)
+    let mut terminal = TerminalBuilder::new(env!("CARGO_BIN_EXE_hermes"), &home)
         .args(["model"])
         .env("OLLAMA_HOST", "127.0.0.1:9")
         .size(110, 40)

@@ -9,15 +9,15 @@ mod windows;
 use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::terminal::{AtTerminal, Terminal};
+use hermes_testkit::terminal::{Terminal, TerminalBuilder};
 
 use crate::CliHarness;
 
 /// Longer than the interface holds a key for the rest of a paste.
 const APART: Duration = Duration::from_millis(120);
 
-pub(crate) fn at(home: &TempHome) -> AtTerminal {
-    AtTerminal::new(env!("CARGO_BIN_EXE_hermes"), home)
+pub(crate) fn at(home: &TempHome) -> TerminalBuilder {
+    TerminalBuilder::new(env!("CARGO_BIN_EXE_hermes"), home)
 }
 
 /// Opened, with its prompt on the screen.

@@ -10,7 +10,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::CliHarness;
-use crate::hands_files::changed_project;
+use crate::tools_files::changed_project;
 use crate::tui::{at, quit, ready, say, typed};
 
 const DOWN: &str = "\x1b[B";

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::place::{line_start, next_line};
+use super::position::{line_start, next_line};
 use super::{ConfigDoc, KeyPath, remove};
 use crate::yaml::{self, Document, NodeId, YamlNodeKind, to_block, to_flow};
 
@@ -51,15 +51,16 @@ fn set(doc: &ConfigDoc, path: &KeyPath, value: &Value) {
         Err(_) => assert_eq!(edited.text, doc.text),
     }
     let changed = changed(&doc.text, &edited.text);
-    let place = EditRegion::find(&doc.text, path);
+    let region = EditRegion::find(&doc.text, path);
     assert!(
-        changed.is_empty() || place.lines.start <= changed.start && changed.end <= place.lines.end,
+        changed.is_empty()
+            || region.lines.start <= changed.start && changed.end <= region.lines.end,
         "{:?} became {:?}: bytes {changed:?} changed, the entry has {:?}",
         doc.text,
         edited.text,
-        place.lines
+        region.lines
     );
-    if !place.in_flow {
+    if !region.in_flow {
         assert_comments_stay(doc, &edited);
     }
 }
@@ -158,26 +159,26 @@ struct EditRegion {
 
 impl EditRegion {
     fn find(text: &str, path: &KeyPath) -> Self {
-        let mut place = Self {
+        let mut region = Self {
             lines: 0..0,
             in_flow: false,
         };
         let Ok(doc) = Document::parse(text) else {
-            return place;
+            return region;
         };
         let Some(mut node) = doc.root() else {
-            return place;
+            return region;
         };
         let mut start = doc.node(node).span.start;
         let mut rest = path.parts();
         while let Some((part, after)) = rest.split_first()
             && let Some((key, next)) = entry(&doc, node, part)
         {
-            place.in_flow |= is_flow(&doc, node);
+            region.in_flow |= is_flow(&doc, node);
             start = doc.node(key.unwrap_or(next)).span.start;
             (node, rest) = (next, after);
         }
-        place.in_flow |= is_flow(&doc, node);
+        region.in_flow |= is_flow(&doc, node);
         if rest.is_empty() || doc.is_null(node) {
             let end = doc.node(node).span.end.max(start);
             // The end of a block scalar is the start of the next line.
@@ -186,9 +187,9 @@ impl EditRegion {
             } else {
                 next_line(text, end)
             };
-            place.lines = line_start(text, start)..end;
+            region.lines = line_start(text, start)..end;
         }
-        place
+        region
     }
 }
 

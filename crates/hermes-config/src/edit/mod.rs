@@ -6,7 +6,7 @@
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod path;
-mod place;
+mod position;
 mod splice;
 
 use std::path::{Path, PathBuf};
@@ -285,13 +285,13 @@ pub(crate) fn put(
     if tree.is_null() {
         *tree = Value::Object(Map::new());
     }
-    let here = below(at, part);
+    let child = below(at, part);
     match tree {
         Value::Object(map) => put(
             map.entry(part.clone()).or_insert(Value::Null),
             rest,
             value,
-            &here,
+            &child,
         ),
         Value::Array(items) => {
             let len = items.len();
@@ -300,7 +300,7 @@ pub(crate) fn put(
                 .ok()
                 .and_then(|index| items.get_mut(index));
             match item {
-                Some(item) => put(item, rest, value, &here),
+                Some(item) => put(item, rest, value, &child),
                 None => Err(EditError::NoSuchIndex {
                     at: at.to_owned(),
                     part: part.clone(),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use saphyr_parser::ScalarStyle;
 use serde_json::{Map, Value};
 
-use super::place::{
+use super::position::{
     after_colon, after_entry, column, comment_lines, dash, is_block_collection, is_block_scalar,
     line_start, newline, next_line, starts_line, step,
 };

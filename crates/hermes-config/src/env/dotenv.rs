@@ -141,10 +141,10 @@ struct DotenvReader<'a> {
 
 impl<'a> DotenvReader<'a> {
     fn take(&mut self, bytes: usize) -> &'a str {
-        let (taken, rest) = self.rest.split_at(bytes);
-        self.line += taken.matches('\n').count();
+        let (consumed, rest) = self.rest.split_at(bytes);
+        self.line += consumed.matches('\n').count();
         self.rest = rest;
-        taken
+        consumed
     }
 
     fn take_while(&mut self, want: impl Fn(char) -> bool) -> &'a str {

@@ -161,10 +161,10 @@ const BACKENDS: &[&str] = &[
 const PROGRESS: &[&str] = &["off", "new", "all", "verbose", "log"];
 
 /// More seconds, bytes or characters than anyone configures.
-const MANY: f64 = 1e12;
+const MAX_COUNT: f64 = 1e12;
 /// Ten years.
-const YEARS_IN_SECONDS: f64 = 315_360_000.0;
-const YEARS_IN_HOURS: f64 = 87_600.0;
+const TEN_YEARS_IN_SECONDS: f64 = 315_360_000.0;
+const TEN_YEARS_IN_HOURS: f64 = 87_600.0;
 
 pub(crate) const ROWS: &[RuleRow] = &[
     kept("model.provider", ValueRule::Provider),
@@ -197,17 +197,21 @@ pub(crate) const ROWS: &[RuleRow] = &[
     range("agent.max_turns", 1.0, 1e6),
     range("agent.api_max_retries", 0.0, 1000.0),
     range("agent.max_cost_usd", 0.0, 1e9),
-    range("agent.clarify_timeout", 0.0, YEARS_IN_SECONDS),
-    range("agent.gateway_timeout", 0.0, YEARS_IN_SECONDS),
-    range("agent.gateway_timeout_warning", 0.0, YEARS_IN_SECONDS),
-    range("agent.gateway_notify_interval", 0.0, YEARS_IN_SECONDS),
+    range("agent.clarify_timeout", 0.0, TEN_YEARS_IN_SECONDS),
+    range("agent.gateway_timeout", 0.0, TEN_YEARS_IN_SECONDS),
+    range("agent.gateway_timeout_warning", 0.0, TEN_YEARS_IN_SECONDS),
+    range("agent.gateway_notify_interval", 0.0, TEN_YEARS_IN_SECONDS),
     range(
         "agent.gateway_auto_continue_freshness",
         0.0,
-        YEARS_IN_SECONDS,
+        TEN_YEARS_IN_SECONDS,
     ),
-    range("agent.local_stream_stale_timeout", 0.0, YEARS_IN_SECONDS),
-    range("agent.restart_drain_timeout", 0.0, YEARS_IN_SECONDS),
+    range(
+        "agent.local_stream_stale_timeout",
+        0.0,
+        TEN_YEARS_IN_SECONDS,
+    ),
+    range("agent.restart_drain_timeout", 0.0, TEN_YEARS_IN_SECONDS),
     words("agent.intent_ack_continuation", ALWAYS),
     words("agent.tool_use_enforcement", ALWAYS),
     words("agent.verify_on_stop", SWITCH),
@@ -223,13 +227,17 @@ pub(crate) const ROWS: &[RuleRow] = &[
     kept("delegation.base_url", ValueRule::Address),
     kept("auxiliary.*.provider", ValueRule::Provider),
     kept("auxiliary.*.base_url", ValueRule::Address),
-    range("auxiliary.*.timeout", 1.0, YEARS_IN_SECONDS),
+    range("auxiliary.*.timeout", 1.0, TEN_YEARS_IN_SECONDS),
     range("auxiliary.*.temperature", 0.0, 2.0),
     range("auxiliary.transient_retries", 0.0, 100.0),
     range("delegation.max_iterations", 1.0, 1e6),
     range("delegation.max_concurrent_children", 1.0, 1000.0),
     range("delegation.max_spawn_depth", 0.0, 16.0),
-    range("delegation.child_timeout_seconds", 0.0, YEARS_IN_SECONDS),
+    range(
+        "delegation.child_timeout_seconds",
+        0.0,
+        TEN_YEARS_IN_SECONDS,
+    ),
     kept("terminal.backend", ValueRule::Words(BACKENDS)),
     kept("terminal.cwd", ValueRule::Directory),
     words("terminal.modal_mode", &["auto", "direct", "managed"]),
@@ -238,14 +246,14 @@ pub(crate) const ROWS: &[RuleRow] = &[
         "terminal.sandbox",
         ValueRule::Words(&["auto", "landlock", "bubblewrap", "off"]),
     ),
-    range("terminal.timeout", 1.0, YEARS_IN_SECONDS),
+    range("terminal.timeout", 1.0, TEN_YEARS_IN_SECONDS),
     range("terminal.daemon_term_grace_seconds", 0.0, 3600.0),
     range("terminal.container_cpu", 0.01, 4096.0),
     range("terminal.container_memory", 16.0, 1e9),
     range("terminal.container_disk", 0.0, 1e9),
     kept("terminal.ssh_port", ValueRule::Range(1.0, 65535.0)),
-    range("terminal.max_foreground_timeout", 1.0, YEARS_IN_SECONDS),
-    range("terminal.lifetime_seconds", 0.0, YEARS_IN_SECONDS),
+    range("terminal.max_foreground_timeout", 1.0, TEN_YEARS_IN_SECONDS),
+    range("terminal.lifetime_seconds", 0.0, TEN_YEARS_IN_SECONDS),
     // An unknown value asks, or denies.
     kept(
         "approvals.mode",
@@ -259,15 +267,15 @@ pub(crate) const ROWS: &[RuleRow] = &[
         "approvals.unattended",
         ValueRule::Words(&["deny", "allow_workspace", "smart", "allow"]),
     ),
-    range("approvals.timeout", 0.0, YEARS_IN_SECONDS),
-    range("approvals.gateway_timeout", 0.0, YEARS_IN_SECONDS),
+    range("approvals.timeout", 0.0, TEN_YEARS_IN_SECONDS),
+    range("approvals.gateway_timeout", 0.0, TEN_YEARS_IN_SECONDS),
     range("compression.threshold", 0.01, 1.0),
     range("compression.target_ratio", 0.01, 1.0),
     range("compression.protect_last_n", 0.0, 100_000.0),
     range("compression.protect_first_n", 0.0, 100_000.0),
     words("prompt_caching.cache_ttl", &["5m", "1h"]),
     words("code_execution.mode", &["project", "strict"]),
-    range("code_execution.timeout", 1.0, YEARS_IN_SECONDS),
+    range("code_execution.timeout", 1.0, TEN_YEARS_IN_SECONDS),
     range("code_execution.max_tool_calls", 1.0, 1e6),
     kept("mcp_servers.*.url", ValueRule::Address),
     kept(
@@ -289,10 +297,13 @@ pub(crate) const ROWS: &[RuleRow] = &[
         "discord.history_backfill_limit",
         ValueRule::Number(0.0, 1e6),
     ),
-    row("discord.max_attachment_bytes", ValueRule::Number(0.0, MANY)),
+    row(
+        "discord.max_attachment_bytes",
+        ValueRule::Number(0.0, MAX_COUNT),
+    ),
     row(
         "discord.missed_message_backfill.window_seconds",
-        ValueRule::Number(0.0, YEARS_IN_SECONDS),
+        ValueRule::Number(0.0, TEN_YEARS_IN_SECONDS),
     ),
     row(
         "discord.missed_message_backfill.limit",
@@ -305,22 +316,22 @@ pub(crate) const ROWS: &[RuleRow] = &[
     row("mcp_servers.*.timeout", ValueRule::Seconds),
     row("mcp_servers.*.connect_timeout", ValueRule::Seconds),
     range("mcp_discovery_timeout", 0.0, 3600.0),
-    range("file_read_max_chars", 1.0, MANY),
-    range("context_file_max_chars", 1.0, MANY),
-    range("tool_output.max_bytes", 1.0, MANY),
-    range("tool_output.max_lines", 1.0, MANY),
-    range("tool_output.max_line_length", 1.0, MANY),
+    range("file_read_max_chars", 1.0, MAX_COUNT),
+    range("context_file_max_chars", 1.0, MAX_COUNT),
+    range("tool_output.max_bytes", 1.0, MAX_COUNT),
+    range("tool_output.max_lines", 1.0, MAX_COUNT),
+    range("tool_output.max_line_length", 1.0, MAX_COUNT),
     range("memory.memory_char_limit", 1.0, 1e9),
     range("memory.user_char_limit", 1.0, 1e9),
     range("skills.inline_shell_timeout", 1.0, 3600.0),
-    range("curator.interval_hours", 1.0, YEARS_IN_HOURS),
+    range("curator.interval_hours", 1.0, TEN_YEARS_IN_HOURS),
     range("curator.stale_after_days", 0.0, 36_500.0),
     range("curator.archive_after_days", 0.0, 36_500.0),
     range("sessions.retention_days", 1.0, 36_500.0),
-    range("sessions.min_interval_hours", 0.0, YEARS_IN_HOURS),
+    range("sessions.min_interval_hours", 0.0, TEN_YEARS_IN_HOURS),
     range("checkpoints.max_snapshots", 1.0, 100_000.0),
     range("checkpoints.retention_days", 0.0, 36_500.0),
-    range("checkpoints.min_interval_hours", 0.0, YEARS_IN_HOURS),
+    range("checkpoints.min_interval_hours", 0.0, TEN_YEARS_IN_HOURS),
     range("checkpoints.max_total_size_mb", 0.0, 1e9),
     range("checkpoints.max_file_size_mb", 0.0, 1e9),
     words(
@@ -335,11 +346,11 @@ pub(crate) const ROWS: &[RuleRow] = &[
     words("web.backend", WEB),
     words("web.search_backend", SEARCH),
     words("web.extract_backend", WEB),
-    range("web.extract_char_limit", 1.0, MANY),
+    range("web.extract_char_limit", 1.0, MAX_COUNT),
     range("cron.max_parallel_jobs", 1.0, 10_000.0),
     range("cron.output_retention", 0.0, 1e9),
     range("cron.session_db_timeout_seconds", 0.0, 3600.0),
-    range("cron.script_timeout_seconds", 1.0, YEARS_IN_SECONDS),
+    range("cron.script_timeout_seconds", 1.0, TEN_YEARS_IN_SECONDS),
     range("gateway.platform_connect_timeout", 0.0, 86_400.0),
     words("gateway.unauthorized_dm_behavior", &["pair", "ignore"]),
     words("unauthorized_dm_behavior", &["pair", "ignore"]),
@@ -381,7 +392,11 @@ pub(crate) const ROWS: &[RuleRow] = &[
     range("session_reset.idle_minutes", 1.0, 5_256_000.0),
     words("streaming.transport", &["auto", "draft", "edit", "off"]),
     range("streaming.edit_interval", 0.0, 3600.0),
-    range("streaming.fresh_final_after_seconds", 0.0, YEARS_IN_SECONDS),
+    range(
+        "streaming.fresh_final_after_seconds",
+        0.0,
+        TEN_YEARS_IN_SECONDS,
+    ),
     words("tui.screen", &["inline", "full"]),
     words("tui.reflow", &["full", "off"]),
     words("tui.notifications", &["auto", "bell", "osc9", "off"]),
@@ -389,8 +404,8 @@ pub(crate) const ROWS: &[RuleRow] = &[
     words("local.tools", &["auto", "on", "off"]),
     range("local.threads", 0.0, 4096.0),
     range("local.context", 256.0, 1e8),
-    range("local.idle_seconds", 0.0, YEARS_IN_SECONDS),
-    range("local.grace_seconds", 0.0, YEARS_IN_SECONDS),
+    range("local.idle_seconds", 0.0, TEN_YEARS_IN_SECONDS),
+    range("local.grace_seconds", 0.0, TEN_YEARS_IN_SECONDS),
     kept("tts.provider", ValueRule::Voice("tts", VOICES)),
     kept("stt.provider", ValueRule::Voice("stt", LISTENERS)),
     words("human_delay.mode", &["off", "natural", "custom"]),
@@ -698,9 +713,11 @@ fn address(text: &str) -> Option<String> {
         .iter()
         .find_map(|scheme| text.to_lowercase().strip_prefix(scheme).map(str::to_owned));
     let good = host.is_some_and(|host| {
-        let place = host.split(['/', '?', '#']).next().unwrap_or("");
-        let place = place.rsplit('@').next().unwrap_or(place);
-        !place.is_empty() && !place.starts_with(':') && !place.contains(char::is_whitespace)
+        let host_name = host.split(['/', '?', '#']).next().unwrap_or("");
+        let host_name = host_name.rsplit('@').next().unwrap_or(host_name);
+        !host_name.is_empty()
+            && !host_name.starts_with(':')
+            && !host_name.contains(char::is_whitespace)
     });
     (!good).then(|| format!("{text:?} is not an address; write http://… or https://…"))
 }

@@ -151,8 +151,8 @@ section! {
     struct Approvals {
         /// `smart`, `manual` or `off`.
         mode: ConfigWord = "smart".into(),
-        /// Seconds until an approval at a terminal is taken for a no. The default is the original's
-        /// and means nothing here: only what the file says counts, and 0 is for ever.
+        /// Seconds until an approval at a terminal counts as denied. The default is the original's
+        /// and is ignored here: only an explicit value applies; 0: no limit.
         timeout: u64 = 60,
         cron_mode: ConfigWord = "deny".into(),
         /// Command patterns that are always refused.

@@ -52,13 +52,13 @@ impl YamlError {
 
 /// Long lines are cut around the position.
 fn snippet(line: usize, column: usize, source: &str) -> String {
-    const BEFORE: usize = 60;
-    const SHOWN: usize = 100;
-    let start = (column - 1).saturating_sub(BEFORE);
+    const CHARS_BEFORE_ERROR: usize = 60;
+    const MAX_LINE_CHARS: usize = 100;
+    let start = (column - 1).saturating_sub(CHARS_BEFORE_ERROR);
     let shown: String = source
         .chars()
         .skip(start)
-        .take(SHOWN)
+        .take(MAX_LINE_CHARS)
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
     // A line that cannot be parsed may still contain a key.

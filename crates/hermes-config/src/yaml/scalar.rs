@@ -116,8 +116,8 @@ fn is_sexagesimal(body: &str) -> bool {
 fn sexagesimal_integer(body: &str) -> Option<i128> {
     body.replace('_', "")
         .split(':')
-        .try_fold(0_i128, |value, place| {
-            value.checked_mul(60)?.checked_add(place.parse().ok()?)
+        .try_fold(0_i128, |value, part_value| {
+            value.checked_mul(60)?.checked_add(part_value.parse().ok()?)
         })
 }
 
@@ -180,13 +180,13 @@ fn sexagesimal_float(body: &str) -> Option<f64> {
     }
     let mut value: f64 = first.replace('_', "").parse().ok()?;
     let last = places.clone().count();
-    for (index, place) in places.enumerate() {
-        let place = if index + 1 == last {
-            format!("{place}.{}", part.replace('_', ""))
+    for (index, part_value) in places.enumerate() {
+        let part_value = if index + 1 == last {
+            format!("{part_value}.{}", part.replace('_', ""))
         } else {
-            place.to_owned()
+            part_value.to_owned()
         };
-        value = value * 60.0 + place.parse::<f64>().ok()?;
+        value = value * 60.0 + part_value.parse::<f64>().ok()?;
     }
     Some(value)
 }
@@ -230,13 +230,13 @@ pub(super) fn timestamp(text: &str) -> Option<PlainScalar> {
     Some(PlainScalar::Time(format!("{base}{offset}")))
 }
 
-fn digits(text: &str, least: usize, most: usize) -> Option<(u32, &str)> {
+fn digits(text: &str, min: usize, max: usize) -> Option<(u32, &str)> {
     let end = text
         .bytes()
-        .take(most)
+        .take(max)
         .take_while(u8::is_ascii_digit)
         .count();
-    (end >= least).then_some(())?;
+    (end >= min).then_some(())?;
     Some((text[..end].parse().ok()?, &text[end..]))
 }
 

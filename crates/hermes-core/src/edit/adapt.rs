@@ -1,46 +1,46 @@
-//! Adapts new text to the place where the old text was found loosely.
+//! Adapts new text to the text that was found loosely.
 
 use super::similarity::{WorkBudget, opcodes_within};
 use super::strategy::{Strategy, plain_of, unescaped};
 
 /// Work limit for finding the characters to keep.
-const WORK: u64 = 2_000_000;
+const MAX_ADAPT_WORK: u64 = 2_000_000;
 
-/// A `\'` or `\"` that old and new text have but the place does not: writing it would put unwanted
+/// A `\'` or `\"` that old and new text have but the found text does not: writing it would put unwanted
 /// backslashes into the file.
-pub(super) fn stray_backslash(place: &str, old: &str, new: &str) -> Option<&'static str> {
+pub(super) fn stray_backslash(found: &str, old: &str, new: &str) -> Option<&'static str> {
     ["\\'", "\\\""].into_iter().find(|sequence| {
-        new.contains(sequence) && old.contains(sequence) && !place.contains(sequence)
+        new.contains(sequence) && old.contains(sequence) && !found.contains(sequence)
     })
 }
 
-/// `new` adapted to `place`, which `strategy` found for `old`.
-pub(super) fn adapted(place: &str, old: &str, new: &str, strategy: Strategy) -> String {
-    let mut text = decoded(place, new, strategy);
+/// `new` adapted to `found`, which `strategy` found for `old`.
+pub(super) fn adapted(found: &str, old: &str, new: &str, strategy: Strategy) -> String {
+    let mut text = decoded(found, new, strategy);
     if strategy == Strategy::UnicodeNormalized {
-        text = with_typography(place, old, &text);
+        text = with_typography(found, old, &text);
     }
     // Escaped indentation counts as indentation.
-    reindented(place, &decoded(place, old, strategy), &text)
+    reindented(found, &decoded(found, old, strategy), &text)
 }
 
-/// Converts escaped tabs and carriage returns if the place has real ones. If the old text itself
+/// Converts escaped tabs and carriage returns if the found text has real ones. If the old text itself
 /// was escaped, line breaks are converted as well.
-fn decoded(place: &str, text: &str, strategy: Strategy) -> String {
-    if strategy == Strategy::EscapeNormalized && place.contains('\n') {
+fn decoded(found: &str, text: &str, strategy: Strategy) -> String {
+    if strategy == Strategy::EscapeNormalized && found.contains('\n') {
         return unescaped(text);
     }
     let mut text = text.to_owned();
     for (sequence, c) in [("\\t", "\t"), ("\\r", "\r")] {
-        if text.contains(sequence) && place.contains(c) {
+        if text.contains(sequence) && found.contains(c) {
             text = text.replace(sequence, c);
         }
     }
     text
 }
 
-/// Keeps the typographic characters of the place wherever old and new text agree.
-fn with_typography(place: &str, old: &str, new: &str) -> String {
+/// Keeps the typographic characters of the found text wherever old and new text agree.
+fn with_typography(found: &str, old: &str, new: &str) -> String {
     let plain = |text: &str| -> Vec<char> {
         let mut out = Vec::new();
         for c in text.chars() {
@@ -51,23 +51,23 @@ fn with_typography(place: &str, old: &str, new: &str) -> String {
         }
         out
     };
-    let (plain_old, plain_place) = (plain(old), plain(place));
-    if plain_old != plain_place {
+    let (plain_old, plain_found) = (plain(old), plain(found));
+    if plain_old != plain_found {
         return new.to_owned();
     }
-    // Each character of the place with its start in the plain text.
+    // Each character of the found text with its start in the plain text.
     let mut at = 0;
     let mut starts = Vec::new();
-    for c in place.chars() {
+    for c in found.chars() {
         starts.push((at, c));
         at += plain_of(c).map_or(1, |plain| plain.chars().count());
     }
     let new: Vec<char> = new.chars().collect();
     let mut text = String::new();
-    for code in opcodes_within(&plain_old, &new, &mut WorkBudget::of(WORK)) {
+    for code in opcodes_within(&plain_old, &new, &mut WorkBudget::of(MAX_ADAPT_WORK)) {
         if code.equal {
-            let place = |end: usize| starts.partition_point(|(at, _)| *at < end);
-            let kept = &starts[place(code.old.start)..place(code.old.end)];
+            let char_index = |end: usize| starts.partition_point(|(at, _)| *at < end);
+            let kept = &starts[char_index(code.old.start)..char_index(code.old.end)];
             // A range that begins or ends inside a dash or ellipsis is written plainly.
             let whole =
                 boundary(&starts, at, code.old.start) && boundary(&starts, at, code.old.end);
@@ -90,10 +90,10 @@ fn boundary(starts: &[(usize, char)], end: usize, at: usize) -> bool {
             .is_ok()
 }
 
-/// Shifts the lines of `new` by the difference between the indentation of the place and that of
+/// Shifts the lines of `new` by the difference between the indentation of the found text and that of
 /// `old`.
-fn reindented(place: &str, old: &str, new: &str) -> String {
-    let (Some(theirs), Some(ours)) = (first_indent(old), first_indent(place)) else {
+fn reindented(found: &str, old: &str, new: &str) -> String {
+    let (Some(theirs), Some(ours)) = (first_indent(old), first_indent(found)) else {
         return new.to_owned();
     };
     if new.is_empty() || theirs == ours {

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::ops::Range;
 
 /// From this length on, frequent items of the second text are not used as anchors.
-const POPULAR_FROM: usize = 200;
+const MIN_LEN_FOR_POPULARITY: usize = 200;
 
 /// Remaining steps for comparisons. A step compares one character (or line) of one text with one
 /// position in the other; this bounds the time of a search for any input.
@@ -163,7 +163,7 @@ fn matching_blocks<T: Copy + Eq + Hash>(
     let mut queue = vec![(0, a.len(), 0, b.len())];
     let mut blocks = Vec::new();
     while let Some((alo, ahi, blo, bhi)) = queue.pop() {
-        let (i, j, size) = longest(a, b, &places, (alo, ahi), (blo, bhi), work);
+        let (i, j, size) = longest_match(a, b, &places, (alo, ahi), (blo, bhi), work);
         if size == 0 {
             continue;
         }
@@ -192,16 +192,16 @@ fn places<T: Copy + Eq + Hash>(b: &[T]) -> HashMap<T, Vec<usize>> {
     for (at, item) in b.iter().enumerate() {
         places.entry(*item).or_default().push(at);
     }
-    if b.len() >= POPULAR_FROM {
-        let most = b.len() / 100 + 1;
-        places.retain(|_, at| at.len() <= most);
+    if b.len() >= MIN_LEN_FOR_POPULARITY {
+        let max_count = b.len() / 100 + 1;
+        places.retain(|_, at| at.len() <= max_count);
     }
     places
 }
 
 /// The longest common run inside the bounds; the earliest of equal ones. It is then extended over
 /// frequent items, which are not used as anchors.
-fn longest<T: Copy + Eq + Hash>(
+fn longest_match<T: Copy + Eq + Hash>(
     a: &[T],
     b: &[T],
     places: &HashMap<T, Vec<usize>>,

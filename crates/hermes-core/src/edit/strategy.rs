@@ -27,10 +27,10 @@ pub enum Strategy {
 }
 
 /// Required similarity between the anchors: for the only candidate, for one among several.
-const MIDDLE_OF_ONE: f64 = 0.5;
-const MIDDLE_OF_SEVERAL: f64 = 0.7;
+const MIN_MIDDLE_OF_ONE: f64 = 0.5;
+const MIN_MIDDLE_OF_SEVERAL: f64 = 0.7;
 /// Required similarity of a line.
-const LINE: f64 = 0.8;
+const MIN_LINE_SIMILARITY: f64 = 0.8;
 
 impl Strategy {
     pub const ALL: &'static [Self] = &[
@@ -101,7 +101,7 @@ impl<'a> Lines<'a> {
     }
 
     /// The range of `count` lines from `first` on, without the last line break.
-    fn place(&self, first: usize, count: usize) -> Range<usize> {
+    fn range(&self, first: usize, count: usize) -> Range<usize> {
         let last = first + count - 1;
         self.starts[first]..self.starts[last] + self.lines[last].len()
     }
@@ -111,7 +111,7 @@ impl<'a> Lines<'a> {
         let starts = (self.lines.len() + 1).saturating_sub(count);
         (0..starts)
             .filter(|first| fits(*first))
-            .map(|first| self.place(first, count))
+            .map(|first| self.range(first, count))
             .collect()
     }
 }
@@ -122,7 +122,7 @@ fn by_lines(content: &str, old: &str, plain: fn(&str) -> &str) -> Vec<Range<usiz
     let have: Vec<&str> = lines.lines.iter().map(|line| plain(line)).collect();
     let found = runs(&have, &wanted).into_iter();
     found
-        .map(|first| lines.place(first, wanted.len()))
+        .map(|first| lines.range(first, wanted.len()))
         .collect()
 }
 
@@ -193,23 +193,23 @@ impl MappedText {
 
     /// The original range of a range of the copy. A range that begins inside a changed piece has
     /// none; one that ends inside includes the whole piece.
-    fn original(&self, place: &Range<usize>) -> Option<Range<usize>> {
+    fn original(&self, range: &Range<usize>) -> Option<Range<usize>> {
         let before = self
             .pieces
-            .partition_point(|piece| piece.copy.start < place.start);
+            .partition_point(|piece| piece.copy.start < range.start);
         let inside = before
             .checked_sub(1)
-            .is_some_and(|at| self.pieces[at].copy.end > place.start);
+            .is_some_and(|at| self.pieces[at].copy.end > range.start);
         if inside {
             return None;
         }
-        let start = place.start + self.shift(before).0 - self.shift(before).1;
+        let start = range.start + self.shift(before).0 - self.shift(before).1;
         let upto = self
             .pieces
-            .partition_point(|piece| piece.copy.start < place.end);
+            .partition_point(|piece| piece.copy.start < range.end);
         let end = match upto.checked_sub(1).map(|at| &self.pieces[at]) {
-            Some(piece) if piece.copy.end > place.end => piece.original.end,
-            _ => place.end + self.shift(upto).0 - self.shift(upto).1,
+            Some(piece) if piece.copy.end > range.end => piece.original.end,
+            _ => range.end + self.shift(upto).0 - self.shift(upto).1,
         };
         Some(start..end)
     }
@@ -226,7 +226,7 @@ fn whitespace(content: &str, old: &str) -> Vec<Range<usize>> {
     let (copy, wanted) = (collapsed(content), collapsed(old).text);
     exact(&copy.text, &wanted)
         .iter()
-        .filter_map(|place| copy.original(place))
+        .filter_map(|range| copy.original(range))
         .collect()
 }
 
@@ -293,7 +293,7 @@ fn boundary(content: &str, old: &str) -> Vec<Range<usize>> {
                 && have[*first].trim() == top
                 && have[first + count - 1].trim() == bottom
         })
-        .map(|first| lines.place(first, count))
+        .map(|first| lines.range(first, count))
         .collect()
 }
 
@@ -308,7 +308,7 @@ fn unicode(content: &str, old: &str) -> Vec<Range<usize>> {
     }
     found
         .iter()
-        .filter_map(|place| copy.original(place))
+        .filter_map(|range| copy.original(range))
         .collect()
 }
 
@@ -356,9 +356,9 @@ fn anchors(content: &str, old: &str, work: &mut WorkBudget) -> Vec<Range<usize>>
     let starts = (have.len() + 1).saturating_sub(count);
     let candidates: Vec<usize> = (0..starts).filter(|first| fits(*first)).collect();
     let least = if candidates.len() == 1 {
-        MIDDLE_OF_ONE
+        MIN_MIDDLE_OF_ONE
     } else {
-        MIDDLE_OF_SEVERAL
+        MIN_MIDDLE_OF_SEVERAL
     };
     let middle = wanted[1..count - 1].join("\n");
     candidates
@@ -375,7 +375,7 @@ fn anchors(content: &str, old: &str, work: &mut WorkBudget) -> Vec<Range<usize>>
             let between = have[first + 1..first + count - 1].join("\n");
             similarity::ratio_within(&between, &middle, work) >= least
         })
-        .map(|first| lines.place(first, count))
+        .map(|first| lines.range(first, count))
         .collect()
 }
 
@@ -391,7 +391,12 @@ fn alike(content: &str, old: &str, work: &mut WorkBudget) -> Vec<Range<usize>> {
         }
         let mut alike = 0;
         for (at, line) in wanted.iter().enumerate() {
-            alike += usize::from(similarity::at_least(*line, have[first + at], LINE, work));
+            alike += usize::from(similarity::at_least(
+                *line,
+                have[first + at],
+                MIN_LINE_SIMILARITY,
+                work,
+            ));
             // Neither can change any more.
             if alike >= enough || alike + (count - at - 1) < enough {
                 break;

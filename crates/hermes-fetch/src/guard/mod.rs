@@ -102,8 +102,8 @@ impl GuardPolicy {
             .filter(|(name, value)| redact::is_secret_name(name) && value.len() >= MIN_SECRET)
             .map(|(_, value)| value.to_owned())
             .collect();
-        let said = env.get("HERMES_ALLOW_PRIVATE_URLS").map(str::trim);
-        let allow_private = match said.map(str::to_ascii_lowercase).as_deref() {
+        let configured = env.get("HERMES_ALLOW_PRIVATE_URLS").map(str::trim);
+        let allow_private = match configured.map(str::to_ascii_lowercase).as_deref() {
             Some("1" | "true" | "yes") => true,
             Some("0" | "false" | "no") => false,
             _ => config.security.allow_private_urls,

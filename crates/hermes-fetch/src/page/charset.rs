@@ -4,13 +4,13 @@
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 /// How far into a page its declaration is searched.
-const HEAD: usize = 4096;
+const MAX_DECLARATION_OFFSET: usize = 4096;
 
 pub(super) fn decode(bytes: &[u8], content_type: Option<&str>, html: bool) -> String {
     let encoding = Encoding::for_bom(bytes)
         .map(|(encoding, _)| encoding)
         .or_else(|| label(content_type?.as_bytes()))
-        .or_else(|| declared(&bytes[..bytes.len().min(HEAD)], html))
+        .or_else(|| declared(&bytes[..bytes.len().min(MAX_DECLARATION_OFFSET)], html))
         .unwrap_or_else(|| guess(bytes));
     // Removes the byte order mark and replaces invalid bytes.
     encoding.decode(bytes).0.into_owned()

@@ -42,8 +42,8 @@ pub enum WebPageError {
 }
 
 /// Maximum number of pages processed at the same time: each may need some tens of megabytes.
-const AT_ONCE: usize = 2;
-static READERS: Semaphore = Semaphore::const_new(AT_ONCE);
+const MAX_CONCURRENT_PAGES: usize = 2;
+static READERS: Semaphore = Semaphore::const_new(MAX_CONCURRENT_PAGES);
 /// Maximum number of bytes of text. Nobody is shown more than two million characters.
 const MAX_TEXT: usize = 8 << 20;
 
@@ -148,7 +148,7 @@ pub fn drop_inline_images(text: &str) -> String {
 }
 
 /// How far after an image its closing parenthesis is searched.
-const TITLE: usize = 1_000;
+const MAX_IMAGE_TITLE: usize = 1_000;
 
 /// Writes `[IMAGE: alt]` for what was between `before` and `rest`.
 fn push_placeholder(out: &mut String, before: &str, rest: &mut &str) {
@@ -159,7 +159,10 @@ fn push_placeholder(out: &mut String, before: &str, rest: &mut &str) {
         return;
     };
     // Up to the parenthesis that closes the link, past an optional title.
-    let line = head(rest, TITLE).lines().next().unwrap_or_default();
+    let line = head(rest, MAX_IMAGE_TITLE)
+        .lines()
+        .next()
+        .unwrap_or_default();
     if let Some(close) = line.find(')') {
         *rest = &rest[close + 1..];
     }

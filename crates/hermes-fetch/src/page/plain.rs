@@ -3,7 +3,7 @@
 use super::{PageKind, WebPage};
 
 /// JSON with a longer line is formatted.
-const LONG_LINE: usize = 400;
+const MAX_JSON_LINE: usize = 400;
 /// Larger JSON stays as it is: formatting may make it a hundred times as long.
 const MAX_LAID_OUT: usize = 256 << 10;
 
@@ -16,7 +16,7 @@ pub(super) fn text(text: String) -> WebPage {
 }
 
 pub(super) fn json(text: String) -> WebPage {
-    let laid_out = text.lines().all(|line| line.len() <= LONG_LINE);
+    let laid_out = text.lines().all(|line| line.len() <= MAX_JSON_LINE);
     let pretty = if laid_out || text.len() > MAX_LAID_OUT {
         None
     } else {

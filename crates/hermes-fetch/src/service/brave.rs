@@ -3,11 +3,11 @@
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 
-use super::{SEARCH_TIME, ServiceError, ServiceRequest, WebHit, header, list, text};
+use super::{SEARCH_TIMEOUT, ServiceError, ServiceRequest, WebHit, header, list, text};
 
 const USUAL: &str = "https://api.search.brave.com";
 /// Limit of the service.
-const MOST: usize = 20;
+const MAX_RESULTS: usize = 20;
 
 pub(super) async fn search(
     ask: &ServiceRequest<'_>,
@@ -24,9 +24,9 @@ pub(super) async fn search(
     )?;
     url.query_pairs_mut()
         .append_pair("q", query)
-        .append_pair("count", &limit.clamp(1, MOST).to_string());
+        .append_pair("count", &limit.clamp(1, MAX_RESULTS).to_string());
     let answer = ask
-        .json(Method::GET, url, headers, None, SEARCH_TIME)
+        .json(Method::GET, url, headers, None, SEARCH_TIMEOUT)
         .await?;
     Ok(list(&answer, "/web/results")
         .iter()

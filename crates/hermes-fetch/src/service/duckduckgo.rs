@@ -7,11 +7,11 @@ use reqwest::header::{ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderVa
 use url::Url;
 use url::form_urlencoded;
 
-use super::{SEARCH_TIME, ServiceError, ServiceRequest, WebHit};
+use super::{SEARCH_TIMEOUT, ServiceError, ServiceRequest, WebHit};
 
 const USUAL: &str = "https://html.duckduckgo.com";
 /// Maximum number of pages requested to fill a large limit.
-const MOST_PAGES: usize = 3;
+const MAX_PAGES: usize = 3;
 /// The plain page is served to such browsers.
 const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
 
@@ -25,7 +25,7 @@ pub(super) async fn search(
         ("q".to_owned(), query.to_owned()),
         ("b".to_owned(), String::new()),
     ];
-    for _ in 0..MOST_PAGES {
+    for _ in 0..MAX_PAGES {
         let page = fetch(ask, &form).await?;
         let known = hits.len();
         for hit in page.hits {
@@ -69,7 +69,7 @@ async fn fetch(
             url,
             headers,
             Some(Bytes::from(body)),
-            SEARCH_TIME,
+            SEARCH_TIMEOUT,
         )
         .await?;
     parse(&String::from_utf8_lossy(&answer.body), answer.status)

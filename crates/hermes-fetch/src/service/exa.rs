@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::{
-    EXTRACT_TIME, Extracted, SEARCH_TIME, ServiceError, ServiceRequest, WebHit, hits, joined, list,
-    pages, text,
+    EXTRACT_TIMEOUT, Extracted, SEARCH_TIMEOUT, ServiceError, ServiceRequest, WebHit, hits, joined,
+    list, pages, text,
 };
 
 /// Limit of the service.
-const MOST: usize = 100;
+const MAX_RESULTS: usize = 100;
 
 pub(super) async fn search(
     ask: &ServiceRequest<'_>,
@@ -17,10 +17,10 @@ pub(super) async fn search(
 ) -> Result<Vec<WebHit>, ServiceError> {
     let body = json!({
         "query": query,
-        "numResults": limit.min(MOST),
+        "numResults": limit.min(MAX_RESULTS),
         "contents": { "highlights": true },
     });
-    let answer = ask.post("/search", body, SEARCH_TIME).await?;
+    let answer = ask.post("/search", body, SEARCH_TIMEOUT).await?;
     let found = list(&answer, "/results");
     Ok(hits(found, |hit| joined(hit, "highlights", " ")))
 }
@@ -30,7 +30,7 @@ pub(super) async fn extract(
     urls: &[String],
 ) -> Result<Vec<Extracted>, ServiceError> {
     let body = json!({ "urls": urls, "text": true });
-    let answer = ask.post("/contents", body, EXTRACT_TIME).await?;
+    let answer = ask.post("/contents", body, EXTRACT_TIMEOUT).await?;
     let read = pages(list(&answer, "/results"), |page| text(page, "text"));
     let failed = list(&answer, "/statuses")
         .iter()

@@ -7,11 +7,12 @@ use futures_util::stream;
 use serde_json::{Value, json};
 
 use super::{
-    EXTRACT_TIME, Extracted, SEARCH_TIME, ServiceError, ServiceRequest, WebHit, hits, list, text,
+    EXTRACT_TIMEOUT, Extracted, SEARCH_TIMEOUT, ServiceError, ServiceRequest, WebHit, hits, list,
+    text,
 };
 
 /// Maximum number of pages read concurrently.
-const AT_ONCE: usize = 3;
+const MAX_CONCURRENT_PAGES: usize = 3;
 
 async fn post(
     ask: &ServiceRequest<'_>,
@@ -36,7 +37,7 @@ pub(super) async fn search(
     limit: usize,
 ) -> Result<Vec<WebHit>, ServiceError> {
     let body = json!({ "query": query, "limit": limit });
-    let answer = post(ask, "/v2/search", body, SEARCH_TIME).await?;
+    let answer = post(ask, "/v2/search", body, SEARCH_TIMEOUT).await?;
     // Older instances return a plain list.
     let found = match list(&answer, "/data/web") {
         [] => list(&answer, "/data"),
@@ -49,12 +50,12 @@ pub(super) async fn extract(ask: &ServiceRequest<'_>, urls: &[String]) -> Vec<Ex
     stream::iter(urls.to_vec())
         .map(|url| async move {
             let body = json!({ "url": url, "formats": ["markdown"] });
-            match post(ask, "/v2/scrape", body, EXTRACT_TIME).await {
+            match post(ask, "/v2/scrape", body, EXTRACT_TIMEOUT).await {
                 Ok(answer) => page(ask, &url, &answer),
                 Err(error) => Extracted::failed(url, error.to_string()),
             }
         })
-        .buffered(AT_ONCE)
+        .buffered(MAX_CONCURRENT_PAGES)
         .collect()
         .await
 }

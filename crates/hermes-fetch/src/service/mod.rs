@@ -243,8 +243,8 @@ fn detail(message: &str) -> String {
 
 /// Maximum size of a response.
 const MAX_ANSWER: usize = 20 << 20;
-const SEARCH_TIME: Duration = Duration::from_secs(30);
-const EXTRACT_TIME: Duration = Duration::from_mins(1);
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(30);
+const EXTRACT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Calls the services. Cheap to clone.
 #[derive(Clone)]
@@ -346,11 +346,11 @@ fn in_order(urls: &[String], found: Vec<Extracted>, backend: WebBackend) -> Vec<
     let mut found: Vec<Option<Extracted>> = found.into_iter().map(Some).collect();
     let mut out: Vec<Option<Extracted>> = vec![None; urls.len()];
     let same = |a: &str, b: &str| a.trim_end_matches('/') == b.trim_end_matches('/');
-    for (place, url) in out.iter_mut().zip(urls) {
+    for (slot, url) in out.iter_mut().zip(urls) {
         let by_address = |entry: &&mut Option<Extracted>| {
             entry.as_ref().is_some_and(|entry| same(&entry.url, url))
         };
-        *place = found.iter_mut().find(by_address).and_then(Option::take);
+        *slot = found.iter_mut().find(by_address).and_then(Option::take);
     }
     let mut rest = found.into_iter().flatten();
     out.into_iter()

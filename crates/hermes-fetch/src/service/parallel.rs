@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use super::{
-    EXTRACT_TIME, Extracted, SEARCH_TIME, ServiceError, ServiceRequest, WebHit, hits, joined, list,
-    pages, text,
+    EXTRACT_TIMEOUT, Extracted, SEARCH_TIMEOUT, ServiceError, ServiceRequest, WebHit, hits, joined,
+    list, pages, text,
 };
 
 /// Known limit of the service.
-const MOST: usize = 20;
+const MAX_RESULTS: usize = 20;
 
 /// The current name of the mode; users' settings may still contain the beta names.
 fn mode(configured: Option<&str>) -> &'static str {
@@ -34,9 +34,9 @@ pub(super) async fn search(
         "objective": query,
         "search_queries": [query],
         "mode": mode(ask.access().parallel_mode.as_deref()),
-        "advanced_settings": { "max_results": limit.min(MOST) },
+        "advanced_settings": { "max_results": limit.min(MAX_RESULTS) },
     });
-    let answer = ask.post("/v1/search", body, SEARCH_TIME).await?;
+    let answer = ask.post("/v1/search", body, SEARCH_TIMEOUT).await?;
     let found = list(&answer, "/results");
     Ok(hits(found, |hit| joined(hit, "excerpts", " ")))
 }
@@ -46,7 +46,7 @@ pub(super) async fn extract(
     urls: &[String],
 ) -> Result<Vec<Extracted>, ServiceError> {
     let body = json!({ "urls": urls, "advanced_settings": { "full_content": true } });
-    let answer = ask.post("/v1/extract", body, EXTRACT_TIME).await?;
+    let answer = ask.post("/v1/extract", body, EXTRACT_TIMEOUT).await?;
     let read = pages(list(&answer, "/results"), |page| {
         match text(page, "full_content") {
             whole if whole.is_empty() => joined(page, "excerpts", "\n\n"),

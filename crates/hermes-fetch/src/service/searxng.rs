@@ -4,7 +4,7 @@ use reqwest::Method;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use super::{SEARCH_TIME, ServiceError, ServiceRequest, WebHit, list, text};
+use super::{SEARCH_TIMEOUT, ServiceError, ServiceRequest, WebHit, list, text};
 
 pub(super) async fn search(
     ask: &ServiceRequest<'_>,
@@ -23,7 +23,7 @@ pub(super) async fn search(
         .append_pair("format", "json")
         .append_pair("pageno", "1");
     let answer = ask
-        .json(Method::GET, url, HeaderMap::new(), None, SEARCH_TIME)
+        .json(Method::GET, url, HeaderMap::new(), None, SEARCH_TIMEOUT)
         .await;
     let answer = answer.map_err(|error| match error {
         ServiceError::Status {

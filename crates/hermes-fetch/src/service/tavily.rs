@@ -6,12 +6,12 @@ use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
 use super::{
-    EXTRACT_TIME, Extracted, SEARCH_TIME, ServiceError, ServiceRequest, WebHit, hits, list, pages,
-    text,
+    EXTRACT_TIMEOUT, Extracted, SEARCH_TIMEOUT, ServiceError, ServiceRequest, WebHit, hits, list,
+    pages, text,
 };
 
 /// Limit of the service.
-const MOST: usize = 20;
+const MAX_RESULTS: usize = 20;
 
 async fn post(
     ask: &ServiceRequest<'_>,
@@ -33,11 +33,11 @@ pub(super) async fn search(
 ) -> Result<Vec<WebHit>, ServiceError> {
     let body = json!({
         "query": query,
-        "max_results": limit.min(MOST),
+        "max_results": limit.min(MAX_RESULTS),
         "include_raw_content": false,
         "include_images": false,
     });
-    let answer = post(ask, "/search", body, SEARCH_TIME).await?;
+    let answer = post(ask, "/search", body, SEARCH_TIMEOUT).await?;
     let found = list(&answer, "/results");
     Ok(hits(found, |hit| text(hit, "content")))
 }
@@ -47,7 +47,7 @@ pub(super) async fn extract(
     urls: &[String],
 ) -> Result<Vec<Extracted>, ServiceError> {
     let body = json!({ "urls": urls, "include_images": false, "format": "markdown" });
-    let answer = post(ask, "/extract", body, EXTRACT_TIME).await?;
+    let answer = post(ask, "/extract", body, EXTRACT_TIMEOUT).await?;
     let read = pages(list(&answer, "/results"), |page| text(page, "raw_content"));
     let failed = list(&answer, "/failed_results").iter().map(|page| {
         let why = match text(page, "error") {

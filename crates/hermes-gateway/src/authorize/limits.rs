@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Number of people tracked; the least active are dropped first.
-const REMEMBERED: usize = 4096;
+const MAX_TRACKED_PEOPLE: usize = 4096;
 
 /// Counts messages per person and minute.
 #[derive(Debug, Default)]
@@ -33,9 +33,9 @@ pub enum RateDecision {
 impl MessageRateLimits {
     pub fn count(&mut self, person: &str, per_minute: u32, now: Instant) -> RateDecision {
         let minute = Duration::from_mins(1);
-        if self.people.len() >= REMEMBERED && !self.people.contains_key(person) {
+        if self.people.len() >= MAX_TRACKED_PEOPLE && !self.people.contains_key(person) {
             self.people.retain(|_, window| now - window.began < minute);
-            if self.people.len() >= REMEMBERED {
+            if self.people.len() >= MAX_TRACKED_PEOPLE {
                 self.people.clear();
             }
         }
@@ -79,9 +79,9 @@ mod tests {
         assert_eq!(limits.count("b", 2, start), RateDecision::Allowed);
         let later = start + Duration::from_mins(1);
         assert_eq!(limits.count("a", 2, later), RateDecision::Allowed);
-        for person in 0..2 * REMEMBERED {
+        for person in 0..2 * MAX_TRACKED_PEOPLE {
             limits.count(&person.to_string(), 2, later);
         }
-        assert!(limits.people.len() <= REMEMBERED);
+        assert!(limits.people.len() <= MAX_TRACKED_PEOPLE);
     }
 }

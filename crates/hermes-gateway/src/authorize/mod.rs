@@ -134,13 +134,13 @@ pub fn admit(visitor: &SenderIdentity<'_>, vars: &impl VariableSource) -> Option
     let scoped = matches!(source.chat_type.as_str(), "group" | "forum");
     // On this platform the list contains chats.
     if source.chat_type != "dm" && platform != "qqbot" {
-        let here = list("GROUP_ALLOWED_USERS");
+        let on_platform = list("GROUP_ALLOWED_USERS");
         // This list used to contain chats, whose ids begin with a minus.
         let chat = rules.chats_among_users && scoped && source.chat_id.starts_with('-');
-        if chat && here.0.contains(&source.chat_id) {
+        if chat && on_platform.0.contains(&source.chat_id) {
             return Some("the chat is on the list");
         }
-        users.extend(here);
+        users.extend(on_platform);
     }
     if users.0.is_empty() && (chats.0.is_empty() || !scoped) {
         if visitor.policy == SenderPolicy::AllowList {
@@ -164,16 +164,16 @@ pub enum StrangerAction {
     Ignore,
 }
 
-/// `here` and `anywhere`: `unauthorized_dm_behavior` of the platform and of the gateway.
+/// `on_platform` and `anywhere`: `unauthorized_dm_behavior` of the platform and of the gateway.
 pub fn stranger_action(
     platform: &str,
-    here: Option<StrangerAction>,
+    on_platform: Option<StrangerAction>,
     anywhere: Option<StrangerAction>,
     policy: Option<SenderPolicy>,
     vars: &impl VariableSource,
 ) -> StrangerAction {
-    if let Some(here) = here {
-        return here;
+    if let Some(on_platform) = on_platform {
+        return on_platform;
     }
     if !stranger_rules(platform).pairs {
         return StrangerAction::Ignore;
@@ -454,9 +454,9 @@ mod tests {
             ("email", None, Some(Pair), None, "", Ignore),
             ("email", Some(Pair), None, None, "", Pair),
         ];
-        for (platform, here, anywhere, policy, env, expected) in cases {
+        for (platform, on_platform, anywhere, policy, env, expected) in cases {
             assert_eq!(
-                stranger_action(platform, here, anywhere, policy, &vars(env)),
+                stranger_action(platform, on_platform, anywhere, policy, &vars(env)),
                 expected
             );
         }

@@ -20,12 +20,12 @@ use crate::session::canonical_whatsapp_id;
 const ALPHABET: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 const CODE_CHARS: usize = 8;
 const HANDLE_CHARS: usize = 8;
-const VALID: f64 = 3600.0;
-const ONE_REQUEST_PER: f64 = 600.0;
-const LOCKED: f64 = 3600.0;
-const MOST_PENDING: usize = 3;
-const MOST_FAILURES: u64 = 5;
-const LOCK_WAIT: Duration = Duration::from_secs(10);
+const CODE_LIFETIME: f64 = 3600.0;
+const MIN_REQUEST_INTERVAL: f64 = 600.0;
+const LOCKOUT_SECONDS: f64 = 3600.0;
+const MAX_PENDING: usize = 3;
+const MAX_FAILURES: u64 = 5;
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum PairingError {
@@ -141,11 +141,11 @@ impl Pairing {
             return Ok(PairingReply::Locked);
         }
         let last = format!("{platform}:{user}");
-        if now - number(&limits, &last) < ONE_REQUEST_PER {
+        if now - number(&limits, &last) < MIN_REQUEST_INTERVAL {
             return Ok(PairingReply::TooSoon);
         }
         let mut pending = self.fresh(&file, now)?;
-        if pending.len() >= MOST_PENDING {
+        if pending.len() >= MAX_PENDING {
             return Ok(PairingReply::Full);
         }
         let code = new_code();
@@ -303,8 +303,8 @@ impl Pairing {
     ) -> Result<(), PairingError> {
         let key = format!("_failures:{platform}");
         let failures = number(limits, &key) as u64 + 1;
-        if failures >= MOST_FAILURES {
-            limits.insert(format!("_lockout:{platform}"), json!(now + LOCKED));
+        if failures >= MAX_FAILURES {
+            limits.insert(format!("_lockout:{platform}"), json!(now + LOCKOUT_SECONDS));
             limits.insert(key, json!(0));
         } else {
             limits.insert(key, json!(failures));
@@ -324,7 +324,7 @@ impl Pairing {
     /// Requests that are still valid.
     fn fresh(&self, name: &str, now: f64) -> Result<Map<String, Value>, PairingError> {
         let mut pending = self.both(name)?;
-        pending.retain(|_, entry| created(entry).is_some_and(|at| now - at <= VALID));
+        pending.retain(|_, entry| created(entry).is_some_and(|at| now - at <= CODE_LIFETIME));
         Ok(pending)
     }
 
@@ -344,7 +344,7 @@ impl Pairing {
             path: self.active.clone(),
             source,
         })?;
-        Ok(FileLock::acquire(&self.active.join(".lock"), LOCK_WAIT)?)
+        Ok(FileLock::acquire(&self.active.join(".lock"), LOCK_TIMEOUT)?)
     }
 
     fn platforms(&self, only: Option<&str>, what: &str) -> Result<Vec<String>, PairingError> {
@@ -425,7 +425,7 @@ fn by_code(pending: &Map<String, Value>, code: &str) -> Option<String> {
 fn new_code() -> String {
     let bits: u64 = rand::random();
     (0..CODE_CHARS)
-        .map(|place| char::from(ALPHABET[(bits >> (5 * place)) as usize % ALPHABET.len()]))
+        .map(|digit| char::from(ALPHABET[(bits >> (5 * digit)) as usize % ALPHABET.len()]))
         .collect()
 }
 

@@ -113,8 +113,8 @@ fn find(chats: &[Value], wanted: &str) -> Option<String> {
     let exact = chats
         .iter()
         .find(|chat| name(chat) == wanted || within(chat));
-    let mut begun = chats.iter().filter(|chat| name(chat).starts_with(&wanted));
-    let only = match (begun.next(), begun.next()) {
+    let mut matching = chats.iter().filter(|chat| name(chat).starts_with(&wanted));
+    let only = match (matching.next(), matching.next()) {
         (Some(chat), None) => Some(chat),
         _ => None,
     };

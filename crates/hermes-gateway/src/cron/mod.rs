@@ -14,11 +14,11 @@
 //! | `texts` | texts for the model and for people |
 
 mod environment;
+mod messages;
 mod record;
 mod run;
 mod settle;
 mod target;
-mod texts;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -326,7 +326,7 @@ type JobRunTask = tokio::task::JoinHandle<Result<Option<JobRunReport>, task::Pan
 
 /// Maximum number of runs per claim. Each claim rewrites the whole table, so one claim per run
 /// would make the cost quadratic.
-const CLAIMED_AT_ONCE: usize = 1024;
+const MAX_CLAIMED_RUNS: usize = 1024;
 
 fn lost_run() -> CronError {
     CronError::Broken("the run could not be followed to its end".to_owned())
@@ -342,7 +342,7 @@ impl SchedulerInner {
         self.deps.clock.now().with_timezone(&self.deps.zone)
     }
 
-    fn here(&self) -> DateTime<FixedOffset> {
+    fn local_now(&self) -> DateTime<FixedOffset> {
         self.now().fixed_offset()
     }
 
@@ -377,7 +377,7 @@ impl SchedulerInner {
 
     /// The time until the next job is due.
     async fn next_pause(&self) -> Duration {
-        let (jobs, now) = (self.deps.jobs.clone(), self.here());
+        let (jobs, now) = (self.deps.jobs.clone(), self.local_now());
         let next = tokio::task::spawn_blocking(move || {
             let jobs = jobs.list().unwrap_or_default();
             let times = jobs
@@ -462,10 +462,10 @@ impl SchedulerInner {
                 continue;
             };
             let at = self.now();
-            let document = texts::document(
+            let document = messages::document(
                 &job,
                 at.fixed_offset(),
-                &texts::RunRecord::Failed {
+                &messages::RunRecord::Failed {
                     prompt: &job.prompt(),
                     error: CUT,
                 },
@@ -545,7 +545,7 @@ impl SchedulerInner {
     /// not hide it. `false`: another process handles it.
     async fn mark_lost(&self, execution: &str) -> bool {
         let (executions, id) = (self.executions.clone(), execution.to_owned());
-        let now = iso_time(&self.here());
+        let now = iso_time(&self.local_now());
         let lost =
             tokio::task::spawn_blocking(move || executions.mark_unknown(&id, CUT, &now)).await;
         match lost {
@@ -567,20 +567,20 @@ impl SchedulerInner {
         if one.is_none() && self.waiting.load(Ordering::SeqCst) > 0 {
             return Ok((Vec::new(), true));
         }
-        let free = CLAIMED_AT_ONCE;
+        let free = MAX_CLAIMED_RUNS;
         let (inner, one) = (Arc::clone(self), one.map(str::to_owned));
-        let taken = tokio::task::spawn_blocking(move || match one {
+        let claimed_jobs = tokio::task::spawn_blocking(move || match one {
             Some(reference) => inner.claim_one(&reference),
             None => inner.claim_due(free),
         });
-        let taken = taken
+        let claimed_jobs = claimed_jobs
             .await
             .map_err(|error| CronError::Broken(error.to_string()))??;
-        for job in &taken.busy {
+        for job in &claimed_jobs.busy {
             tracing::info!(job = job.id(), "left out this time: it still runs");
         }
         let mut started = Vec::new();
-        for (job, execution) in taken.jobs {
+        for (job, execution) in claimed_jobs.jobs {
             self.running().insert(job.id().to_owned());
             self.waiting.fetch_add(1, Ordering::SeqCst);
             let (inner, cancel) = (Arc::clone(self), cancel.clone());
@@ -588,7 +588,7 @@ impl SchedulerInner {
             let work = async move { inner.run_one(job, execution, cancel).await };
             started.push(task::spawn(&name, self.tasks.track_future(work)));
         }
-        Ok((started, taken.more))
+        Ok((started, claimed_jobs.more))
     }
 
     fn claim_due(&self, free: usize) -> Result<JobClaims, CronError> {
@@ -601,11 +601,11 @@ impl SchedulerInner {
         };
         let busy = self.busy();
         let now = self.now();
-        let taken = self
+        let claimed_jobs = self
             .deps
             .jobs
             .claim_due(&now, &self.claimant(), free, |id| busy.contains(id))?;
-        Ok(self.claimed(taken, "builtin"))
+        Ok(self.claimed(claimed_jobs, "builtin"))
     }
 
     fn claim_one(&self, reference: &str) -> Result<JobClaims, CronError> {
@@ -615,11 +615,11 @@ impl SchedulerInner {
             .deps
             .jobs
             .claim_now(reference, &now, &self.claimant(), |id| busy.contains(id))?;
-        let taken = ClaimedJobs {
+        let claimed_jobs = ClaimedJobs {
             jobs: vec![job],
             ..ClaimedJobs::default()
         };
-        Ok(self.claimed(taken, "direct"))
+        Ok(self.claimed(claimed_jobs, "direct"))
     }
 
     /// Jobs that are running, here or in another process.
@@ -632,13 +632,17 @@ impl SchedulerInner {
         busy
     }
 
-    fn claimed(&self, taken: ClaimedJobs, source: &str) -> JobClaims {
-        let now = iso_time(&self.here());
+    fn claimed(&self, claimed_jobs: ClaimedJobs, source: &str) -> JobClaims {
+        let now = iso_time(&self.local_now());
         let name = || {
             let (high, low) = (self.deps.rng.next_u64(), self.deps.rng.next_u64());
             format!("{high:016x}{low:016x}")
         };
-        let jobs: Vec<(Job, String)> = taken.jobs.into_iter().map(|job| (job, name())).collect();
+        let jobs: Vec<(Job, String)> = claimed_jobs
+            .jobs
+            .into_iter()
+            .map(|job| (job, name()))
+            .collect();
         let attempts: Vec<(String, String)> = jobs
             .iter()
             .map(|(job, execution)| (execution.clone(), job.id().to_owned()))
@@ -653,8 +657,8 @@ impl SchedulerInner {
         }
         JobClaims {
             jobs,
-            more: taken.more,
-            busy: taken.busy,
+            more: claimed_jobs.more,
+            busy: claimed_jobs.busy,
         }
     }
 
@@ -685,7 +689,7 @@ impl SchedulerInner {
         let (executions, id, at) = (
             self.executions.clone(),
             execution.clone(),
-            iso_time(&self.here()),
+            iso_time(&self.local_now()),
         );
         let noted = tokio::task::spawn_blocking(move || executions.start(&id, &at)).await;
         if let Ok(Err(error)) = noted {
@@ -694,12 +698,12 @@ impl SchedulerInner {
         let outcome = task::catch("job", self.execute(&job, &cancel)).await;
         let outcome = outcome.unwrap_or_else(|panic| {
             let error = format!("the program broke: {panic}");
-            let course = texts::RunRecord::Failed {
+            let course = messages::RunRecord::Failed {
                 prompt: &job.prompt(),
                 error: &error,
             };
             JobRunOutcome {
-                document: texts::document(&job, self.here(), &course),
+                document: messages::document(&job, self.local_now(), &course),
                 response: String::new(),
                 error: Some(error.clone()),
             }

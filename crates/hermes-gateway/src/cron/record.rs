@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::SchedulerInner;
 
 /// How long to wait for further ends while other runs are active.
-const TOGETHER: Duration = Duration::from_millis(500);
+const BATCH_DELAY: Duration = Duration::from_millis(500);
 
 type RecordResult = Result<JobAfterRun, String>;
 
@@ -67,14 +67,14 @@ impl SchedulerInner {
     async fn write_ends(&self) {
         if !self.is_last() {
             // An early wake-up only makes the group smaller.
-            let _ = tokio::time::timeout(TOGETHER, self.recorder.full.notified()).await;
+            let _ = tokio::time::timeout(BATCH_DELAY, self.recorder.full.notified()).await;
         }
-        let taken = {
+        let claimed_jobs = {
             let mut queue = self.recorder.queue();
             queue.has_leader = false;
             std::mem::take(&mut queue.runs)
         };
-        let (ends, answers): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
+        let (ends, answers): (Vec<_>, Vec<_>) = claimed_jobs.into_iter().unzip();
         let jobs = self.deps.jobs.clone();
         let written = tokio::task::spawn_blocking(move || jobs.finish_runs(&ends)).await;
         let after = match written {

@@ -18,15 +18,15 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::SchedulerInner;
-use super::texts::{self, JobPromptContext, RunRecord};
+use super::messages::{self, JobPromptContext, RunRecord};
 use crate::conversation_pool::PooledConversation;
 
 /// How long a conversation may take to stop after an interrupt.
-const STOPPING: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a single run renews its claim.
-const SIGN_OF_LIFE: Duration = Duration::from_mins(1);
+const CLAIM_RENEWAL_INTERVAL: Duration = Duration::from_mins(1);
 /// Maximum length of the conversation title.
-const TITLE: usize = 60;
+const MAX_TITLE_CHARS: usize = 60;
 /// Toolsets that are useless or harmful without a person present.
 const NOT_HERE: [&str; 3] = ["cronjob", "messaging", "clarify"];
 
@@ -46,7 +46,7 @@ impl SchedulerInner {
     /// Never fails: errors become the outcome of the run.
     pub(super) async fn execute(&self, job: &Job, cancel: &CancellationToken) -> JobRunOutcome {
         let work = async {
-            let at = self.here();
+            let at = self.local_now();
             if is_script_only(job) {
                 self.script_only(job, at, cancel).await
             } else {
@@ -54,7 +54,7 @@ impl SchedulerInner {
             }
         };
         tokio::pin!(work);
-        let mut signs = tokio::time::interval(SIGN_OF_LIFE);
+        let mut signs = tokio::time::interval(CLAIM_RENEWAL_INTERVAL);
         signs.tick().await;
         loop {
             tokio::select! {
@@ -72,7 +72,7 @@ impl SchedulerInner {
         let (jobs, id, now, who) = (
             self.deps.jobs.clone(),
             job.id().to_owned(),
-            self.here(),
+            self.local_now(),
             self.claimant(),
         );
         let refreshed =
@@ -89,7 +89,7 @@ impl SchedulerInner {
         cancel: &CancellationToken,
     ) -> JobRunOutcome {
         let failed = |error: String| JobRunOutcome {
-            document: texts::document(job, at, &RunRecord::ScriptFailed(&error)),
+            document: messages::document(job, at, &RunRecord::ScriptFailed(&error)),
             response: String::new(),
             error: Some(error),
         };
@@ -99,18 +99,18 @@ impl SchedulerInner {
             Err(error) => return failed(error),
         };
         let silent = |why| JobRunOutcome {
-            document: texts::document(job, at, &RunRecord::Silent { script: true, why }),
+            document: messages::document(job, at, &RunRecord::Silent { script: true, why }),
             response: "[SILENT]".to_owned(),
             error: None,
         };
         if printed.trim().is_empty() {
             return silent("empty output");
         }
-        if texts::requests_sleep(&printed) {
+        if messages::requests_sleep(&printed) {
             return silent("wakeAgent=false");
         }
         JobRunOutcome {
-            document: texts::document(job, at, &RunRecord::Script(&printed)),
+            document: messages::document(job, at, &RunRecord::Script(&printed)),
             response: printed,
             error: None,
         }
@@ -129,11 +129,11 @@ impl SchedulerInner {
                 let why = if printed.trim().is_empty() {
                     Some("the script printed nothing")
                 } else {
-                    texts::requests_sleep(&printed).then_some("wakeAgent=false")
+                    messages::requests_sleep(&printed).then_some("wakeAgent=false")
                 };
                 if let Some(why) = why {
                     return JobRunOutcome {
-                        document: texts::document(
+                        document: messages::document(
                             job,
                             at,
                             &RunRecord::Silent { script: false, why },
@@ -147,10 +147,10 @@ impl SchedulerInner {
             Err(error) => material.script_error = Some(error),
         }
         material.upstream = self.upstream(job).await;
-        let prompt = texts::prompt(job, &material);
+        let prompt = messages::prompt(job, &material);
         match self.converse(job, &prompt, at, cancel).await {
             Ok(response) => JobRunOutcome {
-                document: texts::document(
+                document: messages::document(
                     job,
                     at,
                     &RunRecord::Answered {
@@ -162,7 +162,7 @@ impl SchedulerInner {
                 error: None,
             },
             Err(error) => JobRunOutcome {
-                document: texts::document(
+                document: messages::document(
                     job,
                     at,
                     &RunRecord::Failed {
@@ -262,14 +262,14 @@ impl SchedulerInner {
             () = cancel.cancelled() => return Err(STOPPED.to_owned()),
             conversation = self.deps.pool.acquire(opening) => conversation.map_err(|refusal| refusal.to_string())?,
         };
-        let said = self.submit(&mut conversation, prompt, cancel).await;
+        let answer_result = self.submit(&mut conversation, prompt, cancel).await;
         self.name_session(&id, job, at).await;
         // Not awaited: closing is not part of the job.
-        let closing = tokio::time::timeout(STOPPING, conversation.close());
+        let closing = tokio::time::timeout(STOP_TIMEOUT, conversation.close());
         if closing.await.is_err() {
             tracing::warn!(job = job.id(), "its conversation takes long to end");
         }
-        said
+        answer_result
     }
 
     async fn submit(
@@ -359,7 +359,7 @@ impl SchedulerInner {
         let Some(store) = &self.deps.store else {
             return;
         };
-        let name: String = job.name().chars().take(TITLE).collect();
+        let name: String = job.name().chars().take(MAX_TITLE_CHARS).collect();
         let words: Vec<&str> = name.split_whitespace().collect();
         let title = format!("{} · {}", words.join(" "), at.format("%b %d %H:%M"));
         if let Err(error) = store.set_title(&SessionId::new(id), &title, true).await {
@@ -405,7 +405,7 @@ fn opening(job: &Job, id: String) -> Result<OpeningRequest, String> {
         provider: given("provider"),
         toolsets,
         skills: job.skills(),
-        system: Some(texts::SETTING.to_owned()),
+        system: Some(messages::SETTING.to_owned()),
         unattended: true,
         single: true,
         ..OpeningRequest::default()
@@ -456,7 +456,7 @@ async fn stop(conversation: &mut PooledConversation) {
             }
         }
     };
-    if tokio::time::timeout(STOPPING, ended).await.is_err() {
+    if tokio::time::timeout(STOP_TIMEOUT, ended).await.is_err() {
         tracing::warn!("the conversation of a job does not stop");
     }
 }

@@ -11,7 +11,7 @@ use hermes_platforms::{MirrorRole, PostError, Posting};
 use hermes_store::jobs::{EndedRun, FinishedRun, Job, JobAfterRun, RunResult, iso_time};
 
 use super::run::{JobRunOutcome, is_script_only};
-use super::{JobDeliveryStatus, JobRunReport, SchedulerInner, target, texts};
+use super::{JobDeliveryStatus, JobRunReport, SchedulerInner, messages, target};
 use crate::turn::MessagePoster;
 
 /// Delivers messages to chats, or stores them until delivery is possible.
@@ -150,7 +150,7 @@ impl SchedulerInner {
             }
         }
         let (executions, execution) = (self.executions.clone(), execution.to_owned());
-        let now = iso_time(&self.here());
+        let now = iso_time(&self.local_now());
         let done = tokio::task::spawn_blocking(move || {
             executions
                 .finish(&execution, error.as_deref(), &now)
@@ -167,16 +167,18 @@ impl SchedulerInner {
     }
 
     async fn deliver(&self, run: &FinishedRun, job: &Job) -> JobDelivery {
-        let nothing = |told| JobDelivery {
-            status: told,
+        let nothing = |delivery_status| JobDelivery {
+            status: delivery_status,
             error: None,
             handed_over: false,
         };
         // Script output and error messages are untrusted text.
         let files = run.error.is_none() && !is_script_only(job);
         let text = match &run.error {
-            Some(error) => texts::failure(job, error),
-            None if texts::is_silent(&run.response) => return nothing(JobDeliveryStatus::Silent),
+            Some(error) => messages::failure(job, error),
+            None if messages::is_silent(&run.response) => {
+                return nothing(JobDeliveryStatus::Silent);
+            }
             None => run.response.clone(),
         };
         let places = target::resolve(job, self.deps.environment.as_ref());
@@ -195,7 +197,7 @@ impl SchedulerInner {
             };
         };
         let text = if self.deps.policy.wrap {
-            texts::wrapped(job, &text)
+            messages::wrapped(job, &text)
         } else {
             text
         };

@@ -91,7 +91,7 @@ fn named(
     homes: &[(String, HomeChannel)],
     around: &dyn JobEnvironment,
 ) -> Result<Target, String> {
-    let Some((platform, place)) = word.split_once(':') else {
+    let Some((platform, address)) = word.split_once(':') else {
         let platform = word.to_lowercase();
         // The originating chat takes precedence over the home channel of its platform.
         if let Some(origin) = origin(job).filter(|origin| origin.platform == platform) {
@@ -103,12 +103,12 @@ fn named(
         })?;
         return Ok(at_home(&platform, &home.1));
     };
-    let (platform, place) = (platform.trim().to_lowercase(), place.trim());
-    let known = around.find(&platform, place);
-    if known.is_none() && place.starts_with('#') {
-        return Err(format!("no chat {place} is known on {platform}"));
+    let (platform, address) = (platform.trim().to_lowercase(), address.trim());
+    let known = around.find(&platform, address);
+    if known.is_none() && address.starts_with('#') {
+        return Err(format!("no chat {address} is known on {platform}"));
     }
-    let (chat, thread) = split(&platform, known.as_deref().unwrap_or(place));
+    let (chat, thread) = split(&platform, known.as_deref().unwrap_or(address));
     if chat.is_empty() {
         return Err(format!("{word:?} names no chat"));
     }
@@ -121,27 +121,29 @@ fn named(
 }
 
 /// Chat and thread. Ids of some platforms contain colons.
-fn split<'a>(platform: &str, place: &'a str) -> (&'a str, Option<&'a str>) {
+fn split<'a>(platform: &str, address: &'a str) -> (&'a str, Option<&'a str>) {
     let number = |text: &str| {
         let digits = text.strip_prefix('-').unwrap_or(text);
         !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
     };
     let syntax = definition(platform).map_or(ThreadSyntax::AfterNumber, |one| one.threads);
     let parts = match syntax {
-        _ if platform == "matrix" => place.rfind(":$").map(|at| (&place[..at], &place[at + 1..])),
-        ThreadSyntax::Timestamp => place.rsplit_once(':').filter(|(_, thread)| {
+        _ if platform == "matrix" => address
+            .rfind(":$")
+            .map(|at| (&address[..at], &address[at + 1..])),
+        ThreadSyntax::Timestamp => address.rsplit_once(':').filter(|(_, thread)| {
             thread
                 .split_once('.')
                 .is_some_and(|(seconds, rest)| number(seconds) && number(rest))
         }),
-        ThreadSyntax::Number => place.rsplit_once(':').filter(|(_, topic)| number(topic)),
-        ThreadSyntax::AfterNumber => place
+        ThreadSyntax::Number => address.rsplit_once(':').filter(|(_, topic)| number(topic)),
+        ThreadSyntax::AfterNumber => address
             .rsplit_once(':')
             .filter(|(chat, thread)| number(chat) && number(thread)),
     };
     match parts {
         Some((chat, thread)) => (chat, Some(thread)),
-        None => (place, None),
+        None => (address, None),
     }
 }
 

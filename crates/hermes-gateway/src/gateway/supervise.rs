@@ -11,12 +11,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::turn::Hub;
+use crate::turn::GatewayShared;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
-const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+const MAX_PAUSE: Duration = Duration::from_mins(5);
 /// After running this long, earlier failures no longer count.
-const SETTLED: Duration = Duration::from_mins(10);
+const STABLE_AFTER: Duration = Duration::from_mins(10);
 
 /// How one run of a platform ended.
 enum PlatformRunEnd {
@@ -29,31 +29,32 @@ enum PlatformRunEnd {
 }
 
 pub(super) async fn run(
-    hub: Arc<Hub>,
+    shared: Arc<GatewayShared>,
     platform: Platform,
     arrivals: mpsc::Sender<Arrival>,
     cancel: CancellationToken,
 ) {
     let (name, account) = (platform.name, platform.account.clone());
     let (health, condition) = HealthReporter::new();
-    let mut paused = hub.register(name, &account, condition.clone());
+    let mut paused = shared.register(name, &account, condition.clone());
     let mut next = Some(platform);
     let mut failures = 0;
     loop {
         let made = next
             .take()
-            .or_else(|| (hub.callbacks.rebuild)(name, &account));
+            .or_else(|| (shared.callbacks.rebuild)(name, &account));
         let Some(platform) = made else {
             let why = "it ended, and cannot be started again without restarting the gateway";
             health.is(PlatformState::Fatal, Some(why.to_owned()));
             return;
         };
-        hub.outbox
+        shared
+            .outbox
             .connect(name, &account, Arc::clone(&platform.outbound));
-        hub.wake.notify_one();
+        shared.wake.notify_one();
         drop(task::spawn(
             "menu",
-            offer(Arc::clone(&hub), &platform, condition.clone()),
+            offer(Arc::clone(&shared), &platform, condition.clone()),
         ));
         let began = Instant::now();
         let token = cancel.child_token();
@@ -63,7 +64,7 @@ pub(super) async fn run(
             cancel: token.clone(),
         };
         let working = task::spawn(name, platform.inbound.run(link));
-        let life = tokio::select! {
+        let end = tokio::select! {
             () = cancel.cancelled() => PlatformRunEnd::Stopped,
             () = until(&mut paused, true) => PlatformRunEnd::Paused,
             ended = working => match ended {
@@ -74,30 +75,30 @@ pub(super) async fn run(
             },
         };
         token.cancel();
-        match life {
+        match end {
             PlatformRunEnd::Stopped => return,
             PlatformRunEnd::Paused => {
-                hub.outbox.disconnect(name, &account);
+                shared.outbox.disconnect(name, &account);
                 health.is(PlatformState::Paused, None);
                 failures = 0;
             }
             PlatformRunEnd::Hopeless(why) => {
                 tracing::error!("{name}: {why}");
-                hub.outbox.disconnect(name, &account);
+                shared.outbox.disconnect(name, &account);
                 health.is(PlatformState::Fatal, Some(why));
-                hub.pause_account(name, &account);
+                shared.pause_account(name, &account);
                 failures = 0;
             }
             PlatformRunEnd::Broken(why) => {
                 tracing::error!("{name}: {why}; it is restarted");
                 health.is(PlatformState::Retrying, Some(why));
-                failures = if began.elapsed() > SETTLED {
+                failures = if began.elapsed() > STABLE_AFTER {
                     1
                 } else {
                     failures + 1
                 };
                 let pause = FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(6));
-                let pause = pause.min(LONGEST_PAUSE).mul_f64(0.5 + hub.rng.unit() / 2.0);
+                let pause = pause.min(MAX_PAUSE).mul_f64(0.5 + shared.rng.unit() / 2.0);
                 tokio::select! {
                     () = cancel.cancelled() => return,
                     () = tokio::time::sleep(pause) => continue,
@@ -120,7 +121,7 @@ async fn until(switch: &mut tokio::sync::watch::Receiver<bool>, position: bool) 
 
 /// Offers the commands in the platform's menu once it is connected.
 fn offer(
-    hub: Arc<Hub>,
+    shared: Arc<GatewayShared>,
     platform: &Platform,
     mut condition: tokio::sync::watch::Receiver<PlatformCondition>,
 ) -> impl Future<Output = ()> + Send + 'static {
@@ -130,7 +131,7 @@ fn offer(
         if connected.await.map(drop).is_err() {
             return;
         }
-        let commands = hub.commands();
+        let commands = shared.commands();
         let offered = tokio::time::timeout(Duration::from_secs(30), outbound.offer(&commands));
         match offered.await {
             Ok(Ok(())) => {}

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::machine::GatewayProcess;
 use super::record::ProcessRecord;
-use super::state;
+use super::state::{self, GatewayState};
 
 const PID: &str = "gateway.pid";
 const LOCK: &str = "gateway.lock";
@@ -121,8 +121,12 @@ pub fn running(root: &Path) -> Option<RunningGateway> {
 /// Some launchers leave a gateway without a pid file, but it still writes its state file.
 fn by_state(root: &Path) -> Option<RunningGateway> {
     let state = state::read(root)?;
-    let told = state.get("gateway_state").and_then(Value::as_str);
-    if matches!(told, None | Some("stopped" | "startup_failed")) {
+    let ended = matches!(
+        GatewayState::of(&state),
+        Some(GatewayState::Stopped | GatewayState::StartupFailed)
+    );
+    // A state that this version does not know belongs to a running gateway.
+    if ended || !state["gateway_state"].is_string() {
         return None;
     }
     let record = ProcessRecord::from_json(&state)?;

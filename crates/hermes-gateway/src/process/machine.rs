@@ -74,11 +74,11 @@ pub(super) fn command_line(pid: u32) -> Option<Vec<String>> {
 /// How long a process has been running, in seconds, if `/proc` is available.
 pub fn uptime(pid: u32) -> Option<u64> {
     let started = u64::try_from(start_time(pid)?).ok()?;
-    Some((since_boot()? as u64).saturating_sub(started / TICKS))
+    Some((since_boot()? as u64).saturating_sub(started / TICKS_PER_SECOND))
 }
 
 /// Clock ticks per second in `/proc`, the same on every machine.
-const TICKS: u64 = 100;
+const TICKS_PER_SECOND: u64 = 100;
 
 /// Seconds since the machine started.
 pub(super) fn since_boot() -> Option<f64> {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::machine::{self, GatewayProcess, start_time};
 
 /// Markers older than this are ignored.
-const VALID: i64 = 60;
+const MARKER_LIFETIME_SECONDS: i64 = 60;
 
 /// Why a gateway is going to be stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Marker {
         };
         let written = word["written_at"].as_str();
         let written = written.and_then(|text| DateTime::parse_from_rfc3339(text).ok());
-        if written.is_none_or(|at| (now - at.to_utc()).num_seconds() > VALID) {
+        if written.is_none_or(|at| (now - at.to_utc()).num_seconds() > MARKER_LIFETIME_SECONDS) {
             self.clear(root);
             return false;
         }

@@ -29,7 +29,7 @@ pub struct RestartStorm {
     pub pause: Duration,
 }
 
-const LONGEST: f64 = 300.0;
+const MAX_PAUSE_SECONDS: f64 = 300.0;
 
 /// Records this start (`now`: seconds since the epoch). Errors of the file are ignored.
 pub fn started(root: &Path, limits: RestartStormLimits, now: f64) -> Option<RestartStorm> {
@@ -41,8 +41,8 @@ pub fn started(root: &Path, limits: RestartStormLimits, now: f64) -> Option<Rest
         .collect();
     starts.push(now);
     let keep = (limits.starts * 4).max(40);
-    let kept = &starts[starts.len().saturating_sub(keep)..];
-    let lines: Vec<String> = kept.iter().map(|at| format!("{at:?}\n")).collect();
+    let recent_starts = &starts[starts.len().saturating_sub(keep)..];
+    let lines: Vec<String> = recent_starts.iter().map(|at| format!("{at:?}\n")).collect();
     if let Err(error) = write_atomic(&path, lines.concat().as_bytes(), 0o600) {
         tracing::warn!("{}: {error}", path.display());
     }
@@ -50,8 +50,10 @@ pub fn started(root: &Path, limits: RestartStormLimits, now: f64) -> Option<Rest
         .iter()
         .filter(|at| now - **at <= limits.window)
         .count();
-    let over = recent.checked_sub(limits.starts).filter(|over| *over > 0)?;
-    let pause = (5.0 * f64::powi(2.0, over.min(6) as i32)).min(LONGEST);
+    let excess = recent
+        .checked_sub(limits.starts)
+        .filter(|excess| *excess > 0)?;
+    let pause = (5.0 * f64::powi(2.0, excess.min(6) as i32)).min(MAX_PAUSE_SECONDS);
     Some(RestartStorm {
         starts: recent,
         pause: Duration::from_secs_f64(pause),

@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use hermes_config::Home;
 use hermes_config::fs::{create_private_dir, write_atomic};
 use hermes_platforms::PlatformState;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::machine::since_boot;
@@ -15,7 +16,9 @@ use super::record::ProcessRecord;
 const STATE: &str = "gateway_state.json";
 const HEARTBEAT: &str = "state/gateway.heartbeat";
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The state of a gateway, as written to its state file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum GatewayState {
     #[default]
     Starting,
@@ -26,14 +29,9 @@ pub enum GatewayState {
 }
 
 impl GatewayState {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Draining => "draining",
-            Self::Stopped => "stopped",
-            Self::StartupFailed => "startup_failed",
-        }
+    /// The state in the content of a state file; `None` if it is missing or unknown.
+    pub fn of(content: &Value) -> Option<Self> {
+        Self::deserialize(&content["gateway_state"]).ok()
     }
 }
 
@@ -100,8 +98,8 @@ impl GatewayStateFile {
             .iter()
             .map(|(name, row)| (name.clone(), self.row(name, row)))
             .collect();
-        let told = json!({
-            "gateway_state": snapshot.state.as_str(),
+        let fields = json!({
+            "gateway_state": snapshot.state,
             "exit_reason": snapshot.exit_reason,
             "restart_requested": snapshot.restart_requested,
             "active_agents": snapshot.active,
@@ -111,8 +109,8 @@ impl GatewayStateFile {
             "started_at": self.started_at,
             "updated_at": at,
         });
-        if let Value::Object(told) = told {
-            value.extend(told);
+        if let Value::Object(fields) = fields {
+            value.extend(fields);
         }
         let text = Value::Object(value).to_string();
         if let Err(error) = write_atomic(&self.path, text.as_bytes(), 0o600) {

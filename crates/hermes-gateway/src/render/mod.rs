@@ -9,7 +9,7 @@ pub use split::{TextChunk, split};
 
 use hermes_platforms::{Capabilities, Markup, render};
 
-use crate::spine::DUPLICATE_MARK;
+use crate::delivery::DUPLICATE_MARK;
 
 /// Splits a reply for a platform. Each piece leaves space for [`DUPLICATE_MARK`].
 pub fn pieces(markdown: &str, platform: &Capabilities) -> Vec<String> {

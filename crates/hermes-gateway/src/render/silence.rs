@@ -1,7 +1,7 @@
 //! Answers that mean "no answer".
 
 const TOKENS: [&str; 4] = ["[SILENT]", "SILENT", "NO_REPLY", "NO REPLY"];
-const LONGEST: usize = 64;
+const MAX_SILENT_CHARS: usize = 64;
 
 /// Whether the whole text is a silence token or a statement of silence. A text that mentions a
 /// token is a normal text; an empty one is a failure.
@@ -18,7 +18,7 @@ pub fn may_become_silence(text: &str) -> bool {
 /// Normalized spellings of the text, with and without surrounding marks.
 fn candidates(text: &str) -> impl Iterator<Item = String> {
     let text = text.trim();
-    let short = !text.is_empty() && text.chars().count() <= LONGEST;
+    let short = !text.is_empty() && text.chars().count() <= MAX_SILENT_CHARS;
     let bare = text
         .trim_matches(|ch: char| !"[]".contains(ch) && is_mark(ch))
         .trim();
@@ -39,7 +39,7 @@ fn is_mark(ch: char) -> bool {
 /// `*(silent)*`, `…`, `🔇` and the like.
 fn is_narrated(text: &str) -> bool {
     let text = text.trim();
-    if text.is_empty() || text.chars().count() > LONGEST {
+    if text.is_empty() || text.chars().count() > MAX_SILENT_CHARS {
         return false;
     }
     let core = text

@@ -69,7 +69,7 @@ struct CutPoints {
     whole: Vec<Range<usize>>,
 }
 
-const LONGEST_LANGUAGE: usize = 24;
+const MAX_LANGUAGE_CHARS: usize = 24;
 
 impl CutPoints {
     fn find(text: &str) -> Self {
@@ -126,7 +126,7 @@ impl CutPoints {
         let language = info
             .split_whitespace()
             .next()
-            .filter(|word| word.chars().count() <= LONGEST_LANGUAGE)
+            .filter(|word| word.chars().count() <= MAX_LANGUAGE_CHARS)
             .unwrap_or_default();
         self.fences.push(FencedBlock {
             body: body_start..body_end,

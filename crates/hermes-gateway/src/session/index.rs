@@ -21,9 +21,9 @@ use super::key::SessionKey;
 
 const MIRROR: &str = "sessions.json";
 /// The mirror is written immediately when one in this many chats has changed.
-const SHARE: usize = 64;
+const IMMEDIATE_WRITE_ONE_IN: usize = 64;
 /// How long changes wait for others before the mirror is written.
-const GATHERING: Duration = Duration::from_secs(2);
+const WRITE_DELAY: Duration = Duration::from_secs(2);
 const NOTE: &str = "A copy for older programs of the table gateway_routing in state.db: which conversation each chat is in. Not a list of sessions; hermes sessions list shows those.";
 
 #[derive(Debug, thiserror::Error)]
@@ -156,7 +156,7 @@ impl SessionIndex {
             let mut stored = self.lock();
             stored.entries.insert(key.to_owned(), value);
             stored.unmirrored += 1;
-            stored.unmirrored * SHARE >= stored.entries.len()
+            stored.unmirrored * IMMEDIATE_WRITE_ONE_IN >= stored.entries.len()
         };
         match &self.mirror {
             None => Ok(()),
@@ -214,7 +214,7 @@ impl SessionIndex {
         }
         let (index, mirror) = (self.clone(), Arc::clone(mirror));
         let writing = async move {
-            tokio::time::sleep(GATHERING).await;
+            tokio::time::sleep(WRITE_DELAY).await;
             waits(&mirror, false);
             if let Err(error) = index.write_mirror(&mirror).await {
                 tracing::warn!("{error}");

@@ -75,8 +75,9 @@ impl ResetPolicy {
         now: NaiveDateTime,
         youngest: Option<TimeDelta>,
     ) -> Option<ResetReason> {
-        let kept = youngest.is_some_and(|age| age < TimeDelta::hours(self.process_hours.into()));
-        if kept {
+        let has_processes =
+            youngest.is_some_and(|age| age < TimeDelta::hours(self.process_hours.into()));
+        if has_processes {
             return None;
         }
         let (idle, daily) = match self.mode {

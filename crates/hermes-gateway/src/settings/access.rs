@@ -18,14 +18,14 @@ pub struct AccessSummary {
 
 impl GatewaySettings {
     pub fn access_summary(&self) -> AccessSummary {
-        let mut door = AccessSummary {
+        let mut access = AccessSummary {
             only_pairing: true,
             ..AccessSummary::default()
         };
         let on = |name: &str| self.var(name).is_some_and(is_on);
         let all = on("GATEWAY_ALLOW_ALL_USERS");
         if self.var("GATEWAY_ALLOWED_USERS").is_some() {
-            door.only_pairing = false;
+            access.only_pairing = false;
         }
         let mut people = false;
         for platform in self.enabled() {
@@ -42,10 +42,10 @@ impl GatewaySettings {
             let open =
                 [policy("dm_policy"), policy("group_policy")].contains(&Some(SenderPolicy::Open));
             if open && !own && !all {
-                door.unconfirmed_open.push(platform.name.clone());
+                access.unconfirmed_open.push(platform.name.clone());
             }
             if own || all {
-                door.open_to_all.push(platform.name.clone());
+                access.open_to_all.push(platform.name.clone());
             }
             let lists = [
                 "allowed_users",
@@ -55,9 +55,9 @@ impl GatewaySettings {
                 "group_allowed_chats",
                 "allowed_roles",
             ];
-            door.only_pairing &= lists.iter().all(|list| platform.list(list).is_empty());
+            access.only_pairing &= lists.iter().all(|list| platform.list(list).is_empty());
         }
-        door.only_pairing &= people && door.open_to_all.is_empty();
-        door
+        access.only_pairing &= people && access.open_to_all.is_empty();
+        access
     }
 }

@@ -21,14 +21,14 @@ impl ConfigSources<'_> {
         let mut all = Map::new();
         let old = self.old.pointer(&format!("/platforms/{name}"));
         open(old, old, &mut all);
-        for place in [
+        for pointer in [
             format!("/gateway/platforms/{name}"),
             format!("/platforms/{name}"),
             format!("/{name}"),
         ] {
             open(
-                self.file.pointer(&place),
-                self.tree.pointer(&place),
+                self.file.pointer(&pointer),
+                self.tree.pointer(&pointer),
                 &mut all,
             );
         }
@@ -48,8 +48,8 @@ impl ConfigSources<'_> {
         if extra.is_empty() && !credentials {
             return None;
         }
-        let said = extra.remove("enabled");
-        let enabled = match said.as_ref().map(|value| (value, flag(value))) {
+        let given = extra.remove("enabled");
+        let enabled = match given.as_ref().map(|value| (value, flag(value))) {
             None => None,
             Some((_, Some(flag))) => Some(flag),
             Some((value, None)) => {

@@ -255,9 +255,9 @@ impl WrittenSettings<'_> {
     /// An explicit setting of a section.
     fn map(&self, name: &str) -> Map<String, Value> {
         let mut map = Map::new();
-        for place in [format!("/{name}"), format!("/gateway/{name}")] {
-            if let Some(written @ Value::Object(_)) = self.file.pointer(&place) {
-                open(Some(written), self.tree.pointer(&place), &mut map);
+        for pointer in [format!("/{name}"), format!("/gateway/{name}")] {
+            if let Some(written @ Value::Object(_)) = self.file.pointer(&pointer) {
+                open(Some(written), self.tree.pointer(&pointer), &mut map);
                 return map;
             }
         }
@@ -330,7 +330,7 @@ fn streaming(written: &WrittenSettings<'_>, problems: &mut Vec<String>) -> Strea
             StreamTransport::Auto
         }
     };
-    let said = value("enabled").and_then(switch);
+    let configured = value("enabled").and_then(switch);
     let by_mode = word("mode").map(|mode| !matches!(mode.as_str(), "off" | "false"));
     let seconds = |key: &str, usual: f64| {
         let given = value(key).and_then(setting_text);
@@ -339,7 +339,7 @@ fn streaming(written: &WrittenSettings<'_>, problems: &mut Vec<String>) -> Strea
     };
     let fresh = seconds("fresh_final_after_seconds", 0.0);
     StreamingSettings {
-        enabled: said.or(by_mode).unwrap_or(false) && transport != StreamTransport::Off,
+        enabled: configured.or(by_mode).unwrap_or(false) && transport != StreamTransport::Off,
         transport,
         edit_interval: seconds("edit_interval", 0.8).max(Duration::from_millis(100)),
         buffer: value("buffer_threshold")

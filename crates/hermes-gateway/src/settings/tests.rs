@@ -151,11 +151,15 @@ fn an_open_door_is_noticed() {
         ["telegram"]
     );
     let meant = format!("{env}TELEGRAM_ALLOW_ALL_USERS=true\n");
-    let door = SettingsHarness::new(open, &meant)
+    let access = SettingsHarness::new(open, &meant)
         .settings()
         .access_summary();
     assert_eq!(
-        (door.unconfirmed_open, door.open_to_all, door.only_pairing),
+        (
+            access.unconfirmed_open,
+            access.open_to_all,
+            access.only_pairing
+        ),
         (vec![], vec!["telegram".to_owned()], false)
     );
     assert!(

@@ -8,8 +8,8 @@ use hermes_config::Env;
 use hermes_config::env::ProcessEnv;
 use tokio::time::Instant;
 
-use super::hub::Hub;
 use super::message::InboxMessage;
+use super::shared::GatewayShared;
 use crate::authorize::admin::Tier;
 use crate::authorize::limits::{MessageRateLimits, RateDecision};
 use crate::authorize::pairing::PairingReply;
@@ -71,7 +71,7 @@ fn is_unlimited(msg: &InboxMessage) -> bool {
     msg.incoming.pressed.is_some() || matches!(command, Some("/stop" | "/approve" | "/deny"))
 }
 
-impl Hub {
+impl GatewayShared {
     /// Whether the sender is admitted. Blocks while small files are read.
     pub(super) fn check_sender(&self, msg: &InboxMessage) -> AdmissionDecision {
         let source = msg.source();
@@ -165,8 +165,8 @@ impl Hub {
         }
         let user = source.user_id.as_deref().filter(|user| !user.is_empty())?;
         let platform = self.platform(&source.platform);
-        let here = platform.and_then(|platform| platform.text("unauthorized_dm_behavior"));
-        let here = here.and_then(|word| match word.to_ascii_lowercase().as_str() {
+        let configured = platform.and_then(|platform| platform.text("unauthorized_dm_behavior"));
+        let configured = configured.and_then(|word| match word.to_ascii_lowercase().as_str() {
             "pair" => Some(StrangerAction::Pair),
             "ignore" => Some(StrangerAction::Ignore),
             _ => None,
@@ -180,7 +180,7 @@ impl Hub {
         };
         let done = authorize::stranger_action(
             &source.platform,
-            here,
+            configured,
             self.settings.strangers,
             policy,
             &vars,

@@ -9,10 +9,10 @@ use hermes_core::task;
 use hermes_store::delivery::{Final, NewChunk, NewReply, Target};
 use tokio_util::sync::CancellationToken;
 
-use super::hub::Hub;
 use super::message::InboxMessage;
+use super::messages;
+use super::shared::GatewayShared;
 use super::side_work::SideWorkGuard;
-use super::texts;
 
 /// A background question with its message and chat.
 pub(super) struct BackgroundRequest {
@@ -23,7 +23,7 @@ pub(super) struct BackgroundRequest {
 }
 
 pub(super) async fn begin(
-    hub: &Arc<Hub>,
+    shared: &Arc<GatewayShared>,
     asked: BackgroundRequest,
     under_way: SideWorkGuard,
     cancel: CancellationToken,
@@ -35,46 +35,46 @@ pub(super) async fn begin(
         opening,
     } = asked;
     let turn = msg.attempt("bg");
-    if !hub.claim(&[msg.id], &turn, &cancel).await {
+    if !shared.claim(&[msg.id], &turn, &cancel).await {
         return;
     }
-    let time = hub.local_now().format("%H%M%S");
-    let id = format!("bg_{time}_{:06x}", hub.rng.next_u64() & 0xFF_FFFF);
+    let time = shared.local_now().format("%H%M%S");
+    let id = format!("bg_{time}_{:06x}", shared.rng.next_u64() & 0xFF_FFFF);
     let target = msg.target();
     let ack = format!("🔄 `{id}` works on it in the background.");
     let ack = Final {
         turn: format!("{turn}-ack"),
-        replies: reply(&key, &target, hub.chunks(&target, &ack)),
+        replies: reply(&key, &target, shared.chunks(&target, &ack)),
         ..Final::default()
     };
-    hub.settle(ack, &cancel).await;
+    shared.settle(ack, &cancel).await;
     let opening = OpeningRequest {
         id: id.clone(),
         unattended: true,
         single: true,
         ..opening
     };
-    let hub = Arc::clone(hub);
+    let shared = Arc::clone(shared);
     let work = async move {
         // Until its result is stored.
         let _under_way = under_way;
         let ended = tokio::select! {
             // The message stays claimed: the next process reports that it was interrupted.
             () = cancel.cancelled() => return,
-            ended = run(&hub, opening, text) => ended,
+            ended = run(&shared, opening, text) => ended,
         };
         let text = match ended {
             Some(text) => format!("✅ `{id}`\n\n{text}"),
             None => format!("✅ `{id}` is done and has nothing to say."),
         };
-        let chunks = hub.chunks_with_files(&target, &text);
+        let chunks = shared.chunks_with_files(&target, &text);
         let end = Final {
             turn,
             answers: vec![msg.id],
             replies: reply(&key, &target, chunks),
             ..Final::default()
         };
-        hub.settle(end, &cancel).await;
+        shared.settle(end, &cancel).await;
     };
     drop(task::spawn("background question", work));
 }
@@ -88,11 +88,11 @@ fn reply(key: &str, target: &Target, chunks: Vec<NewChunk>) -> Vec<NewReply> {
 }
 
 /// Runs one question to its end. `None`: no answer.
-async fn run(hub: &Hub, opening: OpeningRequest, text: String) -> Option<String> {
-    let Ok(_permit) = Arc::clone(&hub.turns).acquire_owned().await else {
-        return Some(texts::BROKE.to_owned());
+async fn run(shared: &GatewayShared, opening: OpeningRequest, text: String) -> Option<String> {
+    let Ok(_permit) = Arc::clone(&shared.turns).acquire_owned().await else {
+        return Some(messages::BROKE.to_owned());
     };
-    let mut conversation = match hub.pool.acquire(opening).await {
+    let mut conversation = match shared.pool.acquire(opening).await {
         Ok(conversation) => conversation,
         Err(refusal) => return Some(format!("⚠️ {refusal}")),
     };
@@ -101,13 +101,13 @@ async fn run(hub: &Hub, opening: OpeningRequest, text: String) -> Option<String>
         ..UserInput::default()
     };
     if !conversation.request(ConversationRequest::Input(input)) {
-        return Some(texts::BROKE.to_owned());
+        return Some(messages::BROKE.to_owned());
     }
     while let Some(update) = conversation.next_update().await {
         match update {
             ConversationUpdate::Event(AgentEvent::TurnFinished { summary }) => {
                 conversation.close().await;
-                return texts::outcome_text(&summary, false);
+                return messages::outcome_text(&summary, false);
             }
             ConversationUpdate::Event(AgentEvent::QuestionAsked { question }) => {
                 let why = "this runs in the background, where no one can be asked".to_owned();
@@ -127,5 +127,5 @@ async fn run(hub: &Hub, opening: OpeningRequest, text: String) -> Option<String>
             _ => {}
         }
     }
-    Some(texts::BROKE.to_owned())
+    Some(messages::BROKE.to_owned())
 }

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use crate::session::SessionSharing;
 use crate::settings::GatewaySettings;
 
-const LONGEST: usize = 240;
+const MAX_FIELD_CHARS: usize = 240;
 
 /// The block for a conversation that starts here.
 pub(super) fn block(settings: &GatewaySettings, source: &MessageSource) -> String {
@@ -104,7 +104,7 @@ fn given(text: Option<&String>) -> Option<&str> {
 
 /// As JSON, so that a name cannot break out of its line.
 fn quoted(text: &str) -> String {
-    let short: String = text.chars().take(LONGEST).collect();
+    let short: String = text.chars().take(MAX_FIELD_CHARS).collect();
     Value::from(short).to_string()
 }
 

@@ -11,16 +11,16 @@ use hermes_core::{fence, image};
 use hermes_platforms::{MediaKind, MediaRef, OutboundAdapter};
 use serde_json::Value;
 
-use super::hub::Hub;
 use super::message::InboxMessage;
+use super::shared::GatewayShared;
 
-const FETCH: Duration = Duration::from_mins(3);
-const HEAR: Duration = Duration::from_mins(5);
+const FETCH_TIMEOUT: Duration = Duration::from_mins(3);
+const TRANSCRIBE_TIMEOUT: Duration = Duration::from_mins(5);
 /// Larger text files are named, not shown.
-const INLINE: u64 = 100 * 1024;
+const MAX_INLINE_BYTES: u64 = 100 * 1024;
 /// Images that one message shows to the model.
-const IMAGES: usize = 10;
-const KEPT: Duration = Duration::from_hours(24);
+const MAX_IMAGES: usize = 10;
+const MEDIA_RETENTION: Duration = Duration::from_hours(24);
 
 /// The input made from messages.
 #[derive(Default)]
@@ -33,29 +33,32 @@ pub(super) struct ReceivedInput {
 }
 
 /// Combines messages into the input of a turn.
-pub(super) async fn read_messages(hub: &Arc<Hub>, msgs: &[InboxMessage]) -> ReceivedInput {
-    let mut taken = ReceivedInput::default();
+pub(super) async fn read_messages(
+    shared: &Arc<GatewayShared>,
+    msgs: &[InboxMessage],
+) -> ReceivedInput {
+    let mut received = ReceivedInput::default();
     let (mut texts, mut context) = (Vec::new(), Vec::new());
     for msg in msgs {
-        let words = msg.text_with_sender(hub.settings.sharing);
-        let mut said = vec![words]
+        let words = msg.text_with_sender(shared.settings.sharing);
+        let mut lines = vec![words]
             .into_iter()
             .filter(|words| !words.trim().is_empty());
-        texts.extend(said.next());
+        texts.extend(lines.next());
         context.extend(msg.incoming.context.clone());
-        let outbound = hub.outbound(&msg.target());
+        let outbound = shared.outbound(&msg.target());
         for media in &msg.incoming.media {
             let Some(outbound) = &outbound else {
                 context.push(format!("[{} could not be fetched]", name(media)));
                 continue;
             };
-            match fetch(hub, &**outbound, media).await {
+            match fetch(shared, &**outbound, media).await {
                 Ok(path) => {
-                    let told = present(hub, media, &path, &mut taken, &mut texts).await;
-                    context.extend(told);
+                    let shown = present(shared, media, &path, &mut received, &mut texts).await;
+                    context.extend(shown);
                 }
                 Err(error) => {
-                    taken
+                    received
                         .remarks
                         .push(format!("⚠️ {} could not be fetched: {error}", name(media)));
                     context.push(format!(
@@ -66,21 +69,21 @@ pub(super) async fn read_messages(hub: &Arc<Hub>, msgs: &[InboxMessage]) -> Rece
             }
         }
     }
-    taken.input.text = texts.join("\n");
-    taken.input.context = (!context.is_empty()).then(|| context.join("\n\n"));
-    taken.input.platform_message_id = msgs.first().map(|msg| msg.incoming.message_id.clone());
-    taken
+    received.input.text = texts.join("\n");
+    received.input.context = (!context.is_empty()).then(|| context.join("\n\n"));
+    received.input.platform_message_id = msgs.first().map(|msg| msg.incoming.message_id.clone());
+    received
 }
 
 async fn fetch(
-    hub: &Hub,
+    shared: &GatewayShared,
     outbound: &dyn OutboundAdapter,
     media: &MediaRef,
 ) -> Result<PathBuf, String> {
     // Limits for sending do not apply to received files; the platform enforces its own.
-    let most = hub.settings.config.gateway.max_inbound_media_bytes;
-    if let Some(bytes) = media.bytes.filter(|bytes| *bytes > most) {
-        return Err(format!("{bytes} bytes exceed the limit of {most}"));
+    let max_bytes = shared.settings.config.gateway.max_inbound_media_bytes;
+    if let Some(bytes) = media.bytes.filter(|bytes| *bytes > max_bytes) {
+        return Err(format!("{bytes} bytes exceed the limit of {max_bytes}"));
     }
     let kind = match media.kind {
         MediaKind::Image | MediaKind::Sticker => "images",
@@ -88,11 +91,11 @@ async fn fetch(
         MediaKind::Video => "videos",
         MediaKind::Document => "documents",
     };
-    let dir = hub.settings.home.cache_dir().join(kind);
+    let dir = shared.settings.home.cache_dir().join(kind);
     hermes_config::fs::create_private_dir(&dir)
         .map_err(|error| format!("{}: {error}", dir.display()))?;
-    let fetching = outbound.fetch_media(media, &dir, most);
-    match tokio::time::timeout(FETCH, fetching).await {
+    let fetching = outbound.fetch_media(media, &dir, max_bytes);
+    match tokio::time::timeout(FETCH_TIMEOUT, fetching).await {
         Ok(Ok(path)) => Ok(path),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("it took too long".to_owned()),
@@ -101,17 +104,17 @@ async fn fetch(
 
 /// Adds a file to the input: as a content part or as text.
 async fn present(
-    hub: &Hub,
+    shared: &GatewayShared,
     media: &MediaRef,
     path: &Path,
-    taken: &mut ReceivedInput,
+    received: &mut ReceivedInput,
     texts: &mut Vec<String>,
 ) -> Option<String> {
     match media.kind {
-        MediaKind::Image | MediaKind::Sticker if taken.input.images.len() < IMAGES => {
+        MediaKind::Image | MediaKind::Sticker if received.input.images.len() < MAX_IMAGES => {
             match picture(path).await {
                 Ok(part) => {
-                    taken.input.images.push(part);
+                    received.input.images.push(part);
                     Some(format!("[The image is stored at {}]", quoted(path)))
                 }
                 Err(error) => Some(format!(
@@ -121,11 +124,15 @@ async fn present(
             }
         }
         MediaKind::Voice | MediaKind::Audio => {
-            taken.spoken |= media.kind == MediaKind::Voice;
-            match transcribe(hub, path).await {
+            received.spoken |= media.kind == MediaKind::Voice;
+            match transcribe(shared, path).await {
                 Ok(text) => {
-                    if hub.transcriber.as_ref().is_some_and(|ears| ears.echoes()) {
-                        taken.remarks.push(format!("🎙️ {}", text.trim()));
+                    if shared
+                        .transcriber
+                        .as_ref()
+                        .is_some_and(|ears| ears.echoes())
+                    {
+                        received.remarks.push(format!("🎙️ {}", text.trim()));
                     }
                     texts.push(text.trim().to_owned());
                     Some(format!(
@@ -134,7 +141,7 @@ async fn present(
                     ))
                 }
                 Err(error) => {
-                    taken
+                    received
                         .remarks
                         .push(format!("⚠️ The recording could not be understood: {error}"));
                     Some(format!(
@@ -161,13 +168,13 @@ async fn picture(path: &Path) -> Result<Part, String> {
     image::part(&bytes).map_err(|error| error.to_string())
 }
 
-async fn transcribe(hub: &Hub, path: &Path) -> Result<String, String> {
-    let Some(transcriber) = &hub.transcriber else {
+async fn transcribe(shared: &GatewayShared, path: &Path) -> Result<String, String> {
+    let Some(transcriber) = &shared.transcriber else {
         return Err("no transcription is set up (stt in config.yaml)".to_owned());
     };
-    match tokio::time::timeout(HEAR, transcriber.transcribe(path)).await {
+    match tokio::time::timeout(TRANSCRIBE_TIMEOUT, transcriber.transcribe(path)).await {
         Ok(Ok(text)) if text.trim().is_empty() => Err("no speech was recognized".to_owned()),
-        Ok(heard) => heard,
+        Ok(transcript) => transcript,
         Err(_) => Err("it took too long".to_owned()),
     }
 }
@@ -180,7 +187,7 @@ async fn document(media: &MediaRef, path: &Path) -> String {
     );
     let small = tokio::fs::metadata(path)
         .await
-        .is_ok_and(|data| data.len() <= INLINE);
+        .is_ok_and(|data| data.len() <= MAX_INLINE_BYTES);
     if !small || !is_text(media, path) {
         return about;
     }
@@ -238,7 +245,7 @@ pub(super) fn sweep(cache: &Path) {
             let age = age.ok().and_then(|at| at.elapsed().ok());
             let is_file = file.file_type().is_ok_and(|kind| kind.is_file());
             if is_file
-                && age.is_some_and(|age| age > KEPT)
+                && age.is_some_and(|age| age > MEDIA_RETENTION)
                 && let Err(error) = std::fs::remove_file(file.path())
             {
                 tracing::debug!("{}: {error}", file.path().display());

@@ -40,8 +40,13 @@ const TAG: &str = "MEDIA:";
 
 /// Extracts the files of an answer. Refused or missing files are mentioned in the text.
 pub(super) fn split_files(text: &str, guard: &MediaGuard) -> AnswerWithFiles {
-    let as_document = text.contains(AS_DOCUMENT);
-    let as_voice = text.contains(AS_VOICE);
+    let hint = if text.contains(AS_DOCUMENT) {
+        MediaHint::Document
+    } else if text.contains(AS_VOICE) {
+        MediaHint::Voice
+    } else {
+        MediaHint::None
+    };
     let (mut lines, mut media, mut fenced) = (Vec::new(), Vec::new(), false);
     for line in text.lines() {
         let trimmed = line.trim_start();
@@ -58,7 +63,7 @@ pub(super) fn split_files(text: &str, guard: &MediaGuard) -> AnswerWithFiles {
         for path in &paths {
             match guard.check(path) {
                 Ok(file) => {
-                    let kind = kind(&file, as_document, as_voice);
+                    let kind = kind(&file, hint);
                     media.push(OutMedia { path: file, kind });
                 }
                 Err(why) => {
@@ -144,8 +149,17 @@ fn local_image(text: &str) -> Option<(usize, usize, String)> {
     None
 }
 
-fn kind(path: &Path, as_document: bool, as_voice: bool) -> MediaKind {
-    if as_document {
+/// How the model wants the files of an answer to be sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MediaHint {
+    None,
+    Document,
+    /// Recordings are sent as voice messages.
+    Voice,
+}
+
+fn kind(path: &Path, hint: MediaHint) -> MediaKind {
+    if hint == MediaHint::Document {
         return MediaKind::Document;
     }
     let ending = path.extension().and_then(|ending| ending.to_str());
@@ -157,7 +171,7 @@ fn kind(path: &Path, as_document: bool, as_voice: bool) -> MediaKind {
         "png" | "jpg" | "jpeg" | "gif" | "webp" => MediaKind::Image,
         "mp4" | "mov" | "webm" | "mkv" | "avi" => MediaKind::Video,
         "ogg" | "opus" | "oga" => MediaKind::Voice,
-        "mp3" | "wav" | "m4a" | "flac" | "aac" if as_voice => MediaKind::Voice,
+        "mp3" | "wav" | "m4a" | "flac" | "aac" if hint == MediaHint::Voice => MediaKind::Voice,
         "mp3" | "wav" | "m4a" | "flac" | "aac" => MediaKind::Audio,
         _ => MediaKind::Document,
     }
@@ -194,8 +208,8 @@ impl MediaGuard {
                     .and_then(|at| SystemTime::now().duration_since(at).ok());
                 age.is_some_and(|age| age <= recent)
             };
-            let kept = file.starts_with(self.home().join("cache"));
-            if !listed && !kept && !strict.recent.is_some_and(fresh) {
+            let is_cached = file.starts_with(self.home().join("cache"));
+            if !listed && !is_cached && !strict.recent.is_some_and(fresh) {
                 return Err("it is neither in media_delivery_allow_dirs nor new".to_owned());
             }
         }
@@ -210,7 +224,7 @@ impl MediaGuard {
         const OF_THE_MACHINE: [&str; 9] = [
             "/etc", "/proc", "/sys", "/dev", "/boot", "/var/log", "/var/lib", "/var/run", "/run",
         ];
-        const KEPT: [&str; 8] = [
+        const DELIVERABLE_DIRS: [&str; 8] = [
             "cache",
             "audio_cache",
             "image_cache",
@@ -224,7 +238,8 @@ impl MediaGuard {
             return true;
         }
         if let Ok(inside) = file.strip_prefix(self.home()) {
-            return !KEPT.iter().any(|dir| inside.starts_with(dir)) || has_hidden(inside);
+            return !DELIVERABLE_DIRS.iter().any(|dir| inside.starts_with(dir))
+                || has_hidden(inside);
         }
         if file.starts_with(real(&self.profiles))
             || OF_THE_MACHINE.iter().any(|dir| file.starts_with(dir))

@@ -36,14 +36,14 @@ impl InboxMessage {
     /// Without the command prefix that only selects how the text is handled.
     pub(super) fn unwrapped(mut self) -> Self {
         let line = self.command_line();
-        let said = line.as_deref().and_then(|line| match slash::parse(line) {
+        let arguments = line.as_deref().and_then(|line| match slash::parse(line) {
             Parsed::Command(def, rest) => {
                 matches!(def.verb, Verb::Queue | Verb::Steer).then(|| rest.to_owned())
             }
             _ => None,
         });
-        if let Some(said) = said.filter(|said| !said.is_empty()) {
-            self.incoming.text = said;
+        if let Some(arguments) = arguments.filter(|arguments| !arguments.is_empty()) {
+            self.incoming.text = arguments;
         }
         self
     }

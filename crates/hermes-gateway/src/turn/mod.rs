@@ -8,23 +8,23 @@
 mod admission;
 mod background;
 mod chat;
-mod hub;
 mod location;
 mod media_in;
 mod media_out;
 mod message;
+mod messages;
 mod operator;
 mod post;
 mod preview;
 pub(crate) mod runner;
 mod session;
+mod shared;
 pub(crate) mod shutdown;
 mod side_work;
 mod style;
-mod texts;
 mod tool;
 mod voice_mode;
 
-pub(crate) use hub::Hub;
 pub use operator::{DecisionError, OpenPermission, OwnerDecision};
 pub use post::{KnownChat, MessagePoster};
+pub(crate) use shared::GatewayShared;

@@ -3,7 +3,7 @@
 use hermes_core::store::StoreError;
 use hermes_store::delivery::{QuestionState, StoredQuestion, Target};
 
-use super::Hub;
+use super::GatewayShared;
 use super::chat::{kept_for_operator, question_record};
 
 /// An open permission request of a turn.
@@ -42,7 +42,7 @@ pub enum DecisionError {
     Store(#[from] StoreError),
 }
 
-impl Hub {
+impl GatewayShared {
     /// Oldest first.
     pub(crate) async fn open_permissions(&self) -> Result<Vec<OpenPermission>, StoreError> {
         let mut open = Vec::new();
@@ -88,8 +88,8 @@ impl Hub {
             OwnerDecision::AllowAlways => "s",
             OwnerDecision::Deny => "d",
         };
-        let kept = kept_for_operator(choice, by);
-        if !self.delivery.answer_question(id, &kept).await? {
+        let permission = kept_for_operator(choice, by);
+        if !self.delivery.answer_question(id, &permission).await? {
             return Err(not_open());
         }
         self.notify_question(id);

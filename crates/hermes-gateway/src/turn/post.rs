@@ -11,31 +11,31 @@ use hermes_core::store::NewItem;
 use hermes_platforms::{MirrorRole, PostError, Posting};
 use hermes_store::delivery::{Final, NewReply, Target};
 
-use super::hub::Hub;
 use super::session::target_of;
+use super::shared::GatewayShared;
 
 /// How long to wait for a running turn before a message is sent without being added to its
 /// conversation.
-const TURN: Duration = Duration::from_mins(2);
+const TURN_WAIT_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Posts messages to chats. A message is stored when a call returns, and delivered eventually.
 #[derive(Clone)]
 pub struct MessagePoster {
-    hub: Arc<Hub>,
+    shared: Arc<GatewayShared>,
 }
 
 impl MessagePoster {
-    pub(crate) fn new(hub: Arc<Hub>) -> Self {
-        Self { hub }
+    pub(crate) fn new(shared: Arc<GatewayShared>) -> Self {
+        Self { shared }
     }
 
     /// Stores a message and returns its number of chunks.
     pub async fn send(&self, posting: Posting) -> Result<usize, PostError> {
-        let hub = &self.hub;
+        let shared = &self.shared;
         let chunks = if posting.files {
-            hub.chunks_with_files(&posting.target, &posting.text)
+            shared.chunks_with_files(&posting.target, &posting.text)
         } else {
-            hub.chunks(&posting.target, &posting.text)
+            shared.chunks(&posting.target, &posting.text)
         };
         let entry = self.entry(&posting.target);
         let session_key = entry
@@ -47,8 +47,11 @@ impl MessagePoster {
         let still = match &mirror {
             None => None,
             Some((_, entry)) => {
-                let still = hub.pool.close_exclusively(&entry.session_id);
-                tokio::time::timeout(TURN, still).await.ok().flatten()
+                let still = shared.pool.close_exclusively(&entry.session_id);
+                tokio::time::timeout(TURN_WAIT_TIMEOUT, still)
+                    .await
+                    .ok()
+                    .flatten()
             }
         };
         let mirror = mirror.filter(|_| still.is_some());
@@ -59,7 +62,7 @@ impl MessagePoster {
             };
             let item = NewItem {
                 message,
-                at: hub.clock.epoch_seconds(),
+                at: shared.clock.epoch_seconds(),
                 token_count: None,
                 platform_message_id: None,
             };
@@ -76,9 +79,9 @@ impl MessagePoster {
             }],
             ..Final::default()
         };
-        let owed = hub.delivery.finish(end).await?;
+        let owed = shared.delivery.finish(end).await?;
         drop(still);
-        hub.wake.notify_one();
+        shared.wake.notify_one();
         Ok(owed)
     }
 
@@ -95,14 +98,14 @@ impl MessagePoster {
             Some((platform, rest)) => (platform.trim().to_lowercase(), Some(rest.trim())),
             None => (text.to_lowercase(), None),
         };
-        let known = self.hub.settings.platform(&platform).is_some();
-        let here = self.hub.status().platforms.into_iter();
-        if !known && !here.into_iter().any(|one| one.name == platform) {
+        let known = self.shared.settings.platform(&platform).is_some();
+        let candidates = self.shared.status().platforms.into_iter();
+        if !known && !candidates.into_iter().any(|one| one.name == platform) {
             return Err(PostError::Target(format!("{platform:?} is not connected")));
         }
-        let place = |chat_id: String, thread_id: Option<String>| Target {
+        let target_for = |chat_id: String, thread_id: Option<String>| Target {
             platform: platform.clone(),
-            account: self.hub.account(&platform, &chat_id),
+            account: self.shared.account(&platform, &chat_id),
             chat_id,
             thread_id,
         };
@@ -116,9 +119,9 @@ impl MessagePoster {
                 // Ids of some platforms contain colons.
                 match rest.rsplit_once(':') {
                     Some((chat, thread)) if !rest.starts_with(['!', '@']) => {
-                        place(chat.to_owned(), Some(thread.to_owned()))
+                        target_for(chat.to_owned(), Some(thread.to_owned()))
                     }
-                    _ => place(rest.to_owned(), None),
+                    _ => target_for(rest.to_owned(), None),
                 }
             })),
         }
@@ -126,10 +129,10 @@ impl MessagePoster {
 
     /// The home channel of a platform.
     pub fn home(&self, platform: &str) -> Option<Target> {
-        let (chat_id, thread_id) = self.hub.home_channel(platform)?;
+        let (chat_id, thread_id) = self.shared.home_channel(platform)?;
         Some(Target {
             platform: platform.to_owned(),
-            account: self.hub.account(platform, &chat_id),
+            account: self.shared.account(platform, &chat_id),
             chat_id,
             thread_id,
         })
@@ -138,7 +141,7 @@ impl MessagePoster {
     /// Known chats, by platform and name.
     pub fn known(&self) -> Vec<KnownChat> {
         let mut known: Vec<KnownChat> = self
-            .hub
+            .shared
             .index
             .entries()
             .into_iter()
@@ -182,17 +185,20 @@ impl MessagePoster {
 
     /// The conversation of a chat that everyone in it shares.
     fn entry(&self, target: &Target) -> Option<crate::session::SessionEntry> {
-        let sharing = self.hub.settings.sharing;
-        let chat = self.hub.index.entries_of(&target.platform, &target.chat_id);
-        let mut here = chat.into_iter().filter(|entry| {
+        let sharing = self.shared.settings.sharing;
+        let chat = self
+            .shared
+            .index
+            .entries_of(&target.platform, &target.chat_id);
+        let mut candidates = chat.into_iter().filter(|entry| {
             let common = entry
                 .origin
                 .as_ref()
                 .is_some_and(|source| source.chat_type == "dm" || sharing.shares(source));
             common && target_of(entry).as_ref() == Some(target)
         });
-        let found = here.next()?;
-        here.next().is_none().then_some(found)
+        let found = candidates.next()?;
+        candidates.next().is_none().then_some(found)
     }
 }
 

@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use crate::render::pieces;
 use crate::settings::{StreamTransport, StreamingSettings};
 
-const TYPING: Duration = Duration::from_secs(4);
-const CALL: Duration = Duration::from_secs(10);
+const TYPING_INTERVAL: Duration = Duration::from_secs(4);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(10);
-const STRIKES: u32 = 3;
+const MAX_FAILURES: u32 = 3;
 
 /// The current content of the preview.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,12 +109,12 @@ impl Drop for Preview {
 struct PreviewTask {
     deps: PreviewDeps,
     interval: Duration,
-    strikes: u32,
+    failures: u32,
     draft: Option<u64>,
     message: Option<String>,
     at: Option<Instant>,
     shown: String,
-    dead: bool,
+    disabled: bool,
 }
 
 async fn run(
@@ -132,12 +132,12 @@ async fn run(
     let edits = capabilities.edit && stage.streaming.transport != StreamTransport::Draft;
     let mut player = PreviewTask {
         interval: stage.streaming.edit_interval,
-        strikes: 0,
+        failures: 0,
         draft: drafts.then(|| stage.rng.next_u64() >> 33 | 1),
         message: stage.earlier.clone(),
         at: None,
         shown: String::new(),
-        dead: !drafts && !edits,
+        disabled: !drafts && !edits,
         deps: stage,
     };
     let mut typed = None::<Instant>;
@@ -145,21 +145,21 @@ async fn run(
     while !stop.is_cancelled() {
         let view = seen.borrow_and_update().clone();
         let now = Instant::now();
-        let due = typed.is_none_or(|at| now.duration_since(at) >= TYPING);
+        let due = typed.is_none_or(|at| now.duration_since(at) >= TYPING_INTERVAL);
         if player.deps.typing && !view.quiet && due {
             typed = Some(now);
             let typing = player.deps.outbound.typing(&player.deps.target);
-            let _ = tokio::time::timeout(CALL, typing).await;
+            let _ = tokio::time::timeout(CALL_TIMEOUT, typing).await;
         }
-        if !player.dead && now >= next && player.needs_update(&view) {
+        if !player.disabled && now >= next && player.needs_update(&view) {
             player.show(&view.text).await;
             next = Instant::now() + player.interval;
         }
-        let pending = !player.dead && player.needs_update(&view);
+        let pending = !player.disabled && player.needs_update(&view);
         let wake = if pending {
             next
         } else {
-            Instant::now() + TYPING
+            Instant::now() + TYPING_INTERVAL
         };
         tokio::select! {
             () = stop.cancelled() => break,
@@ -167,7 +167,7 @@ async fn run(
             () = tokio::time::sleep_until(wake) => {}
         }
         // Deltas arrive in bursts; the interval collects them.
-        if !player.dead && Instant::now() < next {
+        if !player.disabled && Instant::now() < next {
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = tokio::time::sleep_until(next) => {}
@@ -194,26 +194,26 @@ impl PreviewTask {
         if self.message.is_none() && self.draft.is_none() && !(self.deps.clear)().await {
             return;
         }
-        let result = tokio::time::timeout(CALL, self.call(text)).await;
+        let result = tokio::time::timeout(CALL_TIMEOUT, self.call(text)).await;
         match result {
             Ok(Ok(())) => {
                 text.clone_into(&mut self.shown);
-                self.strikes = 0;
+                self.failures = 0;
             }
             // Not every chat supports drafts; editing messages works everywhere.
             Ok(Err(SendError::Refused(_))) if self.draft.is_some() => {
                 self.draft = None;
-                self.dead = !self.deps.outbound.capabilities().edit;
+                self.disabled = !self.deps.outbound.capabilities().edit;
             }
             Ok(Err(SendError::NotSent { retry_after, .. })) => {
-                self.strikes += 1;
+                self.failures += 1;
                 let doubled = self.interval.saturating_mul(2);
                 let asked = retry_after.unwrap_or_default();
                 self.interval = doubled.max(asked).min(LONGEST_INTERVAL);
-                self.dead = self.strikes >= STRIKES;
+                self.disabled = self.failures >= MAX_FAILURES;
             }
             // A first message with an uncertain outcome is not sent again.
-            Ok(Err(_)) | Err(_) => self.dead = true,
+            Ok(Err(_)) | Err(_) => self.disabled = true,
         }
     }
 
@@ -229,7 +229,7 @@ impl PreviewTask {
             return outbound.edit(id, &message).await;
         }
         let Some(id) = outbound.send(&message).await? else {
-            self.dead = true;
+            self.disabled = true;
             return Ok(());
         };
         (self.deps.store)(id.clone()).await;

@@ -7,13 +7,13 @@ use hermes_store::delivery::Target;
 use serde_json::{Value, json};
 use std::sync::PoisonError;
 
-use super::hub::Hub;
 use super::message::InboxMessage;
+use super::shared::GatewayShared;
 use crate::session::{ResetReason, SessionEntry, SessionIndexError, SessionKey};
 use crate::settings::home_var;
 
 /// How stale the stored time of use may become.
-const STALE: i64 = 60;
+const USE_TIME_INTERVAL_SECONDS: i64 = 60;
 
 /// Settings of one channel.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub(super) struct ChannelOverride {
     pub(super) prompt: Option<String>,
 }
 
-impl Hub {
+impl GatewayShared {
     /// The entry of a chat; created if missing, renewed if expired.
     pub(super) async fn entry(
         &self,
@@ -42,7 +42,7 @@ impl Hub {
         let left = known.as_ref().map(|entry| entry.session_id.clone());
         let fresh = known.filter(|entry| over.is_none() && !entry.suspended);
         if let Some(mut entry) = fresh {
-            let stale = (now - entry.updated_at).num_seconds() >= STALE;
+            let stale = (now - entry.updated_at).num_seconds() >= USE_TIME_INTERVAL_SECONDS;
             entry.updated_at = now;
             entry.resume_pending = false;
             if stale {
@@ -95,8 +95,8 @@ impl Hub {
 
     /// The account that reaches a chat: the last one seen, else the first.
     pub(super) fn account(&self, platform: &str, chat_id: &str) -> String {
-        let here = self.index.entries_of(platform, chat_id);
-        match here.iter().find_map(target_of) {
+        let chat_entries = self.index.entries_of(platform, chat_id);
+        match chat_entries.iter().find_map(target_of) {
             Some(target) => target.account,
             None => self.first_account(platform).unwrap_or_default(),
         }
@@ -110,8 +110,8 @@ impl Hub {
 
     /// The latest message of a person in a chat.
     pub(super) fn latest(&self, target: &Target) -> Option<String> {
-        let here = self.index.entries_of(&target.platform, &target.chat_id);
-        let entries = here.into_iter();
+        let chat_entries = self.index.entries_of(&target.platform, &target.chat_id);
+        let entries = chat_entries.into_iter();
         let mut entries = entries.filter(|entry| target_of(entry).as_ref() == Some(target));
         entries.find_map(|entry| entry.origin?.message_id)
     }

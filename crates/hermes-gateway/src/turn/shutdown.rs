@@ -6,46 +6,49 @@ use std::time::Duration;
 use hermes_platforms::{PlatformState, is_for_programs};
 use hermes_store::delivery::{Final, NewReply, Target};
 
-use super::hub::Hub;
+use super::shared::GatewayShared;
 use crate::gateway::ShutdownNotice;
 
 /// How long sending the notices may delay the shutdown.
-const SENDING: Duration = Duration::from_secs(3);
-const LOOK: Duration = Duration::from_millis(20);
+const SEND_TIMEOUT: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Notifies chats with running turns and the home channels, each once. Only if it can be delivered
 /// now: the next process has other notices.
-pub(crate) async fn announce(hub: &Hub, leaving: &ShutdownNotice) {
-    let mut told: HashSet<Target> = leaving.requested_by.iter().cloned().collect();
+pub(crate) async fn announce(shared: &GatewayShared, leaving: &ShutdownNotice) {
+    let mut notified: HashSet<Target> = leaving.requested_by.iter().cloned().collect();
     let mut ids = Vec::new();
     let homes = if leaving.requested_by.is_none() && leaving.homes {
-        homes(hub)
+        homes(shared)
     } else {
         Vec::new()
     };
-    let working = hub.working().into_iter().map(|target| (target, true));
-    for (target, works) in working.chain(homes.into_iter().map(|target| (target, false))) {
-        if wants_notice(hub, &target) && told.insert(target.clone()) {
-            ids.extend(send(hub, target, notice_text(leaving.restart, works)).await);
+    let working = shared
+        .working()
+        .into_iter()
+        .map(|target| (target, ChatWork::Running));
+    for (target, work) in working.chain(homes.into_iter().map(|target| (target, ChatWork::None))) {
+        if wants_notice(shared, &target) && notified.insert(target.clone()) {
+            ids.extend(send(shared, target, notice_text(leaving.restart, work)).await);
         }
     }
     let left = async {
         for id in &ids {
-            while matches!(hub.delivery.sent(id).await, Ok(sent) if sent.is_empty()) {
-                tokio::time::sleep(LOOK).await;
+            while matches!(shared.delivery.sent(id).await, Ok(sent) if sent.is_empty()) {
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         }
     };
-    if tokio::time::timeout(SENDING, left).await.is_err() {
+    if tokio::time::timeout(SEND_TIMEOUT, left).await.is_err() {
         tracing::info!("some chats hear late that the gateway goes down");
     }
 }
 
-fn homes(hub: &Hub) -> Vec<Target> {
-    let platforms = hub.status().platforms.into_iter();
+fn homes(shared: &GatewayShared) -> Vec<Target> {
+    let platforms = shared.status().platforms.into_iter();
     let homes = platforms.filter_map(|one| {
-        let (chat_id, thread_id) = hub.home_channel(&one.name)?;
-        let account = hub.account(&one.name, &chat_id);
+        let (chat_id, thread_id) = shared.home_channel(&one.name)?;
+        let account = shared.account(&one.name, &chat_id);
         Some(Target {
             platform: one.name,
             account,
@@ -57,10 +60,10 @@ fn homes(hub: &Hub) -> Vec<Target> {
 }
 
 /// Whether a chat gets such notices and can be reached now.
-fn wants_notice(hub: &Hub, target: &Target) -> bool {
-    let settings = hub.platform(&target.platform);
+fn wants_notice(shared: &GatewayShared, target: &Target) -> bool {
+    let settings = shared.platform(&target.platform);
     let off = settings.and_then(|one| one.flag("gateway_restart_notification")) == Some(false);
-    let connected = hub.status().platforms.into_iter().any(|one| {
+    let connected = shared.status().platforms.into_iter().any(|one| {
         one.name == target.platform
             && one.account == target.account
             && one.condition.state == PlatformState::Connected
@@ -68,20 +71,29 @@ fn wants_notice(hub: &Hub, target: &Target) -> bool {
     !off && connected && !is_for_programs(&target.platform)
 }
 
-fn notice_text(restart: bool, works: bool) -> &'static str {
-    match (restart, works) {
-        (true, true) => "♻️ The gateway is restarting. I will continue with my work afterwards.",
-        (true, false) => "♻️ The gateway is restarting.",
-        (false, true) => {
+/// Whether a chat has a turn that the shutdown interrupts.
+#[derive(Clone, Copy)]
+enum ChatWork {
+    Running,
+    None,
+}
+
+fn notice_text(restart: bool, work: ChatWork) -> &'static str {
+    match (restart, work) {
+        (true, ChatWork::Running) => {
+            "♻️ The gateway is restarting. I will continue with my work afterwards."
+        }
+        (true, ChatWork::None) => "♻️ The gateway is restarting.",
+        (false, ChatWork::Running) => {
             "⏸️ The gateway is shutting down. I will continue with my work when it is back."
         }
-        (false, false) => "⏸️ The gateway is shutting down.",
+        (false, ChatWork::None) => "⏸️ The gateway is shutting down.",
     }
 }
 
-async fn send(hub: &Hub, target: Target, text: &str) -> Option<String> {
-    let id = format!("leaving-{}", super::preview::key(&*hub.rng));
-    let chunks = hub.chunks(&target, text);
+async fn send(shared: &GatewayShared, target: Target, text: &str) -> Option<String> {
+    let id = format!("leaving-{}", super::preview::key(&*shared.rng));
+    let chunks = shared.chunks(&target, text);
     let end = Final {
         turn: id.clone(),
         replies: vec![NewReply {
@@ -91,9 +103,9 @@ async fn send(hub: &Hub, target: Target, text: &str) -> Option<String> {
         }],
         ..Final::default()
     };
-    match hub.delivery.finish(end).await {
+    match shared.delivery.finish(end).await {
         Ok(_) => {
-            hub.wake.notify_one();
+            shared.wake.notify_one();
             Some(id)
         }
         Err(error) => {

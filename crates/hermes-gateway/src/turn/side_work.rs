@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of concurrent side tasks.
-const MOST: usize = 256;
+const MAX_SIDE_TASKS: usize = 256;
 
 /// The messages with work in progress.
 #[derive(Clone, Default)]
@@ -16,7 +16,7 @@ impl SideWork {
     /// already.
     pub(super) fn begin(&self, message: i64) -> Option<SideWorkGuard> {
         let mut messages = self.messages();
-        if messages.len() >= MOST {
+        if messages.len() >= MAX_SIDE_TASKS {
             return None;
         }
         messages.insert(message);
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn it_is_bounded_and_forgets_what_has_ended() {
         let beside = SideWork::default();
-        let mut working: Vec<SideWorkGuard> = (0..MOST as i64)
+        let mut working: Vec<SideWorkGuard> = (0..MAX_SIDE_TASKS as i64)
             .filter_map(|message| beside.begin(message))
             .collect();
         assert!(beside.begin(-1).is_none());

@@ -12,23 +12,27 @@ use hermes_platforms::{MirrorRole, Posting};
 use hermes_store::delivery::Target;
 use serde_json::{Value, json};
 
-use super::hub::Hub;
 use super::post::MessagePoster;
+use super::shared::GatewayShared;
 
 struct SendMessageTool {
     spec: ToolSpec,
     post: MessagePoster,
-    hub: Arc<Hub>,
+    shared: Arc<GatewayShared>,
     /// The calling chat.
     origin: Target,
     key: String,
 }
 
-pub(super) fn send_message(hub: &Arc<Hub>, origin: Target, key: String) -> Arc<dyn Tool> {
+pub(super) fn send_message(
+    shared: &Arc<GatewayShared>,
+    origin: Target,
+    key: String,
+) -> Arc<dyn Tool> {
     Arc::new(SendMessageTool {
         spec: spec(),
-        post: MessagePoster::new(Arc::clone(hub)),
-        hub: Arc::clone(hub),
+        post: MessagePoster::new(Arc::clone(shared)),
+        shared: Arc::clone(shared),
         origin,
         key,
     })
@@ -69,7 +73,6 @@ fn spec() -> ToolSpec {
         toolset: "messaging",
         effects: Effects::Exclusive,
         untrusted: false,
-        result_limit: None,
     }
 }
 
@@ -104,8 +107,8 @@ fn bad(text: impl Into<String>) -> ToolOutcome {
 impl SendMessageTool {
     fn list(&self) -> String {
         let mut text = String::new();
-        for platform in self.hub.settings.enabled() {
-            if self.hub.home_channel(&platform.name).is_some() {
+        for platform in self.shared.settings.enabled() {
+            if self.shared.home_channel(&platform.name).is_some() {
                 let _ = writeln!(text, "{} (home channel)", platform.name);
             }
         }
@@ -177,11 +180,11 @@ impl SendMessageTool {
             Ok(target) => target,
             Err(error) => return bad(error.to_string()),
         };
-        let latest = self.hub.latest(&target);
+        let latest = self.shared.latest(&target);
         let Some(message) = message.map(str::to_owned).or(latest) else {
             return bad("which message? give message_id");
         };
-        let Some(outbound) = self.hub.outbound(&target) else {
+        let Some(outbound) = self.shared.outbound(&target) else {
             let text = format!("{} is not connected", target.platform);
             return ToolOutcome::error(ToolErrorKind::Failed, text);
         };

@@ -7,7 +7,7 @@ use hermes_config::fs::write_atomic;
 use hermes_store::delivery::Target;
 use serde_json::Value;
 
-use super::hub::Hub;
+use super::shared::GatewayShared;
 
 const FILE: &str = "gateway_voice_mode.json";
 
@@ -47,7 +47,7 @@ fn key(target: &Target) -> String {
     format!("{}:{}", target.platform, target.chat_id)
 }
 
-impl Hub {
+impl GatewayShared {
     fn voice_file(&self) -> PathBuf {
         self.settings.home.join(FILE)
     }

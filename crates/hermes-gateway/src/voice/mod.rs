@@ -10,7 +10,7 @@ mod template;
 mod tool;
 mod transcribe;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hermes_core::BoxFuture;
 
@@ -27,16 +27,4 @@ pub trait Transcriber: Send + Sync {
     fn echoes(&self) -> bool {
         true
     }
-}
-
-/// Synthesizes speech.
-pub trait SpeechSynthesizer: Send + Sync {
-    /// Whether synthesis is available.
-    fn can_speak(&self) -> bool {
-        true
-    }
-
-    /// The recording, in a file below `into`. `Err`: why there is none. Takes bounded time.
-    fn speak<'a>(&'a self, text: &'a str, into: &'a Path)
-    -> BoxFuture<'a, Result<PathBuf, String>>;
 }

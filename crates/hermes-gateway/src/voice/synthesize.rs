@@ -4,22 +4,21 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_core::BoxFuture;
 use hermes_platforms::{Markup, PlatformHttp, render};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
 use super::settings::VoiceSettings;
+use super::template;
 use super::transcribe::scratch;
-use super::{SpeechSynthesizer, template};
 use hermes_app::child;
 
 /// Longer texts are cut.
-const LONGEST: usize = 4096;
-const SERVICE: Duration = Duration::from_mins(2);
-const COMMAND: u64 = 120;
+const MAX_TEXT_CHARS: usize = 4096;
+const SERVICE_TIMEOUT: Duration = Duration::from_mins(2);
+const COMMAND_TIMEOUT_SECONDS: u64 = 120;
 /// Maximum size of a recording from a service.
-const LARGEST: usize = 25 * 1024 * 1024;
+const MAX_RECORDING_BYTES: usize = 25 * 1024 * 1024;
 
 /// The configured synthesizer of a home.
 pub struct HomeSynthesizer {
@@ -119,7 +118,7 @@ impl HomeSynthesizer {
             format: "wav".to_owned(),
             voice: of("voice").unwrap_or_default(),
             model: String::new(),
-            deadline: Duration::from_secs(COMMAND),
+            deadline: Duration::from_secs(COMMAND_TIMEOUT_SECONDS),
         })
     }
 
@@ -137,11 +136,17 @@ impl HomeSynthesizer {
             format: of("output_format").unwrap_or_else(|| "mp3".to_owned()),
             voice: of("voice").unwrap_or_default(),
             model: of("model").unwrap_or_default(),
-            deadline: Duration::from_secs(deadline.unwrap_or(COMMAND)),
+            deadline: Duration::from_secs(deadline.unwrap_or(COMMAND_TIMEOUT_SECONDS)),
         })
     }
 
-    async fn recording(&self, text: &str, into: &Path) -> Result<PathBuf, String> {
+    /// Whether synthesis is available.
+    pub fn can_speak(&self) -> bool {
+        self.method().is_ok()
+    }
+
+    /// The recording, in a file below `into`. `Err`: why there is none. Takes bounded time.
+    pub async fn speak(&self, text: &str, into: &Path) -> Result<PathBuf, String> {
         let way = self.method()?;
         let text = spoken(text);
         if text.is_empty() {
@@ -207,21 +212,17 @@ impl HomeSynthesizer {
 /// The text to speak: without markup, limited in length.
 fn spoken(text: &str) -> String {
     let text = render(Markup::Plain, text);
-    let text = text.trim();
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => text[..end].to_owned(),
-        None => text.to_owned(),
-    }
+    hermes_core::text::first_chars(text.trim(), MAX_TEXT_CHARS).to_owned()
 }
 
 async fn download(request: reqwest::RequestBuilder, output: &Path) -> Result<PathBuf, String> {
-    let answer = request.timeout(SERVICE).send().await;
+    let answer = request.timeout(SERVICE_TIMEOUT).send().await;
     let mut answer = answer.map_err(|error| format!("the service: {}", error.without_url()))?;
     let status = answer.status();
     if !status.is_success() {
-        let said = answer.text().await.unwrap_or_default();
-        let said: String = said.chars().take(200).collect();
-        return Err(format!("the service said {status}: {said}"));
+        let error_text = answer.text().await.unwrap_or_default();
+        let error_text: String = error_text.chars().take(200).collect();
+        return Err(format!("the service said {status}: {error_text}"));
     }
     let at = |error: std::io::Error| format!("{}: {error}", output.display());
     let mut file = tokio::fs::File::create(output).await.map_err(at)?;
@@ -232,7 +233,7 @@ async fn download(request: reqwest::RequestBuilder, output: &Path) -> Result<Pat
         .map_err(|e| e.without_url().to_string())?
     {
         length += chunk.len();
-        if length > LARGEST {
+        if length > MAX_RECORDING_BYTES {
             return Err("the service sent more than a recording can be".to_owned());
         }
         file.write_all(&chunk).await.map_err(at)?;
@@ -279,18 +280,4 @@ async fn by_command(way: SpeechMethod, text: &str, output: PathBuf) -> Result<Pa
         return Err("the command wrote no recording".to_owned());
     }
     Ok(output)
-}
-
-impl SpeechSynthesizer for HomeSynthesizer {
-    fn can_speak(&self) -> bool {
-        self.method().is_ok()
-    }
-
-    fn speak<'a>(
-        &'a self,
-        text: &'a str,
-        into: &'a Path,
-    ) -> BoxFuture<'a, Result<PathBuf, String>> {
-        Box::pin(self.recording(text, into))
-    }
 }

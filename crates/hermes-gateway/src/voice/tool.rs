@@ -9,7 +9,7 @@ use hermes_core::tool::{
 };
 use serde_json::{Value, json};
 
-use super::SpeechSynthesizer;
+use super::HomeSynthesizer;
 
 const ABOUT: &str = "Reads a text out into an audio file. Who speaks, and with which voice, is \
 configured and not yours to choose. To send the recording, put the returned media_tag into your \
@@ -17,14 +17,14 @@ answer as it is.";
 
 pub(crate) struct SpeakTool {
     spec: ToolSpec,
-    speaker: Arc<dyn SpeechSynthesizer>,
+    speaker: Arc<HomeSynthesizer>,
     /// The directory for recordings; a path chosen by the model would need the checks of the file
     /// tools.
     dir: PathBuf,
 }
 
 impl SpeakTool {
-    pub(crate) fn new(speaker: Arc<dyn SpeechSynthesizer>, dir: PathBuf) -> Self {
+    pub(crate) fn new(speaker: Arc<HomeSynthesizer>, dir: PathBuf) -> Self {
         let parameters = json!({
             "type": "object",
             "properties": {
@@ -44,7 +44,6 @@ impl SpeakTool {
                 toolset: "tts",
                 effects: Effects::ReadOnly,
                 untrusted: false,
-                result_limit: None,
             },
             speaker,
             dir,

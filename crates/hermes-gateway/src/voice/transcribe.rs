@@ -13,9 +13,9 @@ use super::{Transcriber, template};
 use hermes_app::child;
 
 /// Maximum size of a recording.
-const LARGEST: u64 = 25 * 1024 * 1024;
-const SERVICE: Duration = Duration::from_mins(2);
-const COMMAND: u64 = 300;
+const MAX_RECORDING_BYTES: u64 = 25 * 1024 * 1024;
+const SERVICE_TIMEOUT: Duration = Duration::from_mins(2);
+const COMMAND_TIMEOUT_SECONDS: u64 = 300;
 
 /// A service with OpenAI's API.
 struct TranscriptionService {
@@ -152,7 +152,7 @@ impl HomeTranscriber {
             language: language
                 .or_else(|| self.block.text("local/language"))
                 .unwrap_or_else(|| "en".to_owned()),
-            deadline: Duration::from_secs(COMMAND),
+            deadline: Duration::from_secs(COMMAND_TIMEOUT_SECONDS),
         })
     }
 
@@ -179,7 +179,7 @@ impl HomeTranscriber {
                 template,
                 model,
                 language: of("language").unwrap_or_default(),
-                deadline: Duration::from_secs(deadline.unwrap_or(COMMAND)),
+                deadline: Duration::from_secs(deadline.unwrap_or(COMMAND_TIMEOUT_SECONDS)),
             });
         }
         if let Some(url) = of("base_url") {
@@ -203,8 +203,8 @@ impl HomeTranscriber {
         let size = size
             .map_err(|error| format!("the recording: {error}"))?
             .len();
-        if size > LARGEST {
-            let limit = LARGEST / (1024 * 1024);
+        if size > MAX_RECORDING_BYTES {
+            let limit = MAX_RECORDING_BYTES / (1024 * 1024);
             return Err(format!("the recording is larger than {limit} MB"));
         }
         let text = match way {
@@ -248,7 +248,7 @@ impl HomeTranscriber {
         let form = form.file("file", recording, mime(recording)).await;
         let form = form.map_err(|error| format!("the recording: {error}"))?;
         let url = format!("{}/audio/transcriptions", url.trim_end_matches('/'));
-        let mut request = client.post(&url).timeout(SERVICE);
+        let mut request = client.post(&url).timeout(SERVICE_TIMEOUT);
         if let Some(key) = key {
             request = request.bearer_auth(key);
         }
@@ -257,8 +257,8 @@ impl HomeTranscriber {
         let status = answer.status();
         let body = answer.text().await.map_err(plain)?;
         if !status.is_success() {
-            let said: String = body.chars().take(200).collect();
-            return Err(format!("the service said {status}: {said}"));
+            let error_text: String = body.chars().take(200).collect();
+            return Err(format!("the service said {status}: {error_text}"));
         }
         let text = serde_json::from_str::<Value>(&body).ok();
         let text = text.and_then(|value| Some(value.get("text")?.as_str()?.to_owned()));
@@ -270,7 +270,7 @@ impl HomeTranscriber {
 fn plain(error: reqwest::Error) -> String {
     let error = error.without_url();
     if error.is_timeout() {
-        return format!("no answer within {} s", SERVICE.as_secs());
+        return format!("no answer within {} s", SERVICE_TIMEOUT.as_secs());
     }
     error.to_string()
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use hermes_gateway::{HomeSynthesizer, HomeTranscriber, SpeechSynthesizer as _, Transcriber as _};
+use hermes_gateway::{HomeSynthesizer, HomeTranscriber, Transcriber as _};
 use hermes_platforms::PlatformHttp;
 use hermes_testkit::web_server::{Page, WebServer};
 use serde_json::{Value, json};

@@ -8,9 +8,9 @@ use serde::Serialize as _;
 use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
+use super::default_template;
 use super::error::ChatError;
 use super::message::{PromptMessage, PromptTool};
-use super::own;
 use super::protect::ControlTextGuard;
 use crate::engine::ModelFacts;
 use crate::grammar::CallStyle;
@@ -22,9 +22,9 @@ const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message.r
 const NAME: &str = "chat";
 /// Instruction limit of one rendering. Thousands of messages take far less; a template with an infinite loop
 /// must not block the model.
-const FUEL: u64 = 10_000_000;
+const MAX_INSTRUCTIONS: u64 = 10_000_000;
 /// Blanks of an indent.
-const INDENT: usize = 16;
+const MAX_INDENT: usize = 16;
 
 /// Whether a reasoning model reasons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,9 +77,11 @@ impl Template {
                 .map(|bos| bos.id),
             native: None,
         };
-        let (messages, tools) = own::rehearsal();
+        let (messages, tools) = default_template::rehearsal();
         if let Ok(text) = template.fill(&messages, &tools, Thinking::Off)
-            && own::SHOWN.iter().all(|shown| text.contains(shown))
+            && default_template::REHEARSAL_TEXTS
+                .iter()
+                .all(|shown| text.contains(shown))
         {
             template.native = style;
         }
@@ -106,7 +108,7 @@ impl Template {
         if self.knows_tools() {
             return self.fill(messages, tools, thinking);
         }
-        self.fill(&own::plain(messages, tools), &[], thinking)
+        self.fill(&default_template::plain(messages, tools), &[], thinking)
     }
 
     /// The prompt; `encode` makes tokens, also of control texts if requested.
@@ -193,7 +195,7 @@ fn environment(source: String) -> Result<Environment<'static>, ChatError> {
         .build()
         .map_err(|error| ChatError::Unreadable(error.to_string()))?;
     environment.set_syntax(syntax);
-    environment.set_fuel(Some(FUEL));
+    environment.set_fuel(Some(MAX_INSTRUCTIONS));
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.add_filter("tojson", tojson);
@@ -235,7 +237,7 @@ fn tojson(value: Dynamic, arguments: Kwargs) -> Result<String, Error> {
     let value = serde_json::to_value(&value)
         .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
     Ok(match indent {
-        Some(indent) => indented(&value, indent.min(INDENT)),
+        Some(indent) => indented(&value, indent.min(MAX_INDENT)),
         None => to_json(&value),
     })
 }

@@ -19,12 +19,12 @@ use super::weights::WeightPlan;
 
 /// Changes with the layout of the buffer.
 const MAGIC: &[u8; 8] = b"HERMQ8\x00\x01";
-const HEADER: usize = 64;
+const HEADER_BYTES: usize = 64;
 const EXTENSION: &str = "q8";
 /// Suffix of a copy that is being written.
 const PART: &str = ".q8.part";
-const SAMPLES: u64 = 64;
-const SAMPLE: usize = 4096;
+const SAMPLE_COUNT: u64 = 64;
+const SAMPLE_BYTES: usize = 4096;
 
 /// The weights of `source`: from the cache, or computed and cached.
 pub(super) fn weights(
@@ -40,7 +40,7 @@ pub(super) fn weights(
         file: source.path().to_owned(),
         error,
     })?;
-    let path = place(cache, source.path(), &identity);
+    let path = cache_path(cache, source.path(), &identity);
     match read(&path, plan.bytes, &identity) {
         Ok(blob) => return Ok(blob),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -65,9 +65,9 @@ fn identity(source: &GgufSource) -> io::Result<[u8; 32]> {
     let mut header = vec![0; start as usize];
     source.file().read_exact_at(&mut header, 0)?;
     hash.update(&header);
-    let mut sample = [0; SAMPLE];
-    for number in 0..SAMPLES {
-        let at = start + (source.size() - start) / SAMPLES * number;
+    let mut sample = [0; SAMPLE_BYTES];
+    for number in 0..SAMPLE_COUNT {
+        let at = start + (source.size() - start) / SAMPLE_COUNT * number;
         let count = source.file().read_at(&mut sample, at)?;
         hash.update(&sample[..count]);
     }
@@ -78,7 +78,7 @@ fn stem(source: &Path) -> &OsStr {
     source.file_stem().unwrap_or_else(|| OsStr::new("model"))
 }
 
-fn place(cache: &Path, source: &Path, identity: &[u8; 32]) -> PathBuf {
+fn cache_path(cache: &Path, source: &Path, identity: &[u8; 32]) -> PathBuf {
     let mut name = stem(source).to_owned();
     name.push(".");
     for byte in &identity[..8] {
@@ -91,22 +91,22 @@ fn place(cache: &Path, source: &Path, identity: &[u8; 32]) -> PathBuf {
 
 /// A fast checksum: it detects damage, not tampering.
 fn sum(bytes: &[u8]) -> u64 {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut lanes = [1u64, 2, 3, 4, 5, 6, 7, 8];
     for chunk in bytes.as_chunks::<64>().0 {
         for (lane, word) in lanes.iter_mut().zip(chunk.as_chunks::<8>().0) {
             *lane = (*lane ^ u64::from_le_bytes(*word))
-                .wrapping_mul(FACTOR)
+                .wrapping_mul(HASH_FACTOR)
                 .rotate_left(29);
         }
     }
     lanes.iter().fold(0, |sum, lane| {
-        (sum ^ lane).wrapping_mul(FACTOR).rotate_left(29)
+        (sum ^ lane).wrapping_mul(HASH_FACTOR).rotate_left(29)
     })
 }
 
-fn header(blob: &Blob, identity: &[u8; 32]) -> [u8; HEADER] {
-    let mut header = [0; HEADER];
+fn header(blob: &Blob, identity: &[u8; 32]) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
     header[..8].copy_from_slice(MAGIC);
     header[8..16].copy_from_slice(&(blob.bytes().len() as u64).to_le_bytes());
     header[16..24].copy_from_slice(&sum(blob.bytes()).to_le_bytes());
@@ -116,10 +116,10 @@ fn header(blob: &Blob, identity: &[u8; 32]) -> [u8; HEADER] {
 
 fn read(path: &Path, bytes: usize, identity: &[u8; 32]) -> io::Result<Blob> {
     let mut file = File::open(path)?;
-    if file.metadata()?.len() != (HEADER + bytes) as u64 {
+    if file.metadata()?.len() != (HEADER_BYTES + bytes) as u64 {
         return Err(io::Error::other("it has the wrong size"));
     }
-    let mut found = [0; HEADER];
+    let mut found = [0; HEADER_BYTES];
     file.read_exact(&mut found)?;
     let mut blob = Blob::zeroed(bytes);
     file.read_exact(blob.bytes_mut())?;
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn what_a_killed_process_leaves_is_found_by_its_name() {
         let folder = tempfile::tempdir().unwrap();
-        let copy = place(folder.path(), Path::new("/a/Model.Q4_1.gguf"), &[7; 32]);
+        let copy = cache_path(folder.path(), Path::new("/a/Model.Q4_1.gguf"), &[7; 32]);
         let (file, left) = part(folder.path(), &copy).unwrap().keep().unwrap();
         let name = left.file_name().unwrap().to_str().unwrap();
         assert!(name.starts_with("Model.Q4_1.") && name.ends_with(".q8.part"));

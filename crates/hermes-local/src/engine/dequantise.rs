@@ -23,9 +23,9 @@ pub(super) enum WeightFormat {
 }
 
 /// Numbers in a block of the formats whose names end in K.
-const LARGE: usize = 256;
+const K_BLOCK: usize = 256;
 /// Numbers in a block of the other quantised formats.
-const SMALL: usize = 32;
+const SIMPLE_BLOCK: usize = 32;
 
 impl WeightFormat {
     /// The format with this number in a file.
@@ -74,8 +74,10 @@ impl WeightFormat {
     pub(super) fn block_len(self) -> usize {
         match self {
             Self::F32 | Self::F16 | Self::Bf16 => 1,
-            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 | Self::Q8_1 => SMALL,
-            Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K | Self::Q8K => LARGE,
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 | Self::Q8_1 => {
+                SIMPLE_BLOCK
+            }
+            Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K | Self::Q8K => K_BLOCK,
         }
     }
 
@@ -127,7 +129,7 @@ impl WeightFormat {
             Self::Q6K => q6k(block, out),
             Self::Q8K => {
                 let scale = f32::from_le_bytes([block[0], block[1], block[2], block[3]]);
-                eight_bits(&block[4..4 + LARGE], scale, out);
+                eight_bits(&block[4..4 + K_BLOCK], scale, out);
             }
         }
     }

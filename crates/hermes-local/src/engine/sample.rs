@@ -22,7 +22,7 @@ impl SeededRng {
 }
 
 /// Tokens with a logit this far below the best are never chosen.
-const HOPELESS: f32 = 16.0;
+const MAX_LOGIT_DISTANCE: f32 = 16.0;
 
 /// The next token; `None` if all are forbidden.
 pub(super) fn choose(logits: &[f32], how: &SamplingOptions, dice: &mut SeededRng) -> Option<u32> {
@@ -41,18 +41,18 @@ pub(super) fn choose(logits: &[f32], how: &SamplingOptions, dice: &mut SeededRng
         .iter()
         .enumerate()
         .map(|(token, logit)| (token as u32, (logit - top) / how.temperature))
-        .filter(|(_, distance)| *distance > -HOPELESS)
+        .filter(|(_, distance)| *distance > -MAX_LOGIT_DISTANCE)
         .map(|(token, distance)| (token, f64::from(distance).exp()))
         .collect();
     candidates.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let all: f64 = candidates.iter().map(|(_, share)| share).sum();
     let wanted = all * f64::from(how.top_p.clamp(0.0, 1.0));
-    let mut kept = 0.0;
+    let mut total = 0.0;
     let count = candidates
         .iter()
         .position(|(_, share)| {
-            kept += share;
-            kept >= wanted
+            total += share;
+            total >= wanted
         })
         .map_or(candidates.len(), |last| last + 1);
     candidates.truncate(count);

@@ -174,8 +174,8 @@ impl GgufSource {
                 None => formats.push((info.format, info.count)),
             }
         }
-        let most = formats.iter().max_by_key(|(_, count)| *count);
-        most.map_or_else(String::new, |(format, _)| format.name().to_owned())
+        let most_common = formats.iter().max_by_key(|(_, count)| *count);
+        most_common.map_or_else(String::new, |(format, _)| format.name().to_owned())
     }
 
     pub(super) fn parameters(&self) -> u64 {

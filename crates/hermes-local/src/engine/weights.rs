@@ -7,7 +7,7 @@ use super::source::GgufSource;
 use std::sync::{Mutex, PoisonError};
 
 /// Panels that a thread requantises at a time.
-const STEP: usize = 8;
+const PANELS_PER_STEP: usize = 8;
 
 pub(super) struct Layer {
     pub(super) attention_norm: Floats,
@@ -185,11 +185,11 @@ fn pack(
     let (quant_bytes, scale_bytes) = matrix.panel_bytes();
     let failed = Mutex::new(None);
     pool.pieces_of_two(
-        (quants, quant_bytes * STEP),
-        (scales, scale_bytes * STEP),
+        (quants, quant_bytes * PANELS_PER_STEP),
+        (scales, scale_bytes * PANELS_PER_STEP),
         |step, quants, scales| {
-            let first = step * STEP * PANEL;
-            let rows = (matrix.rows - first).min(STEP * PANEL);
+            let first = step * PANELS_PER_STEP * PANEL;
+            let rows = (matrix.rows - first).min(PANELS_PER_STEP * PANEL);
             match joined_rows(source, tensors, first, rows) {
                 Ok(numbers) => {
                     let panels = quants
@@ -219,12 +219,12 @@ fn joined_rows(
 ) -> Result<Vec<f32>, OpenError> {
     let mut numbers = Vec::new();
     for tensor in tensors {
-        let here = source.dims(tensor)?.first().copied().unwrap_or_default();
-        if first >= here {
-            first -= here;
+        let first_dim = source.dims(tensor)?.first().copied().unwrap_or_default();
+        if first >= first_dim {
+            first -= first_dim;
             continue;
         }
-        let take = rows.min(here - first);
+        let take = rows.min(first_dim - first);
         numbers.append(&mut source.rows(tensor, first, take)?);
         rows -= take;
         first = 0;

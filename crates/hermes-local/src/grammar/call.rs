@@ -3,12 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::merge;
-use super::node::{Builder, Grammar, GrammarNode, GrammarNodeId, NEVER, Text};
+use super::node::{Builder, Grammar, GrammarNode, GrammarNodeId, Text, UNREACHABLE};
 use super::schema::{Compiler, SchemaError};
 
 /// Maximum number of calls in one answer.
-const CALLS: usize = 4;
-const NAME: usize = 128;
+const MAX_CALLS: usize = 4;
+const MAX_NAME_BYTES: usize = 128;
 
 /// How a model family writes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub fn calls(
     let mut builder = Builder::default();
     let text = Text {
         marker: style.marker().as_bytes().into(),
-        leads_on: choice == CallChoice::Auto,
+        continues_after_marker: choice == CallChoice::Auto,
         not_first: (style == CallStyle::Bare).then_some(b'{'),
     };
     if choice == CallChoice::None {
@@ -115,7 +115,7 @@ pub fn calls(
     let mut after = end;
     if parallel && style.parallel() {
         let between = builder.literal(style.between());
-        for _ in 1..CALLS {
+        for _ in 1..MAX_CALLS {
             let next = builder.sequence(&[between, marker, open, body, close, after]);
             after = builder.either(&[end, next]);
         }
@@ -151,7 +151,7 @@ fn finish(
     needed: GrammarNodeId,
 ) -> Result<Grammar, SchemaError> {
     let grammar = builder.finish(root);
-    if grammar.shortest[needed as usize] >= NEVER {
+    if grammar.shortest[needed as usize] >= UNREACHABLE {
         return Err(SchemaError::Impossible);
     }
     Ok(grammar)
@@ -164,7 +164,7 @@ fn body(
 ) -> Result<(Builder, GrammarNodeId), SchemaError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     let length = tool.name.len();
-    if length == 0 || length > NAME || !tool.name.bytes().all(plain) {
+    if length == 0 || length > MAX_NAME_BYTES || !tool.name.bytes().all(plain) {
         return Err(SchemaError::ToolName(tool.name.clone()));
     }
     let schema = arguments(tool.parameters.as_ref());

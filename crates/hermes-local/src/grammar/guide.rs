@@ -10,7 +10,7 @@ use super::trie::Vocabulary;
 use crate::engine::Constraint;
 
 /// Maximum number of cached masks of one grammar.
-const MASKS: usize = 256;
+const MAX_CACHED_MASKS: usize = 256;
 
 /// A grammar with the masks of its states, shared by all answers that follow it.
 pub struct MaskedGrammar {
@@ -52,7 +52,7 @@ impl MaskedGrammar {
         }
         let mask = Rc::new(self.look(states, u32::MAX));
         let mut masks = self.masks.borrow_mut();
-        if masks.len() >= MASKS {
+        if masks.len() >= MAX_CACHED_MASKS {
             masks.clear();
         }
         masks.insert(key, Rc::clone(&mask));
@@ -73,8 +73,8 @@ impl MaskedGrammar {
         key
     }
 
-    /// Walks the vocabulary. Tokens after which more than `room` bytes are needed are excluded.
-    fn look(&self, states: &[GrammarState], room: u32) -> Mask {
+    /// Walks the vocabulary. Tokens after which more than `available` bytes are needed are excluded.
+    fn look(&self, states: &[GrammarState], available: u32) -> Mask {
         let vocabulary = &*self.vocabulary;
         let mut allowed = vec![0_u64; vocabulary.size.div_ceil(64)];
         let before = self.shortest(states);
@@ -98,7 +98,7 @@ impl MaskedGrammar {
             }
             if branch.count > 0 {
                 let after = self.shortest(there);
-                if after <= room {
+                if after <= available {
                     growth = growth.max(after.saturating_sub(before));
                     any = true;
                     let tokens = branch.first as usize..;
@@ -184,17 +184,17 @@ impl Constraint for GrammarGuide {
     fn mask(&mut self, logits: &mut [f32]) {
         let guided = &self.guided;
         let shortest = guided.shortest(&self.states);
-        let room = self.left.saturating_sub(1);
+        let available = self.left.saturating_sub(1);
         let mut mask = guided.mask(&self.states);
-        if shortest <= self.left && shortest.saturating_add(mask.growth) > room {
-            mask = Rc::new(guided.look(&self.states, room));
+        if shortest <= self.left && shortest.saturating_add(mask.growth) > available {
+            mask = Rc::new(guided.look(&self.states, available));
         }
         let can_end = self.can_end();
         if !mask.any && !can_end {
             self.lost = true;
         }
         let ends = &guided.vocabulary.ends;
-        let kept: Vec<f32> = ends
+        let end_logits: Vec<f32> = ends
             .iter()
             .map(|end| {
                 logits
@@ -207,8 +207,8 @@ impl Constraint for GrammarGuide {
             if *bits == u64::MAX {
                 continue;
             }
-            for (place, logit) in chunk.iter_mut().enumerate() {
-                if bits & (1 << place) == 0 {
+            for (offset, logit) in chunk.iter_mut().enumerate() {
+                if bits & (1 << offset) == 0 {
                     *logit = f32::NEG_INFINITY;
                 }
             }
@@ -219,10 +219,14 @@ impl Constraint for GrammarGuide {
             *logit = f32::NEG_INFINITY;
         }
         if can_end || self.lost {
-            for (end, kept) in ends.iter().zip(kept) {
+            for (end, end_logits) in ends.iter().zip(end_logits) {
                 if let Some(logit) = logits.get_mut(*end as usize) {
                     // The only possible token must stay possible.
-                    *logit = if mask.any { kept } else { kept.max(0.0) };
+                    *logit = if mask.any {
+                        end_logits
+                    } else {
+                        end_logits.max(0.0)
+                    };
                 }
             }
         }

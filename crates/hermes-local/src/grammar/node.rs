@@ -4,12 +4,12 @@ use super::number::Range;
 
 pub(super) type GrammarNodeId = u32;
 
-/// Longer than any text: it cannot be completed.
-pub(super) const NEVER: u32 = 1 << 24;
+/// Marks a node that no finite text can complete.
+pub(super) const UNREACHABLE: u32 = 1 << 24;
 /// Maximum number of properties of one object, limited by the bit mask of seen ones.
-pub(super) const PROPERTIES: usize = 128;
+pub(super) const MAX_PROPERTIES: usize = 128;
 /// Maximum number of nodes: far more than tools need, few enough to compile quickly.
-pub(super) const NODES: usize = 20_000;
+pub(super) const MAX_NODES: usize = 20_000;
 
 #[derive(Debug)]
 pub(super) enum GrammarNode {
@@ -36,7 +36,7 @@ pub(super) struct Text {
     /// Ends the text; its first byte occurs nowhere else in it. Empty: there is no marker.
     pub(super) marker: Box<[u8]>,
     /// Whether something follows the marker. If not, it may not be written.
-    pub(super) leads_on: bool,
+    pub(super) continues_after_marker: bool,
     /// What the text may not begin with (after blanks).
     pub(super) not_first: Option<u8>,
 }
@@ -66,11 +66,11 @@ pub(super) struct NameNode {
     /// The property whose name ends here.
     pub(super) ends: Option<u8>,
     /// Properties whose names pass through here.
-    pub(super) through: u128,
+    pub(super) reachable: u128,
     /// Bytes so far.
     pub(super) depth: u16,
     /// Bytes to the end of the current character or escape.
-    pub(super) to_whole: u8,
+    pub(super) bytes_to_boundary: u8,
 }
 
 impl Object {
@@ -85,19 +85,19 @@ impl Object {
                 count += 1;
             }
         }
-        (bytes.min(NEVER), count)
+        (bytes.min(UNREACHABLE), count)
     }
 
     fn build_keys(&mut self, shortest: &[u32]) {
         let mut keys = vec![NameNode::default()];
         for (index, property) in self.properties.iter().enumerate() {
-            if shortest[property.value as usize] >= NEVER {
+            if shortest[property.value as usize] >= UNREACHABLE {
                 continue;
             }
             let bit = 1_u128 << index;
             let mut at = 0_usize;
-            keys[0].through |= bit;
-            for (place, &byte) in property.name.iter().enumerate() {
+            keys[0].reachable |= bit;
+            for (offset, &byte) in property.name.iter().enumerate() {
                 let known = keys[at].next.iter().find(|(edge, _)| *edge == byte);
                 at = if let Some((_, to)) = known {
                     *to as usize
@@ -105,15 +105,15 @@ impl Object {
                     let to = keys.len();
                     keys[at].next.push((byte, to as u32));
                     keys.push(NameNode {
-                        depth: place as u16 + 1,
-                        to_whole: u8::MAX,
+                        depth: offset as u16 + 1,
+                        bytes_to_boundary: u8::MAX,
                         ..NameNode::default()
                     });
                     to
                 };
-                let to_whole = to_whole(&property.name, place + 1);
-                keys[at].to_whole = keys[at].to_whole.min(to_whole);
-                keys[at].through |= bit;
+                let bytes_to_boundary = bytes_to_boundary(&property.name, offset + 1);
+                keys[at].bytes_to_boundary = keys[at].bytes_to_boundary.min(bytes_to_boundary);
+                keys[at].reachable |= bit;
             }
             keys[at].ends = Some(index as u8);
             self.longest = self.longest.max(property.name.len() as u16);
@@ -123,7 +123,7 @@ impl Object {
 }
 
 /// Bytes after `from` until the content of a JSON string can end.
-fn to_whole(text: &[u8], from: usize) -> u8 {
+fn bytes_to_boundary(text: &[u8], from: usize) -> u8 {
     let whole = |to: &usize| {
         let text = std::str::from_utf8(&text[..*to]).ok();
         text.is_some_and(|text| serde_json::from_str::<String>(&format!("\"{text}\"")).is_ok())
@@ -188,11 +188,11 @@ impl Builder {
 
     /// Computes minimum lengths and removes what cannot be completed.
     pub(super) fn finish(mut self, root: GrammarNodeId) -> Grammar {
-        let mut shortest = vec![NEVER; self.nodes.len()];
+        let mut shortest = vec![UNREACHABLE; self.nodes.len()];
         loop {
             let mut changed = false;
             for id in 0..self.nodes.len() {
-                let length = measure(&self.nodes[id], &shortest).min(NEVER);
+                let length = measure(&self.nodes[id], &shortest).min(UNREACHABLE);
                 if length < shortest[id] {
                     shortest[id] = length;
                     changed = true;
@@ -202,7 +202,7 @@ impl Builder {
                 break;
             }
         }
-        let possible = |id: &GrammarNodeId| shortest[*id as usize] < NEVER;
+        let possible = |id: &GrammarNodeId| shortest[*id as usize] < UNREACHABLE;
         for node in &mut self.nodes {
             match node {
                 GrammarNode::Either(nodes) => {
@@ -229,12 +229,12 @@ fn measure(node: &GrammarNode, shortest: &[u32]) -> u32 {
     match node {
         GrammarNode::Literal(text) => text.len() as u32,
         GrammarNode::Sequence(nodes) => nodes.iter().map(of).fold(0, u32::saturating_add),
-        GrammarNode::Either(nodes) => nodes.iter().map(of).min().unwrap_or(NEVER),
+        GrammarNode::Either(nodes) => nodes.iter().map(of).min().unwrap_or(UNREACHABLE),
         GrammarNode::Text(_) => 0,
-        GrammarNode::String { min, max } if min > max => NEVER,
+        GrammarNode::String { min, max } if min > max => UNREACHABLE,
         GrammarNode::String { min, .. } => min.saturating_add(2),
         GrammarNode::Number(range) => range.shortest(),
-        GrammarNode::Array { min, max, .. } if min > max => NEVER,
+        GrammarNode::Array { min, max, .. } if min > max => UNREACHABLE,
         GrammarNode::Array { min: 0, .. } => 2,
         GrammarNode::Array { item, min, .. } => of(item)
             .saturating_add(1)

@@ -1,12 +1,12 @@
 //! Numbers within bounds, digit by digit: a digit is allowed if it can be continued to a number within the
 //! bounds. No exponents; at most 15 digits before the point and 9 after it.
 
-use super::node::NEVER;
+use super::node::UNREACHABLE;
 
-const WHOLE: u8 = 15;
-const PLACES: u8 = 9;
+const MAX_WHOLE_DIGITS: u8 = 15;
+const MAX_DECIMALS: u8 = 9;
 const ONE: i128 = 1_000_000_000;
-const LARGEST: i128 = 999_999_999_999_999 * ONE;
+const MAX_NUMBER: i128 = 999_999_999_999_999 * ONE;
 
 /// Inclusive bounds in units of 10⁻⁹.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +31,8 @@ pub(super) struct Digits {
 impl Range {
     pub(super) fn new(fraction: bool) -> Self {
         Self {
-            min: -LARGEST,
-            max: LARGEST,
+            min: -MAX_NUMBER,
+            max: MAX_NUMBER,
             fraction,
         }
     }
@@ -50,7 +50,7 @@ impl Range {
             scaled(steps.ceil())
         };
         // Beyond the largest number nothing is possible, and arithmetic cannot overflow.
-        let first = first.saturating_mul(unit).min(LARGEST + ONE);
+        let first = first.saturating_mul(unit).min(MAX_NUMBER + ONE);
         self.min = self.min.max(first);
         self
     }
@@ -75,7 +75,7 @@ impl Range {
             negative: true,
             ..Digits::default()
         });
-        positive.min(negative.saturating_add(1)).min(NEVER)
+        positive.min(negative.saturating_add(1)).min(UNREACHABLE)
     }
 
     /// Minimum number of bytes that complete the number.
@@ -87,19 +87,19 @@ impl Range {
     }
 
     fn left_after_point(&self, so_far: Digits, places: u8) -> u32 {
-        let width = power(PLACES - places);
+        let width = power(MAX_DECIMALS - places);
         let low = so_far.value as i128 * width;
-        (u8::from(places == 0)..=PLACES - places)
+        (u8::from(places == 0)..=MAX_DECIMALS - places)
             .find(|more| {
-                let step = power(PLACES - places - more);
+                let step = power(MAX_DECIMALS - places - more);
                 self.meets(so_far.negative, low, low + width - step, step)
             })
-            .map_or(NEVER, u32::from)
+            .map_or(UNREACHABLE, u32::from)
     }
 
     fn left_before_point(&self, so_far: Digits) -> u32 {
-        let mut best = NEVER;
-        for more in u8::from(so_far.whole == 0)..=WHOLE.saturating_sub(so_far.whole) {
+        let mut best = UNREACHABLE;
+        for more in u8::from(so_far.whole == 0)..=MAX_WHOLE_DIGITS.saturating_sub(so_far.whole) {
             let leading_zero = so_far.whole == 1 && so_far.value == 0;
             if u32::from(more) >= best || (leading_zero && more > 0) {
                 break;
@@ -108,8 +108,8 @@ impl Range {
             if self.meets(so_far.negative, low * ONE, high * ONE, ONE) {
                 best = best.min(u32::from(more));
             }
-            let point = (1..=PLACES).filter(|_| self.fraction).find(|places| {
-                let step = power(PLACES - places);
+            let point = (1..=MAX_DECIMALS).filter(|_| self.fraction).find(|places| {
+                let step = power(MAX_DECIMALS - places);
                 self.meets(so_far.negative, low * ONE, (high + 1) * ONE - step, step)
             });
             if let Some(places) = point {
@@ -156,8 +156,8 @@ impl Range {
             b'0'..=b'9' => {
                 let first_zero = so_far.whole == 1 && so_far.value == 0;
                 match &mut so_far.places {
-                    Some(places) if *places < PLACES => *places += 1,
-                    None if so_far.whole < WHOLE && !first_zero => so_far.whole += 1,
+                    Some(places) if *places < MAX_DECIMALS => *places += 1,
+                    None if so_far.whole < MAX_WHOLE_DIGITS && !first_zero => so_far.whole += 1,
                     _ => return None,
                 }
                 so_far.value = so_far.value * 10 + u128::from(byte - b'0');
@@ -168,7 +168,7 @@ impl Range {
             }
             _ => return None,
         }
-        (self.left(so_far) < NEVER).then_some(so_far)
+        (self.left(so_far) < UNREACHABLE).then_some(so_far)
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn impossible_bounds_are_seen() {
         let range = Range::new(false).at_least(0.2, false).at_most(0.8, false);
-        assert_eq!(range.shortest(), NEVER);
+        assert_eq!(range.shortest(), UNREACHABLE);
     }
 
     #[test]
@@ -239,7 +239,10 @@ mod tests {
                 for excluded in [false, true] {
                     let above = Range::new(fraction).at_least(bound, excluded);
                     let below = Range::new(fraction).at_most(-bound, excluded);
-                    assert_eq!((above.shortest(), below.shortest()), (NEVER, NEVER));
+                    assert_eq!(
+                        (above.shortest(), below.shortest()),
+                        (UNREACHABLE, UNREACHABLE)
+                    );
                     let all = Range::new(fraction)
                         .at_least(-bound, excluded)
                         .at_most(bound, excluded);

@@ -1,11 +1,11 @@
 //! Objects: properties in any order, each once, with all required ones.
 
-use super::node::{Grammar, GrammarNode, GrammarNodeId, NEVER, Object};
+use super::node::{Grammar, GrammarNode, GrammarNodeId, Object, UNREACHABLE};
 use super::state::{GrammarFrame, GrammarState, enter_with, pop};
 use super::text::StringState;
 
 /// Maximum length of a name that the schema does not list.
-const NAME: u16 = 64;
+const MAX_NAME_CHARS: u16 = 64;
 /// Index of a name that is not a known one.
 const OTHER: u32 = u32::MAX;
 /// A property that is not a known one.
@@ -50,45 +50,47 @@ pub(super) fn step(
     let GrammarNode::Object(object) = &grammar.nodes[node as usize] else {
         return;
     };
-    let here = |seen, at| state.with(GrammarFrame::Object { node, seen, at });
+    let at_frame = |seen, at| state.with(GrammarFrame::Object { node, seen, at });
     let complete = |seen| object.missing(seen, &grammar.shortest).1 == 0;
     match (at, byte) {
-        (ObjectAt::Open, b'{') => out.push(here(0, ObjectAt::First)),
+        (ObjectAt::Open, b'{') => out.push(at_frame(0, ObjectAt::First)),
         (ObjectAt::First | ObjectAt::Value, b'}') if complete(seen) => {
             pop(grammar, &state.below, out);
         }
-        (ObjectAt::Value, b',') if object.has_more(seen) => out.push(here(seen, ObjectAt::Comma)),
-        (ObjectAt::Comma, b' ') => out.push(here(seen, ObjectAt::Blank)),
+        (ObjectAt::Value, b',') if object.has_more(seen) => {
+            out.push(at_frame(seen, ObjectAt::Comma));
+        }
+        (ObjectAt::Comma, b' ') => out.push(at_frame(seen, ObjectAt::Blank)),
         (ObjectAt::First | ObjectAt::Comma | ObjectAt::Blank, b'"') if object.has_more(seen) => {
             let at = ObjectAt::NameNode {
                 key: 0,
                 length: 0,
                 inner: StringState::Plain,
             };
-            out.push(here(seen, at));
+            out.push(at_frame(seen, at));
         }
         (ObjectAt::NameNode { key, length, inner }, b'"')
             if inner == StringState::Plain && object.between_characters(key) =>
         {
             if let Some(property) = object.named(key, length, seen) {
                 let seen = seen | bit(property);
-                out.push(here(seen, ObjectAt::Colon { property }));
+                out.push(at_frame(seen, ObjectAt::Colon { property }));
             }
         }
         (ObjectAt::NameNode { key, length, inner }, _) => {
             if let Some(at) = object.spell(key, length, inner, seen, byte) {
-                out.push(here(seen, at));
+                out.push(at_frame(seen, at));
             }
         }
         (ObjectAt::Colon { property }, b':') => {
-            out.push(here(seen, ObjectAt::Before { property }));
+            out.push(at_frame(seen, ObjectAt::Before { property }));
         }
         (ObjectAt::Before { property }, b' ') => {
-            out.push(here(seen, ObjectAt::Spaced { property }));
+            out.push(at_frame(seen, ObjectAt::Spaced { property }));
         }
         (ObjectAt::Before { property } | ObjectAt::Spaced { property }, _) => {
             if let Some(value) = object.value(property) {
-                let below = here(seen, ObjectAt::Value).push(grammar);
+                let below = at_frame(seen, ObjectAt::Value).push(grammar);
                 enter_with(grammar, value, &below, byte, out);
             }
         }
@@ -99,7 +101,7 @@ pub(super) fn step(
 /// Minimum number of bytes that complete the object.
 pub(super) fn left(grammar: &Grammar, node: GrammarNodeId, seen: u128, at: ObjectAt) -> u32 {
     let GrammarNode::Object(object) = &grammar.nodes[node as usize] else {
-        return NEVER;
+        return UNREACHABLE;
     };
     let shortest = &grammar.shortest;
     let tail = |seen| {
@@ -109,7 +111,7 @@ pub(super) fn left(grammar: &Grammar, node: GrammarNodeId, seen: u128, at: Objec
     let value = |property| {
         let value = object
             .value(property)
-            .map_or(NEVER, |id| shortest[id as usize]);
+            .map_or(UNREACHABLE, |id| shortest[id as usize]);
         value.saturating_add(tail(seen | bit(property)))
     };
     match at {
@@ -136,7 +138,7 @@ fn name_left(grammar: &Grammar, object: &Object, seen: u128, key: u32, length: u
         let (bytes, count) = object.missing(seen, shortest);
         bytes.saturating_add(count + 1)
     };
-    let mut best = NEVER;
+    let mut best = UNREACHABLE;
     if let Some(extra) = object.extra {
         // At most two more characters: one, or two if one would make a known name.
         let more = match object.named(key, length, seen) {
@@ -145,7 +147,7 @@ fn name_left(grammar: &Grammar, object: &Object, seen: u128, key: u32, length: u
                 2 + object
                     .keys
                     .get(key as usize)
-                    .map_or(0, |key| u32::from(key.to_whole))
+                    .map_or(0, |key| u32::from(key.bytes_to_boundary))
             }
         };
         best = shortest[extra as usize]
@@ -157,7 +159,7 @@ fn name_left(grammar: &Grammar, object: &Object, seen: u128, key: u32, length: u
     };
     for (index, property) in object.properties.iter().enumerate() {
         let bit = 1_u128 << index;
-        if key.through & !seen & bit == 0 {
+        if key.reachable & !seen & bit == 0 {
             continue;
         }
         let name = property.name.len() as u32 - u32::from(key.depth);
@@ -182,14 +184,14 @@ impl Object {
     }
 
     fn has_more(&self, seen: u128) -> bool {
-        self.extra.is_some() || self.keys[0].through & !seen != 0
+        self.extra.is_some() || self.keys[0].reachable & !seen != 0
     }
 
     /// Whether a name may end or diverge from the known ones here.
     fn between_characters(&self, key: u32) -> bool {
         self.keys
             .get(key as usize)
-            .is_none_or(|key| key.to_whole == 0)
+            .is_none_or(|key| key.bytes_to_boundary == 0)
     }
 
     /// The property whose name is complete; `None` if it occurred already.
@@ -216,7 +218,7 @@ impl Object {
             let next = known.next.iter().find(|(edge, _)| *edge == byte);
             if let Some((_, next)) = next {
                 let there = &self.keys[*next as usize];
-                if there.through & !seen != 0 || self.extra.is_some() {
+                if there.reachable & !seen != 0 || self.extra.is_some() {
                     return Some(ObjectAt::NameNode {
                         key: *next,
                         length: length + 1,
@@ -225,12 +227,12 @@ impl Object {
                 }
                 return None;
             }
-            if known.to_whole > 0 {
+            if known.bytes_to_boundary > 0 {
                 return None;
             }
         }
         self.extra?;
-        if length >= self.longest.max(NAME) + 8 && inner == StringState::Plain {
+        if length >= self.longest.max(MAX_NAME_CHARS) + 8 && inner == StringState::Plain {
             return None;
         }
         // No escapes in other names, so that none of them is a known one in disguise.

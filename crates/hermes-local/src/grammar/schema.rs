@@ -6,15 +6,17 @@
 use serde_json::{Map, Value};
 
 use super::merge::{self, number, size};
-use super::node::{Builder, GrammarNode, GrammarNodeId, NODES, Object, PROPERTIES, Property};
+use super::node::{
+    Builder, GrammarNode, GrammarNodeId, MAX_NODES, MAX_PROPERTIES, Object, Property,
+};
 use super::number::Range;
 
 /// Maximum nesting of schemas.
-const DEPTH: usize = 64;
+const MAX_SCHEMA_DEPTH: usize = 64;
 /// Maximum length of a property name in bytes; positions in names have 16 bits.
-const NAME: usize = 1024;
+const MAX_NAME_BYTES: usize = 1024;
 /// Maximum depth of unspecified values.
-const ANY: usize = 3;
+const MAX_ANY_DEPTH: usize = 3;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
@@ -57,7 +59,7 @@ impl<'a> Compiler<'a> {
     }
 
     pub(super) fn compile(&mut self, schema: &Value) -> Compiled {
-        if self.depth >= DEPTH || self.builder.len() >= NODES {
+        if self.depth >= MAX_SCHEMA_DEPTH || self.builder.len() >= MAX_NODES {
             return Err(SchemaError::TooLarge);
         }
         self.depth += 1;
@@ -151,7 +153,7 @@ impl<'a> Compiler<'a> {
     /// The schema behind references, so that it can be merged with others.
     fn resolved(&self, schema: &Value) -> Result<Value, SchemaError> {
         let mut schema = schema.clone();
-        for _ in 0..DEPTH {
+        for _ in 0..MAX_SCHEMA_DEPTH {
             let Some(Value::String(reference)) = schema.get("$ref") else {
                 return Ok(schema);
             };
@@ -239,19 +241,19 @@ impl<'a> Compiler<'a> {
                 properties.push(property(name, value, true));
             }
         }
-        if properties.iter().any(|it| it.name.len() > NAME) {
+        if properties.iter().any(|it| it.name.len() > MAX_NAME_BYTES) {
             return Err(SchemaError::TooLarge);
         }
         // Required properties come first if there are too many.
-        if properties.len() > PROPERTIES {
+        if properties.len() > MAX_PROPERTIES {
             properties.sort_by_key(|property| !property.required);
-            if properties[PROPERTIES..]
+            if properties[MAX_PROPERTIES..]
                 .iter()
                 .any(|property| property.required)
             {
                 return Err(SchemaError::TooLarge);
             }
-            properties.truncate(PROPERTIES);
+            properties.truncate(MAX_PROPERTIES);
         }
         Ok(self.builder.add(GrammarNode::Object(Box::new(Object {
             properties,
@@ -291,7 +293,7 @@ impl<'a> Compiler<'a> {
         let mut scalars = vec![text, number];
         scalars.extend(["true", "false", "null"].map(|value| self.builder.literal(value)));
         let mut any = self.builder.either(&scalars);
-        for _ in 0..ANY {
+        for _ in 0..MAX_ANY_DEPTH {
             let array = self.builder.add(GrammarNode::Array {
                 item: any,
                 min: 0,

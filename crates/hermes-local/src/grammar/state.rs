@@ -6,15 +6,15 @@
 
 use std::rc::Rc;
 
-use super::node::{Grammar, GrammarNode, GrammarNodeId, NEVER};
+use super::node::{Grammar, GrammarNode, GrammarNodeId, UNREACHABLE};
 use super::number::Digits;
 use super::object::{self, ObjectAt};
 use super::text::{self, StringState};
 
 /// Maximum number of alternatives followed at a time; dropping some only makes the language smaller.
-const ALTERNATIVES: usize = 1024;
+const MAX_ALTERNATIVES: usize = 1024;
 /// Deeper values end on the shortest path (parsers stop at 128).
-const DEPTH: u16 = 48;
+const MAX_VALUE_DEPTH: u16 = 48;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct GrammarState {
@@ -100,7 +100,7 @@ impl GrammarState {
             return 0;
         }
         let rest = self.below.as_ref().map_or(0, |cell| cell.rest);
-        self.top.left(grammar).saturating_add(rest).min(NEVER)
+        self.top.left(grammar).saturating_add(rest).min(UNREACHABLE)
     }
 
     /// Whether the text may end here.
@@ -120,7 +120,7 @@ impl GrammarState {
     pub(super) fn step(&self, grammar: &Grammar, byte: u8, out: &mut Vec<GrammarState>) {
         let from = out.len();
         self.advance(grammar, byte, out);
-        if self.depth() >= DEPTH && out.len() > from {
+        if self.depth() >= MAX_VALUE_DEPTH && out.len() > from {
             let before = self.shortest(grammar);
             let mut index = from;
             while index < out.len() {
@@ -131,7 +131,7 @@ impl GrammarState {
                 }
             }
         }
-        out.truncate(ALTERNATIVES);
+        out.truncate(MAX_ALTERNATIVES);
     }
 
     fn advance(&self, grammar: &Grammar, byte: u8, out: &mut Vec<GrammarState>) {
@@ -202,7 +202,7 @@ impl GrammarState {
                 matched,
                 fresh: fresh && byte.is_ascii_whitespace(),
             }));
-        } else if text.leads_on {
+        } else if text.continues_after_marker {
             pop(grammar, &self.below, out);
         }
     }
@@ -257,14 +257,14 @@ impl GrammarState {
         let GrammarNode::Array { item, min, max } = &grammar.nodes[node as usize] else {
             return;
         };
-        let here = |count, at| self.with(GrammarFrame::Array { node, count, at });
+        let at_frame = |count, at| self.with(GrammarFrame::Array { node, count, at });
         match (at, byte) {
-            (ArrayAt::Open, b'[') => out.push(here(0, ArrayAt::First)),
+            (ArrayAt::Open, b'[') => out.push(at_frame(0, ArrayAt::First)),
             (ArrayAt::First | ArrayAt::Item, b']') if count >= *min => {
                 pop(grammar, &self.below, out);
             }
-            (ArrayAt::Item, b',') if count < *max => out.push(here(count, ArrayAt::Comma)),
-            (ArrayAt::Comma, b' ') => out.push(here(count, ArrayAt::Blank)),
+            (ArrayAt::Item, b',') if count < *max => out.push(at_frame(count, ArrayAt::Comma)),
+            (ArrayAt::Comma, b' ') => out.push(at_frame(count, ArrayAt::Blank)),
             (ArrayAt::First, _) if *max == 0 => {}
             (ArrayAt::First | ArrayAt::Comma | ArrayAt::Blank, _) => {
                 // Without an upper bound the number of items matters only up to the lower one.
@@ -272,7 +272,7 @@ impl GrammarState {
                     &u32::MAX => (count + 1).min(*min),
                     _ => count + 1,
                 };
-                let below = here(next, ArrayAt::Item).push(grammar);
+                let below = at_frame(next, ArrayAt::Item).push(grammar);
                 enter_with(grammar, *item, &below, byte, out);
             }
             _ => {}
@@ -309,7 +309,7 @@ impl GrammarFrame {
                     .skip(at as usize)
                     .map(|id| grammar.shortest[*id as usize])
                     .fold(0, u32::saturating_add),
-                _ => NEVER,
+                _ => UNREACHABLE,
             },
             GrammarFrame::Text { .. } | GrammarFrame::Done => 0,
             GrammarFrame::Quote { min, .. } => min.saturating_add(2),
@@ -319,13 +319,13 @@ impl GrammarFrame {
             GrammarFrame::Number { node, so_far } => match &grammar.nodes[node as usize] {
                 GrammarNode::Number(range) if so_far.is_new() => range.shortest(),
                 GrammarNode::Number(range) => range.left(so_far),
-                _ => NEVER,
+                _ => UNREACHABLE,
             },
             GrammarFrame::Array { node, count, at } => match &grammar.nodes[node as usize] {
                 GrammarNode::Array { item, min, .. } => {
                     array_left(grammar.shortest[*item as usize], *min, count, at)
                 }
-                _ => NEVER,
+                _ => UNREACHABLE,
             },
             GrammarFrame::Object { node, seen, at } => object::left(grammar, node, seen, at),
         }
@@ -416,9 +416,9 @@ pub(super) fn enter_with(
     byte: u8,
     out: &mut Vec<GrammarState>,
 ) {
-    let mut begun = Vec::new();
-    enter(grammar, node, below, &mut begun);
-    for state in begun {
+    let mut started = Vec::new();
+    enter(grammar, node, below, &mut started);
+    for state in started {
         state.advance(grammar, byte, out);
     }
 }

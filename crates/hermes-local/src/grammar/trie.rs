@@ -50,11 +50,11 @@ impl Vocabulary {
             for open in path.drain(common.min(bytes.len())..) {
                 nodes[open].skip = nodes.len() as u32;
             }
-            for (place, byte) in bytes.iter().enumerate().skip(common) {
+            for (offset, byte) in bytes.iter().enumerate().skip(common) {
                 path.push(nodes.len());
                 nodes.push(Branch {
                     byte: *byte,
-                    depth: place as u16 + 1,
+                    depth: offset as u16 + 1,
                     skip: 0,
                     first: tokens.len() as u32,
                     count: 0,

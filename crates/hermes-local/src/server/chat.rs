@@ -21,19 +21,19 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::completion::{self, AnswerHeader, CompleteAnswer};
 use super::error::ServerError;
 use super::guard::authorize;
-use super::life::{ActiveRequest, RequestLease, ServerLifetime};
-use super::queue::{FinishedAnswer, QueueFull, QueuedRequest, RequestQueue, WAITING};
+use super::lifetime::{ActiveRequest, RequestLease, ServerLifetime};
+use super::queue::{FinishedAnswer, MAX_WAITING, QueueFull, QueuedRequest, RequestQueue};
 use super::request::{self, ParsedRequest};
 use super::stats::{self, ServerStats};
 use crate::engine::ModelFacts;
-use crate::talk::AnswerDelta;
+use crate::generation::AnswerDelta;
 
 /// Maximum request size: far more than any context holds.
-const BODY: usize = 8_000_000;
+const MAX_BODY_BYTES: usize = 8_000_000;
 /// Capacity of the delta channel of a client.
-const DELTAS: usize = 64;
+const DELTA_QUEUE_CAPACITY: usize = 64;
 /// Keep-alive interval of a lease.
-const ALIVE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 pub(super) struct ServerState {
     pub(super) token: String,
@@ -44,7 +44,7 @@ pub(super) struct ServerState {
     pub(super) started: i64,
     pub(super) queue: Arc<RequestQueue>,
     pub(super) stats: Arc<ServerStats>,
-    pub(super) life: Arc<ServerLifetime>,
+    pub(super) lifetime: Arc<ServerLifetime>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) cancel: CancellationToken,
 }
@@ -113,19 +113,19 @@ async fn health(State(app): State<Arc<ServerState>>) -> Json<Value> {
         "generated_tokens": app.stats.tokens(),
         "busy": app.stats.busy(),
         "waiting": app.queue.waiting(),
-        "idle_seconds": app.life.idle_for().as_secs_f64(),
-        "leases": app.life.leases(),
+        "idle_seconds": app.lifetime.idle_for().as_secs_f64(),
+        "leases": app.lifetime.leases(),
     }))
 }
 
 /// Stays open while the client needs the server.
 async fn lease(State(app): State<Arc<ServerState>>) -> Response {
-    let lease = app.life.lease();
+    let lease = app.lifetime.lease();
     let lines = stream::unfold(
         (lease, true),
         |(lease, first): (RequestLease, bool)| async move {
             if !first {
-                tokio::time::sleep(ALIVE).await;
+                tokio::time::sleep(KEEPALIVE_INTERVAL).await;
             }
             Some((
                 Ok::<_, Infallible>(Bytes::from_static(b": alive\n\n")),
@@ -177,24 +177,25 @@ async fn chat(
 
 async fn whole_body(request: Request) -> Result<Bytes, ServerError> {
     let too_large = || {
-        let message = format!("the request is larger than {BODY} bytes, or came only in part");
+        let message =
+            format!("the request is larger than {MAX_BODY_BYTES} bytes, or came only in part");
         ServerError::new(StatusCode::PAYLOAD_TOO_LARGE, message).code("body_too_large")
     };
     // A request that announces too large a size is not read.
     let length = request.headers().get(CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if length > Some(BODY) {
+    if length > Some(MAX_BODY_BYTES) {
         return Err(too_large());
     }
-    let read = axum::body::to_bytes(request.into_body(), BODY).await;
+    let read = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES).await;
     read.map_err(|_| too_large())
 }
 
 fn enqueue(app: &Arc<ServerState>, wanted: ParsedRequest) -> Result<Answering, ServerError> {
-    let (tell, deltas) = mpsc::channel(DELTAS);
+    let (tell, deltas) = mpsc::channel(DELTA_QUEUE_CAPACITY);
     let (finish, done) = oneshot::channel();
     let cancel = app.cancel.child_token();
-    let question = app.life.question();
+    let question = app.lifetime.question();
     let job = QueuedRequest {
         ask: wanted.ask,
         cancel: cancel.clone(),
@@ -202,7 +203,7 @@ fn enqueue(app: &Arc<ServerState>, wanted: ParsedRequest) -> Result<Answering, S
         done: finish,
     };
     app.queue.push(job).map_err(|QueueFull| {
-        let message = format!("{WAITING} requests wait for the model already: try again");
+        let message = format!("{MAX_WAITING} requests wait for the model already: try again");
         ServerError::new(StatusCode::TOO_MANY_REQUESTS, message)
             .code("queue_full")
             .retry_after(2)
@@ -226,7 +227,7 @@ impl Answering {
     async fn end(&mut self) -> FinishedAnswer {
         let gone = |_| FinishedAnswer {
             rest: Vec::new(),
-            result: Err(crate::talk::GenerationError::Cancelled),
+            result: Err(crate::generation::GenerationError::Cancelled),
         };
         (&mut self.done).await.unwrap_or_else(gone)
     }
@@ -239,14 +240,17 @@ impl Answering {
     }
 
     async fn whole(mut self) -> Result<Response, ServerError> {
-        let mut said = CompleteAnswer::default();
+        let mut answer = CompleteAnswer::default();
         while let Some(delta) = self.deltas.recv().await {
-            said.add(delta);
+            answer.add(delta);
         }
         let answered = self.end().await;
         let outcome = answered.result?;
-        answered.rest.into_iter().for_each(|delta| said.add(delta));
-        Ok(Json(self.header.whole(&said, &outcome)).into_response())
+        answered
+            .rest
+            .into_iter()
+            .for_each(|delta| answer.add(delta));
+        Ok(Json(self.header.whole(&answer, &outcome)).into_response())
     }
 
     fn stream(self) -> Response {

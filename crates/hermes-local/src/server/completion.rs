@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::talk::{AnswerDelta, AnswerFinish, GenerationOutcome, GenerationUsage};
+use crate::generation::{AnswerDelta, AnswerFinish, GenerationOutcome, GenerationUsage};
 
 /// What all parts of one answer share.
 #[derive(Clone, Debug)]
@@ -44,11 +44,11 @@ impl AnswerHeader {
     }
 
     /// The complete answer.
-    pub(super) fn whole(&self, said: &CompleteAnswer, outcome: &GenerationOutcome) -> Value {
+    pub(super) fn whole(&self, answer: &CompleteAnswer, outcome: &GenerationOutcome) -> Value {
         let mut message =
-            json!({ "role": "assistant", "content": said.content(), "refusal": null });
-        if !said.calls.is_empty() {
-            message["tool_calls"] = said.calls.iter().cloned().collect();
+            json!({ "role": "assistant", "content": answer.content(), "refusal": null });
+        if !answer.calls.is_empty() {
+            message["tool_calls"] = answer.calls.iter().cloned().collect();
         }
         let mut object = self.object("chat.completion");
         let choice = json!({

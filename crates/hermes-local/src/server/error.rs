@@ -6,7 +6,7 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use crate::talk::GenerationError;
+use crate::generation::GenerationError;
 
 #[derive(Clone, Debug)]
 pub(super) struct ServerError {

@@ -13,15 +13,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 /// Maximum number of concurrent clients, including those with leases.
-const CONNECTIONS: usize = 256;
-const HEADERS: Duration = Duration::from_secs(30);
+const MAX_CONNECTIONS: usize = 256;
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause after a failed accept, for example with too many open files.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) async fn run(listener: TcpListener, router: Router, cancel: CancellationToken) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
             return;
         };
         let stream = tokio::select! {
@@ -30,14 +30,14 @@ pub(super) async fn run(listener: TcpListener, router: Router, cancel: Cancellat
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     tracing::warn!("a connection cannot be accepted: {error}");
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
                     continue;
                 }
             },
         };
         task::spawn(
             "connection",
-            serve(stream, router.clone(), cancel.clone(), place),
+            serve(stream, router.clone(), cancel.clone(), permit),
         );
     }
 }
@@ -46,18 +46,18 @@ async fn serve(
     stream: TcpStream,
     router: Router,
     cancel: CancellationToken,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 ) {
     // Deltas are small and must not be delayed.
     let _ = stream.set_nodelay(true);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS)
+        .header_read_timeout(HEADER_TIMEOUT)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     tokio::select! {
         // Clients may disconnect at any time.
         _ = connection => {}
         () = cancel.cancelled() => {}
     }
-    drop(place);
+    drop(permit);
 }

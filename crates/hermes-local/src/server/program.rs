@@ -12,14 +12,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::chat::{ServerState, router};
-use super::life::{ServerLifetime, ShutdownReason};
+use super::lifetime::{ServerLifetime, ShutdownReason};
 use super::listen;
 use super::queue::RequestQueue;
 use super::run_file::{RunFileError, RunFileLock};
 use super::stats::ServerStats;
 use super::worker::{self, WorkerError};
 use crate::engine::ModelFacts;
-use crate::talk::ModelOpener;
+use crate::generation::ModelOpener;
 
 /// Settings of a server.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub async fn serve(
     let lost = || ServerExit::Failed("the model's thread ended by an error inside".to_owned());
     let facts = facts.map_err(|_| lost())??;
     let cancel = CancellationToken::new();
-    let life = ServerLifetime::new(settings.idle, settings.grace);
+    let lifetime = ServerLifetime::new(settings.idle, settings.grace);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let app = Arc::new(ServerState {
         token: token(),
@@ -91,7 +91,7 @@ pub async fn serve(
         started: clock.now().timestamp(),
         queue: Arc::clone(&queue),
         stats,
-        life: Arc::clone(&life),
+        lifetime: Arc::clone(&lifetime),
         clock,
         cancel: cancel.clone(),
     });
@@ -99,7 +99,7 @@ pub async fn serve(
     task::spawn("server", listen::run(listener, router(app), cancel.clone()));
     ready();
     let ended = tokio::select! {
-        reason = life.over() => Ok(reason),
+        reason = lifetime.wait_for_shutdown() => Ok(reason),
         () = signals.any() => Ok(ShutdownReason::Signal),
         ended = worker.ended => match ended {
             Ok(Ok(())) => Ok(ShutdownReason::Signal),

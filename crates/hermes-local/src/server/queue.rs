@@ -6,10 +6,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::talk::{AnswerDelta, GenerationError, GenerationOutcome, GenerationRequest};
+use crate::generation::{AnswerDelta, GenerationError, GenerationOutcome, GenerationRequest};
 
 /// Maximum number of waiting requests, besides the running one.
-pub(super) const WAITING: usize = 8;
+pub(super) const MAX_WAITING: usize = 8;
 
 pub(super) struct QueuedRequest {
     pub(super) ask: GenerationRequest,
@@ -48,7 +48,7 @@ impl RequestQueue {
     pub(super) fn push(&self, job: QueuedRequest) -> Result<(), QueueFull> {
         let mut inner = self.lock();
         inner.jobs.retain(|job| !job.cancel.is_cancelled());
-        if inner.closed || inner.jobs.len() >= WAITING {
+        if inner.closed || inner.jobs.len() >= MAX_WAITING {
             return Err(QueueFull);
         }
         inner.jobs.push_back(job);

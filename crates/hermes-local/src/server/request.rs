@@ -5,14 +5,14 @@ use serde_json::{Map, Value};
 
 use super::error::ServerError;
 use crate::chat::{ChatRole, PromptCall, PromptMessage, PromptTool, Thinking};
+use crate::generation::{AnswerShape, GenerationRequest};
 use crate::grammar::CallChoice;
-use crate::talk::{AnswerShape, GenerationRequest};
 
 /// Default temperature: small models lose the thread at higher ones.
-const TEMPERATURE: f32 = 0.2;
-const TOP_P: f32 = 0.9;
-const STOPS: usize = 16;
-const TOOLS: usize = 128;
+const DEFAULT_TEMPERATURE: f32 = 0.2;
+const DEFAULT_TOP_P: f32 = 0.9;
+const MAX_STOPS: usize = 16;
+const MAX_TOOLS: usize = 128;
 
 /// What to answer, and how the answer is sent.
 #[derive(Debug)]
@@ -143,8 +143,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<ParsedRequest, ServerError> {
         Some(Stops::One(stop)) => vec![stop],
         Some(Stops::Many(stops)) => stops,
     };
-    if stops.len() > STOPS {
-        let message = format!("at most {STOPS} stop sequences are possible");
+    if stops.len() > MAX_STOPS {
+        let message = format!("at most {MAX_STOPS} stop sequences are possible");
         return Err(ServerError::bad(message).param("stop"));
     }
     let thinking = body.chat_template_kwargs.as_ref();
@@ -160,8 +160,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<ParsedRequest, ServerError> {
         parallel: body.parallel_tool_calls.unwrap_or(true),
         shape: shape(body.response_format.as_ref())?,
         thinking,
-        temperature: between(body.temperature, TEMPERATURE, 2.0, "temperature")?,
-        top_p: between(body.top_p, TOP_P, 1.0, "top_p")?,
+        temperature: between(body.temperature, DEFAULT_TEMPERATURE, 2.0, "temperature")?,
+        top_p: between(body.top_p, DEFAULT_TOP_P, 1.0, "top_p")?,
         seed: body.seed.map_or_else(rand::random, |seed| seed as u64),
         max_tokens: max_tokens(body.max_completion_tokens.or(body.max_tokens))?,
         stops,
@@ -191,14 +191,14 @@ fn refuse(body: &RequestBody) -> Result<(), ServerError> {
 fn between(
     given: Option<f32>,
     default: f32,
-    most: f32,
+    max: f32,
     name: &'static str,
 ) -> Result<f32, ServerError> {
     let value = given.unwrap_or(default);
-    if (0.0..=most).contains(&value) {
+    if (0.0..=max).contains(&value) {
         return Ok(value);
     }
-    Err(ServerError::bad(format!("{name} is between 0 and {most}, not {value}")).param(name))
+    Err(ServerError::bad(format!("{name} is between 0 and {max}, not {value}")).param(name))
 }
 
 fn max_tokens(given: Option<u32>) -> Result<Option<usize>, ServerError> {
@@ -208,34 +208,34 @@ fn max_tokens(given: Option<u32>) -> Result<Option<usize>, ServerError> {
     }
 }
 
-fn messages(said: Vec<RequestMessage>) -> Result<Vec<PromptMessage>, ServerError> {
-    if said.is_empty() {
+fn messages(messages_sent: Vec<RequestMessage>) -> Result<Vec<PromptMessage>, ServerError> {
+    if messages_sent.is_empty() {
         return Err(ServerError::bad("messages is empty").param("messages"));
     }
-    let mut messages: Vec<PromptMessage> = Vec::with_capacity(said.len());
-    for (index, said) in said.into_iter().enumerate() {
+    let mut messages: Vec<PromptMessage> = Vec::with_capacity(messages_sent.len());
+    for (index, sent) in messages_sent.into_iter().enumerate() {
         let wrong = |what: String| {
             let message = format!("messages[{index}]: {what}");
             ServerError::bad(message)
                 .param("messages")
                 .code("invalid_messages")
         };
-        let role = match said.role.as_str() {
+        let role = match sent.role.as_str() {
             "system" | "developer" => ChatRole::System,
             "user" => ChatRole::User,
             "assistant" => ChatRole::Assistant,
             "tool" => ChatRole::Tool,
             other => return Err(wrong(format!("there is no role {other:?}"))),
         };
-        let mut message = PromptMessage::new(role, content(said.content).map_err(wrong)?);
-        for call in said.tool_calls.unwrap_or_default() {
+        let mut message = PromptMessage::new(role, content(sent.content).map_err(wrong)?);
+        for call in sent.tool_calls.unwrap_or_default() {
             message.calls.push(called(call).map_err(wrong)?);
         }
         if role == ChatRole::Tool {
-            let id = said.tool_call_id.unwrap_or_default();
+            let id = sent.tool_call_id.unwrap_or_default();
             let mut calls = messages.iter().flat_map(|message| &message.calls);
             let called = calls.rfind(|call| call.id == id);
-            let name = said.name.or_else(|| called.map(|call| call.name.clone()));
+            let name = sent.name.or_else(|| called.map(|call| call.name.clone()));
             message.answers = Some((id, name));
         }
         messages.push(message);
@@ -293,8 +293,8 @@ fn called(call: RequestToolCall) -> Result<PromptCall, String> {
 }
 
 fn tools(offered: Vec<RequestTool>) -> Result<Vec<PromptTool>, ServerError> {
-    if offered.len() > TOOLS {
-        let message = format!("at most {TOOLS} tools are possible");
+    if offered.len() > MAX_TOOLS {
+        let message = format!("at most {MAX_TOOLS} tools are possible");
         return Err(ServerError::bad(message).param("tools"));
     }
     let mut tools: Vec<PromptTool> = Vec::with_capacity(offered.len());

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::talk::GenerationUsage;
+use crate::generation::GenerationUsage;
 
 #[derive(Default)]
 pub(super) struct ServerStats {

@@ -10,7 +10,9 @@ use super::queue::{FinishedAnswer, QueuedRequest, RequestQueue};
 use super::stats::ServerStats;
 use crate::chat::ChatError;
 use crate::engine::{ModelFacts, OpenError};
-use crate::talk::{AnswerDelta, GenerationError, GenerationOutcome, ModelOpener, ModelSession};
+use crate::generation::{
+    AnswerDelta, GenerationError, GenerationOutcome, ModelOpener, ModelSession,
+};
 
 /// Why there is no model (any more).
 #[derive(Debug, thiserror::Error)]

@@ -9,8 +9,8 @@ use hermes_local::engine::{
     Constraint, EngineError, GenerationEnd, GenerationStats, ModelFacts, SamplingOptions,
     SpecialToken,
 };
+use hermes_local::generation::GenerationModel;
 use hermes_local::server::{LocalServerSettings, serve};
-use hermes_local::talk::GenerationModel;
 use tempfile::TempDir;
 
 use crate::http::{Client, eventually};

@@ -5,10 +5,10 @@ use std::path::Path;
 use candle_core::quantized::gguf_file::Value as Metadata;
 use hermes_local::chat::{ChatRole, PromptMessage, PromptTool};
 use hermes_local::engine::EngineOptions;
-use hermes_local::grammar::CallChoice;
-use hermes_local::talk::{
+use hermes_local::generation::{
     AnswerDelta, AnswerFinish, AnswerShape, GenerationError, GenerationRequest, ModelSession, file,
 };
+use hermes_local::grammar::CallChoice;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};

@@ -190,7 +190,6 @@ impl ToolCollector<'_> {
             toolset: naming::toolset(&config.name),
             effects: effects(config.parallel_calls, config.trusted && hints.read_only),
             untrusted: true,
-            result_limit: None,
         };
         let action = Action::Call {
             tool: name.to_owned(),
@@ -276,7 +275,6 @@ impl ToolCollector<'_> {
             toolset: naming::toolset(&config.name),
             effects: Effects::ReadOnly,
             untrusted: true,
-            result_limit: None,
         };
         self.push(spec, action, None);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hermes_core::ask::Nobody;
+use hermes_core::ask::DeclineAll;
 use hermes_mcp::{
     CallOptions, CallOrigin, Certainty, FailureClass, LinkEvent, McpManager, Op, ReportedState,
     ServerSettings, TransportKind,
@@ -379,7 +379,7 @@ async fn call_of(world: &World, conversation: &str) -> bool {
     let options = CallOptions {
         origin: Some(CallOrigin {
             session: conversation.to_owned(),
-            asker: Arc::new(Nobody),
+            asker: Arc::new(DeclineAll),
         }),
         ..CallOptions::default()
     };

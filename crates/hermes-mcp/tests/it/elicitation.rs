@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hermes_config::{Env, Home, ProcessEnv};
 use hermes_core::BoxFuture;
-use hermes_core::ask::{Answer, Asker, FieldKind, Nobody, Question, Want};
+use hermes_core::ask::{Answer, Asker, DeclineAll, FieldKind, Question, Want};
 use hermes_mcp::config::ServerConfig;
 use hermes_mcp::{
     CallError, CallOptions, CallOrigin, Children, McpConnector, MemoryEraCache,
@@ -177,7 +177,7 @@ async fn a_refusal_and_a_missing_user_decline() {
     let refusing = scripted(|_| Answer::Declined { why: None });
     let reply = world.ask_for("s1", refusing).await.unwrap();
     assert_eq!(reply["result"], json!({"action": "decline"}));
-    let reply = world.ask_for("s1", Arc::new(Nobody)).await.unwrap();
+    let reply = world.ask_for("s1", Arc::new(DeclineAll)).await.unwrap();
     assert_eq!(reply["result"]["action"], "decline");
     let why = reply["result"]["_meta"]["hermes/reason"].as_str().unwrap();
     assert!(why.contains("nobody is here"), "{why}");
@@ -292,7 +292,7 @@ async fn a_stateless_server_asks_by_its_answer_and_is_asked_again() {
     assert_eq!(params["inputResponses"]["one"]["content"]["name"], "Ada");
     assert_eq!(params["inputResponses"]["two"], json!({"action": "accept"}));
     // Without a user the server gets a refusal, and continues as it likes.
-    let second = world.ask_for("s1", Arc::new(Nobody)).await.unwrap();
+    let second = world.ask_for("s1", Arc::new(DeclineAll)).await.unwrap();
     let inputs = &second["params"]["inputResponses"];
     assert_eq!(inputs["one"]["action"], "decline");
     assert_eq!(inputs["two"]["action"], "decline");
@@ -344,7 +344,7 @@ async fn a_call_that_needs_a_visit_first_asks_for_it() {
         "{text}"
     );
     assert!(!error.outcome_unknown && !error.retried, "{error:?}");
-    let error = world.ask_for("s1", Arc::new(Nobody)).await.unwrap_err();
+    let error = world.ask_for("s1", Arc::new(DeclineAll)).await.unwrap_err();
     assert!(error.to_string().contains("did not agree"), "{error}");
     world.rig.stop().await;
 }

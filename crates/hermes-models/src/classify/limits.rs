@@ -67,7 +67,7 @@ pub(super) fn window(text: &str) -> Option<u32> {
 
 /// The largest answer allowed by the text: stated, or what the window leaves after the prompt.
 pub(crate) fn output_cap(text: &str) -> Option<u32> {
-    first(&OUTPUT, text).or_else(|| room(text))
+    first(&OUTPUT, text).or_else(|| available_output(text))
 }
 
 /// The largest answer that the account can still pay for.
@@ -95,20 +95,24 @@ pub(super) fn stated_window(error: &Value) -> Option<u32> {
 /// Whether a shorter answer would fit: the window leaves a good part of itself after the prompt.
 /// Otherwise the prompt must become smaller.
 pub(super) fn fits_shorter_answer(text: &str) -> bool {
-    match (room(text), window(text)) {
-        (Some(room), Some(window)) => u64::from(room) * 8 >= u64::from(window),
+    match (available_output(text), window(text)) {
+        (Some(available_output), Some(window)) => {
+            u64::from(available_output) * 8 >= u64::from(window)
+        }
         _ => false,
     }
 }
 
 /// What the window leaves for the answer, if window and prompt are both stated and the prompt
 /// itself fits.
-pub(super) fn room(text: &str) -> Option<u32> {
+pub(super) fn available_output(text: &str) -> Option<u32> {
     let window = window(text)?;
     let captures = REQUESTED.as_ref()?.captures(text)?;
     let prompt = captures.iter().skip(1).flatten().next()?;
     let prompt = number(prompt.as_str())?;
-    window.checked_sub(prompt).filter(|room| *room > 0)
+    window
+        .checked_sub(prompt)
+        .filter(|available_output| *available_output > 0)
 }
 
 fn first(patterns: &[Regex], text: &str) -> Option<u32> {

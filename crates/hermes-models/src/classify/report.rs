@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use super::repeated;
-use crate::codec::clip;
 
 /// Maximum length of a displayed message.
 const MAX_MESSAGE_CHARS: usize = 500;
@@ -73,15 +72,15 @@ impl ErrorReport {
 
     /// The message for people: short, one line, without secrets.
     pub(super) fn shown(&self) -> String {
-        let said = self
+        let message_text = self
             .message
             .split_whitespace()
             .collect::<Vec<_>>()
             .join(" ");
-        let mut shown = clip(&said, MAX_MESSAGE_CHARS);
+        let mut shown = hermes_core::text::shorten(&message_text, MAX_MESSAGE_CHARS);
         // Used if the message is in none of the usual fields.
         if shown.is_empty() && !self.json.is_null() {
-            shown = clip(&self.json.to_string(), MAX_MESSAGE_CHARS);
+            shown = hermes_core::text::shorten(&self.json.to_string(), MAX_MESSAGE_CHARS);
         }
         if shown.is_empty() {
             return match self.status {
@@ -206,13 +205,16 @@ impl ErrorReport {
 fn plain(text: &str) -> String {
     let trimmed = text.trim();
     if !trimmed.starts_with('<') {
-        return clip(trimmed, 4_000);
+        return hermes_core::text::shorten(trimmed, 4_000);
     }
     let title = trimmed
         .split_once("<title>")
         .and_then(|(_, rest)| rest.split_once("</title>"));
     match title {
-        Some((title, _)) => format!("a web page: {}", clip(title.trim(), 200)),
+        Some((title, _)) => format!(
+            "a web page: {}",
+            hermes_core::text::shorten(title.trim(), 200)
+        ),
         None => "a web page instead of an answer".to_owned(),
     }
 }

@@ -3,7 +3,7 @@
 
 use hermes_core::model::ErrorClass;
 
-use super::{CallContext, ErrorReport, limits, meaning, overflow};
+use super::{CallContext, ErrorReport, limits, overflow, wording};
 
 pub(super) struct ErrorRule {
     pub(super) name: &'static str,
@@ -291,7 +291,7 @@ pub(super) const RULES: &[ErrorRule] = &[
         ])
         .any(&["content_filter"]),
     ErrorRule::new("unwanted content", ErrorClass::ContentPolicy)
-        .check(|report, _| meaning::content_is_refused(&report.text)),
+        .check(|report, _| wording::content_is_refused(&report.text)),
     ErrorRule::new("thinking signature", ErrorClass::ReasoningRejected)
         .status(&[400, 422])
         .any(&["thinking"])
@@ -333,7 +333,7 @@ pub(super) const RULES: &[ErrorRule] = &[
         .also(&["template"]),
     ErrorRule::new("tool schema", ErrorClass::SchemaRejected)
         .within(400, 500)
-        .check(|report, _| meaning::schema_is_refused(&report.text)),
+        .check(|report, _| wording::schema_is_refused(&report.text)),
     ErrorRule::new("tool content", ErrorClass::ToolContentRejected)
         .within(400, 499)
         .any(&[
@@ -347,23 +347,23 @@ pub(super) const RULES: &[ErrorRule] = &[
     ErrorRule::new("plain content", ErrorClass::ImagesUnsupported)
         .within(400, 499)
         .check(|report, situation| {
-            situation.shown_images && meaning::wants_plain_content(&report.text)
+            situation.shown_images && wording::wants_plain_content(&report.text)
         }),
     ErrorRule::new("plain results", ErrorClass::ToolContentRejected)
         .within(400, 499)
-        .check(|report, _| meaning::wants_plain_content(&report.text)),
+        .check(|report, _| wording::wants_plain_content(&report.text)),
     ErrorRule::new("image too large", ErrorClass::ImageTooLarge)
         .codes(&["image_too_large"])
         .check(|report, _| report.status != Some(429)),
     ErrorRule::new("image size", ErrorClass::ImageTooLarge).check(|report, _| {
-        report.status != Some(429) && meaning::picture_is_too_large(&report.text)
+        report.status != Some(429) && wording::picture_is_too_large(&report.text)
     }),
     ErrorRule::new("no images", ErrorClass::ImagesUnsupported)
         .within(400, 500)
         .check(|report, _| {
             report.text.contains("mmproj")
                 || report.text.contains("support image input")
-                || meaning::pictures_are_refused(&report.text)
+                || wording::pictures_are_refused(&report.text)
         }),
     // Keys and billing.
     ErrorRule::new("place", ErrorClass::AccountPolicy)
@@ -380,7 +380,7 @@ pub(super) const RULES: &[ErrorRule] = &[
         .check(|report, _| !says_key(report)),
     ErrorRule::new("401 no money", ErrorClass::Billing)
         .status(&[401, 412])
-        .check(|report, _| meaning::lacks_money(&report.text) && !says_key(report)),
+        .check(|report, _| wording::lacks_money(&report.text) && !says_key(report)),
     ErrorRule::new("401", ErrorClass::Auth).status(&[401]),
     ErrorRule::new("403 billing", ErrorClass::Billing)
         .status(&[403])
@@ -388,7 +388,7 @@ pub(super) const RULES: &[ErrorRule] = &[
         .any(BILLING),
     ErrorRule::new("403 no money", ErrorClass::Billing)
         .status(&[403])
-        .check(|report, _| meaning::lacks_money(&report.text)),
+        .check(|report, _| wording::lacks_money(&report.text)),
     ErrorRule::new("403", ErrorClass::Auth).status(&[403]),
     ErrorRule::new("400 key", ErrorClass::Auth)
         .status(&[400, 422])
@@ -434,7 +434,7 @@ pub(super) const RULES: &[ErrorRule] = &[
         .codes(&["model_not_found"]),
     ErrorRule::new("larger than the rate", ErrorClass::ContextOverflow)
         .status(&[413, 429])
-        .check(|report, _| meaning::exceeds_the_rate_alone(&report.text)),
+        .check(|report, _| wording::exceeds_the_rate_alone(&report.text)),
     ErrorRule::new("413 prompt", ErrorClass::ContextOverflow)
         .status(&[413])
         .check(|report, _| report.text.contains("token") && overflow::is_said(&report.text)),
@@ -450,7 +450,7 @@ pub(super) const RULES: &[ErrorRule] = &[
         .check(|report, _| !report.states_retry_time),
     ErrorRule::new("429 no money", ErrorClass::Billing)
         .status(&[429])
-        .check(|report, _| !report.states_retry_time && meaning::lacks_money(&report.text)),
+        .check(|report, _| !report.states_retry_time && wording::lacks_money(&report.text)),
     ErrorRule::new("429 overloaded", ErrorClass::Overloaded)
         .status(&[429])
         .codes(&["1305", "overloaded_error"])
@@ -536,7 +536,7 @@ pub(super) const RULES: &[ErrorRule] = &[
         .any(MISSING_MODEL),
     ErrorRule::new("400 model text", ErrorClass::ModelNotFound)
         .within(400, 422)
-        .check(|report, _| meaning::lacks_model(&report.text)),
+        .check(|report, _| wording::lacks_model(&report.text)),
     ErrorRule::new("400 rate limit", ErrorClass::RateLimit)
         .status(&[400])
         .any(RATE),
@@ -546,7 +546,7 @@ pub(super) const RULES: &[ErrorRule] = &[
         .any(BILLING),
     ErrorRule::new("400 no money", ErrorClass::Billing)
         .status(&[400, 422])
-        .check(|report, _| meaning::lacks_money(&report.text)),
+        .check(|report, _| wording::lacks_money(&report.text)),
     ErrorRule::new("overflow words", ErrorClass::ContextOverflow).check(|report, _| {
         matches!(report.status, None | Some(400 | 413 | 422 | 500))
             && !is_rate(report)
@@ -577,7 +577,7 @@ pub(super) const RULES: &[ErrorRule] = &[
         .any(BILLING)
         .check(|report, _| !report.states_retry_time),
     ErrorRule::new("no money", ErrorClass::Billing)
-        .check(|report, _| !report.states_retry_time && meaning::lacks_money(&report.text)),
+        .check(|report, _| !report.states_retry_time && wording::lacks_money(&report.text)),
     ErrorRule::new("rate limit", ErrorClass::RateLimit)
         .codes(RATE_CODES)
         .any(RATE),

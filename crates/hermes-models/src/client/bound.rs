@@ -12,7 +12,7 @@ const MAX_OVERHEAD: usize = 1_000;
 /// models need half of it, with one token per event.
 const MAX_RECEIVED: usize = if cfg!(test) { 12 << 20 } else { 128 << 20 };
 /// Added for each call, because a slot is kept for it.
-const PER_CALL: usize = 1_000;
+const BYTES_PER_CALL: usize = 1_000;
 
 /// Measures an answer while it arrives.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl AnswerBound {
         let sizes = events.iter().map(|event| match event {
             ModelEvent::Text(text) | ModelEvent::Reasoning(text) => text.len(),
             ModelEvent::ToolArguments { delta, .. } => delta.len(),
-            ModelEvent::ToolStarted { id, name, .. } => PER_CALL + id.len() + name.len(),
+            ModelEvent::ToolStarted { id, name, .. } => BYTES_PER_CALL + id.len() + name.len(),
             _ => 0,
         });
         self.content = self.content.saturating_add(sizes.sum());

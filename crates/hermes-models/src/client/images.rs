@@ -125,8 +125,8 @@ fn shrunk(url: &str, limit: ImageLimit) -> FitResult {
         return FitResult::AsItIs;
     }
     let image: [u8; 32] = Sha256::digest(url).into();
-    let kept = || SHRUNK.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = kept()
+    let cache = || SHRUNK.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = cache()
         .iter()
         .find(|one| one.image == image && one.limit == limit)
         .map(|one| one.fitted.clone());
@@ -138,9 +138,9 @@ fn shrunk(url: &str, limit: ImageLimit) -> FitResult {
     } else {
         FitResult::Never
     });
-    let mut kept = kept();
-    kept.truncate(MAX_CACHED - 1);
-    kept.insert(
+    let mut cache = cache();
+    cache.truncate(MAX_CACHED - 1);
+    cache.insert(
         0,
         ShrunkImage {
             image,

@@ -30,10 +30,10 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 
 /// How long the connection of a complete answer may take to end. Waiting for it lets the next call
 /// use the connection again; a server that never closes it must not hold up the answer.
-const CLOSING_TIME: Duration = Duration::from_millis(250);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// How long the rest of an error body may take.
-const ERROR_BODY_TIME: Duration = Duration::from_secs(10);
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 type ByteStream = BoxStream<'static, Result<Bytes, TransportError>>;
 type EventResult = Result<ModelEvent, ModelError>;
@@ -357,7 +357,7 @@ impl StreamingCall {
     /// Reads the next piece of the answer.
     async fn read(&mut self, mut reading: Box<ReadState>) {
         let patience = if reading.reader.is_complete() {
-            CLOSING_TIME
+            CLOSE_TIMEOUT
         } else {
             reading.limits.idle
         };
@@ -436,9 +436,9 @@ impl StreamingCall {
     fn end(&mut self, reader: AnswerReader) {
         let mut events = Vec::new();
         let read = reader.finish(&mut events);
-        let said = self.content || events.iter().any(is_content);
+        let has_content = self.content || events.iter().any(is_content);
         let cut = Some(&ModelEvent::Finished(FinishReason::Cut));
-        let empty = events.is_empty() || (events.last() == cut && !said);
+        let empty = events.is_empty() || (events.last() == cut && !has_content);
         match read {
             Ok(()) if empty => {
                 let message = "the answer ended before it began".to_owned();
@@ -565,7 +565,7 @@ impl CallFrame {
             return error.into();
         }
         let mut body = Vec::new();
-        let deadline = Instant::now() + ERROR_BODY_TIME;
+        let deadline = Instant::now() + ERROR_BODY_TIMEOUT;
         while body.len() < MAX_ERROR_BYTES {
             // If the rest does not arrive, what has arrived must do.
             match self.guard(deadline, answer.body.next()).await {

@@ -20,7 +20,7 @@ pub struct PhaseTimeouts {
 
 /// Models that reason for a long time before they answer, and how long silence is normal for them.
 /// The name must match from its start, up to a separator.
-const SLOW: &[(&str, u64)] = &[
+const SLOW_MODELS: &[(&str, u64)] = &[
     ("nemotron-3-nano", 300),
     ("nemotron-3", 600),
     ("deepseek-r1", 600),
@@ -83,7 +83,8 @@ pub(super) fn is_slow_reasoner(model: &str) -> bool {
 fn slow_floor(model: &str) -> Option<Duration> {
     let model = model.to_ascii_lowercase();
     let slug = model.rsplit('/').next().unwrap_or(&model);
-    SLOW.iter()
+    SLOW_MODELS
+        .iter()
         .find(|(name, _)| {
             slug.strip_prefix(name)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.', '_', ':']))

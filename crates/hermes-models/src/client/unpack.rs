@@ -12,7 +12,7 @@ use crate::classify::{TransportError, TransportErrorKind};
 type ChunkStream = BoxStream<'static, Result<Bytes, TransportError>>;
 
 /// Compressed bytes that are decompressed at a time.
-const PIECE: usize = 4 * 1024;
+const PIECE_BYTES: usize = 4 * 1024;
 
 /// Magic bytes of gzip.
 const GZIP: &[u8] = &[0x1f, 0x8b];
@@ -59,7 +59,7 @@ pub(super) fn unpacked(body: ChunkStream, encoding: Option<&str>) -> ChunkStream
         let piece = if matches!(unpacker, Unpacker::Plain) {
             std::mem::take(&mut rest)
         } else {
-            rest.split_to(rest.len().min(PIECE))
+            rest.split_to(rest.len().min(PIECE_BYTES))
         };
         match unpacker.take(piece) {
             Ok(plain) => Some((Ok(plain), Some((body, unpacker, rest)))),

@@ -42,11 +42,11 @@ pub(super) fn max_tokens(scope: &EncodeScope<'_>) -> Option<u32> {
         .default
         .map(|default| default.max(rule.floor.unwrap_or(0)))
         .or_else(|| mandatory_max_tokens(scope))?;
-    let most = scope.info.max_output.unwrap_or(u32::MAX);
+    let max_output = scope.info.max_output.unwrap_or(u32::MAX);
     // At most half the window: the prompt needs space, too.
     Some(
         default
-            .min(most)
+            .min(max_output)
             .min((scope.info.context_length / 2).max(1)),
     )
 }

@@ -144,14 +144,6 @@ fn escape(text: &str) -> (&str, usize) {
     }
 }
 
-/// At most `limit` characters of `text`.
-pub(crate) fn clip(text: &str, limit: usize) -> String {
-    match text.char_indices().nth(limit) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

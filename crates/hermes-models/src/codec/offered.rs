@@ -34,19 +34,19 @@ pub(super) fn written<T: Serialize>(
     style: ToolsStyle,
     shape: impl FnOnce() -> T,
 ) -> Result<Arc<[u8]>, serde_json::Error> {
-    let kept = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     let is_it = |known: &EncodedTools| known.style == style && Arc::ptr_eq(&known.tools, tools);
-    if let Some(known) = kept().iter().find(|known| is_it(known)) {
+    if let Some(known) = cache().iter().find(|known| is_it(known)) {
         return Ok(Arc::clone(&known.bytes));
     }
     let bytes: Arc<[u8]> = serde_json::to_vec(&shape())?.into();
-    let mut kept = kept();
-    kept.truncate(MAX_CACHED - 1);
+    let mut cache = cache();
+    cache.truncate(MAX_CACHED - 1);
     let written = EncodedTools {
         tools: Arc::clone(tools),
         style,
         bytes: Arc::clone(&bytes),
     };
-    kept.insert(0, written);
+    cache.insert(0, written);
     Ok(bytes)
 }

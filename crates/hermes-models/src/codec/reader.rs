@@ -3,7 +3,7 @@
 use hermes_core::model::ModelEvent;
 use hermes_http::sse::{SseEvent, SseParser};
 
-use super::json::{clip, lenient};
+use super::json::lenient;
 use super::{AnswerDecoder, WireFault};
 
 /// Maximum size of an answer in one piece.
@@ -43,7 +43,7 @@ impl AnswerReader {
         match &mut self.shape {
             AnswerShape::Unknown(held, passed) => {
                 held.extend_from_slice(bytes);
-                let Some(begun) = beginning(held) else {
+                let Some(start) = beginning(held) else {
                     *passed += bytes.len();
                     // Whitespace is scanned once, however much there is.
                     if !BOM.starts_with(held) {
@@ -55,7 +55,7 @@ impl AnswerReader {
                         Ok(())
                     };
                 };
-                let rest = held.split_off(begun);
+                let rest = held.split_off(start);
                 self.shape = match rest.first() {
                     Some(b'{' | b'[' | b'<') => AnswerShape::Object(Vec::new()),
                     _ => AnswerShape::Events(SseParser::default()),
@@ -97,7 +97,7 @@ impl AnswerReader {
                         self.decoder.done();
                     }
                     Err(error) if !is_lines(&text) => {
-                        let shown = clip(&text, 200);
+                        let shown = hermes_core::text::shorten(&text, 200);
                         return Err(WireFault::Malformed(format!(
                             "the answer is not JSON ({error}): {shown}"
                         )));

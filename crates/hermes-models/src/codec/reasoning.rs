@@ -25,7 +25,7 @@ const ADAPTIVE_LEVELS: &[Effort] = &[
 ];
 
 /// Tokens for the answer in addition to the thinking budget.
-const ANSWER_ROOM: u32 = 4_096;
+const MIN_ANSWER_TOKENS: u32 = 4_096;
 
 /// The effort of the request. `None`: the parameter is omitted.
 pub(super) fn effort(scope: &EncodeScope<'_>) -> Option<Effort> {
@@ -76,7 +76,7 @@ pub(super) fn thinking_budget(scope: &EncodeScope<'_>) -> Option<u32> {
 /// `max_tokens` with room for the thinking budget.
 pub(super) fn with_budget(max_tokens: u32, budget: Option<u32>) -> u32 {
     budget.map_or(max_tokens, |budget| {
-        max_tokens.max(budget.saturating_add(ANSWER_ROOM))
+        max_tokens.max(budget.saturating_add(MIN_ANSWER_TOKENS))
     })
 }
 

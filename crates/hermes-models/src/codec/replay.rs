@@ -304,13 +304,13 @@ fn anthropic_faults(body: &Value) -> Vec<String> {
             .is_some_and(|block| word(block, "type") == "tool_result")
     });
     if body.get("thinking").is_some() && in_step {
-        let begun = messages
+        let started = messages
             .iter()
             .rev()
             .find(|message| word(message, "role") == "assistant")
             .and_then(|message| list(message, "content").first())
             .map(|block| word(block, "type"));
-        if !begun.is_some_and(|kind| kind.contains("thinking")) {
+        if !started.is_some_and(|kind| kind.contains("thinking")) {
             faults.push("a step of a thinking model without its thought".to_owned());
         }
     }

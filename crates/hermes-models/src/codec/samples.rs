@@ -93,7 +93,6 @@ pub(crate) fn tool(name: &str) -> ToolSpec {
         toolset: "files",
         effects: Effects::ReadOnly,
         untrusted: false,
-        result_limit: None,
     }
 }
 

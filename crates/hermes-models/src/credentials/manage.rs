@@ -15,7 +15,7 @@ use super::KeyStatus;
 use super::store::{AuthStore, AuthStoreError, read, status_of, write};
 
 /// A person can wait longer for another program than a turn can.
-const LOCK_WAIT: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The fields that hold the state of a key.
 const STATE: [&str; 6] = [
@@ -273,7 +273,7 @@ impl AuthStore {
         edit: impl FnOnce(&mut Map<String, Value>) -> (bool, T),
     ) -> Result<T, AuthStoreError> {
         let path = self.own();
-        let _lock = FileLock::acquire(&path.with_file_name("auth.lock"), LOCK_WAIT)?;
+        let _lock = FileLock::acquire(&path.with_file_name("auth.lock"), LOCK_TIMEOUT)?;
         let mut document = match read(path)? {
             Some(Value::Object(document)) => document,
             Some(_) => return Err(AuthStoreError::NoObject(path.clone())),

@@ -17,7 +17,7 @@ use super::{Credential, KeyFailure, KeyStatus, fingerprint, is_usable_for};
 
 /// How long a write waits for the lock. The state in memory is authoritative for this process, so a
 /// write that cannot be done soon is dropped.
-const LOCK_WAIT: Duration = Duration::from_millis(500);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 pub enum AuthStoreError {
@@ -162,7 +162,7 @@ impl AuthStore {
         if !path.is_file() {
             return Ok(false);
         }
-        let _lock = FileLock::acquire(&path.with_file_name("auth.lock"), LOCK_WAIT)?;
+        let _lock = FileLock::acquire(&path.with_file_name("auth.lock"), LOCK_TIMEOUT)?;
         let Some(mut document) = read(path)? else {
             return Ok(false);
         };

@@ -42,15 +42,15 @@ impl ModelClient for LocalClient {
     }
 
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
-        let (tell, told) = mpsc::channel(4);
+        let (tell, notices) = mpsc::channel(4);
         let call = LocalCall {
             parts: self.parts.clone(),
             service: Arc::clone(&self.service),
-            news: StartNotices::new(tell),
+            start_notices: StartNotices::new(tell),
         };
         let phase = LocalCallPhase::Starting {
             answer: Box::pin(call.begin(request, cancel)),
-            told,
+            notices,
         };
         Box::pin(stream::unfold(phase, LocalCallPhase::next))
     }
@@ -59,7 +59,7 @@ impl ModelClient for LocalClient {
 enum LocalCallPhase {
     Starting {
         answer: BoxFuture<'static, Result<ModelStream, ModelError>>,
-        told: mpsc::Receiver<String>,
+        notices: mpsc::Receiver<String>,
     },
     /// The lease is held while the answer is streamed.
     Answering(ModelStream),
@@ -77,12 +77,12 @@ impl LocalCallPhase {
                 }
                 Self::Starting {
                     mut answer,
-                    mut told,
+                    mut notices,
                 } => {
                     let begun = tokio::select! {
                         begun = &mut answer => begun,
-                        Some(text) = told.recv() => {
-                            let phase = Self::Starting { answer, told };
+                        Some(text) = notices.recv() => {
+                            let phase = Self::Starting { answer, notices };
                             return Some((Ok(ModelEvent::Preparing(text)), phase));
                         }
                     };
@@ -99,7 +99,7 @@ impl LocalCallPhase {
 struct LocalCall {
     parts: ClientParts,
     service: Arc<LocalService>,
-    news: StartNotices,
+    start_notices: StartNotices,
 }
 
 impl LocalCall {
@@ -109,7 +109,7 @@ impl LocalCall {
         cancel: CancellationToken,
     ) -> Result<ModelStream, ModelError> {
         let held = {
-            let tell = |text: &str| self.news.tell(text);
+            let tell = |text: &str| self.start_notices.tell(text);
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => Err(self.error(
@@ -196,18 +196,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_a_slow_start_is_told_of() {
-        let (tell, mut told) = mpsc::channel(4);
-        let news = StartNotices::new(tell);
-        news.tell("reading");
+        let (tell, mut notices) = mpsc::channel(4);
+        let start_notices = StartNotices::new(tell);
+        start_notices.tell("reading");
         tokio::time::advance(Duration::from_millis(1_100)).await;
-        news.tell("reading");
-        news.tell("converting 10 %");
+        start_notices.tell("reading");
+        start_notices.tell("converting 10 %");
         tokio::time::advance(NOTICE_INTERVAL).await;
-        news.tell("converting 90 %");
-        news.tell("converting 91 %");
-        drop(news);
+        start_notices.tell("converting 90 %");
+        start_notices.tell("converting 91 %");
+        drop(start_notices);
         let mut heard = Vec::new();
-        while let Some(text) = told.recv().await {
+        while let Some(text) = notices.recv().await {
             heard.push(text);
         }
         assert_eq!(

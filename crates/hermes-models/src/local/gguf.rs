@@ -15,11 +15,11 @@ pub(super) struct GgufHeader {
 }
 
 /// Maximum length of a text; longer ones are skipped.
-const TEXT: u64 = 1024;
+const MAX_TEXT_BYTES: u64 = 1024;
 /// A file with more entries is not a model.
-const ENTRIES: u64 = 100_000;
+const MAX_ENTRIES: u64 = 100_000;
 /// Arrays may nest, but those of models do not.
-const DEPTH: u8 = 4;
+const MAX_ARRAY_DEPTH: u8 = 4;
 
 pub(super) fn head(path: &Path) -> io::Result<GgufHeader> {
     let file = File::open(path)?;
@@ -40,7 +40,7 @@ fn read_head(file: impl Read + Seek, length: u64) -> io::Result<GgufHeader> {
     }
     let tensors = reader.u64()?;
     let entries = reader.u64()?;
-    if tensors > ENTRIES || entries > ENTRIES {
+    if tensors > MAX_ENTRIES || entries > MAX_ENTRIES {
         return Err(broken("its head is damaged"));
     }
     let mut head = GgufHeader::default();
@@ -52,7 +52,7 @@ fn read_head(file: impl Read + Seek, length: u64) -> io::Result<GgufHeader> {
         } else if key.ends_with(".context_length") && (kind == 4 || kind == 5) {
             head.context = Some(reader.u32()?);
         } else {
-            reader.skip(kind, DEPTH)?;
+            reader.skip(kind, MAX_ARRAY_DEPTH)?;
         }
     }
     for _ in 0..tensors {
@@ -111,7 +111,7 @@ impl<F: Read + Seek> GgufReader<F> {
     /// `None`: longer than anything needed.
     fn text(&mut self) -> io::Result<Option<String>> {
         let length = self.u64()?;
-        if length > TEXT {
+        if length > MAX_TEXT_BYTES {
             self.seek(length)?;
             return Ok(None);
         }

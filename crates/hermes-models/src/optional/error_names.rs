@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-use super::ladder;
+use super::effort_levels;
 
 /// Fields of error objects that name a field of the request.
 const KEYS: &[&str] = &[
@@ -156,7 +156,7 @@ pub(super) fn mentioned(text: &str, path: &str) -> u32 {
     if (distinct || !top) && joined.len() >= 8 && has_word(text, &joined) {
         return 90 + length;
     }
-    let called = top || ladder::is_effort_field(path);
+    let called = top || effort_levels::is_effort_field(path);
     if is_quoted(text, leaf)
         || (top && is_heading(text, leaf))
         || (called && is_called_field(text, leaf))

@@ -90,7 +90,7 @@ fn recommends(text: &str, format: WireFormat) -> bool {
         .ok()
     });
     /// Maximum distance between the advice and the name.
-    const NEAR: usize = 60;
+    const MAX_ADVICE_DISTANCE: usize = 60;
     let Some(advice) = ADVICE.as_ref() else {
         return false;
     };
@@ -101,14 +101,14 @@ fn recommends(text: &str, format: WireFormat) -> bool {
         let rest = &text[found.end()..];
         let near = rest
             .char_indices()
-            .nth(NEAR)
+            .nth(MAX_ADVICE_DISTANCE)
             .map_or(rest, |(end, _)| &rest[..end]);
-        let place = names(format)
+        let position = names(format)
             .iter()
             .filter_map(|name| near.find(name))
             .min();
         !denied
-            && place.is_some_and(|at| !near[..at].contains("not ") && !near[..at].contains(". "))
+            && position.is_some_and(|at| !near[..at].contains("not ") && !near[..at].contains(". "))
     })
 }
 

@@ -16,7 +16,7 @@ use crate::codec::EncodedRequest;
 
 /// Without a stream the person sees nothing until the answer is complete; a server that cannot
 /// stream names it.
-const KEPT: &[&str] = &["stream"];
+const REQUIRED_FIELDS: &[&str] = &["stream"];
 
 /// The rules that drop everything optional. Empty: the refusal has another reason, or there is
 /// nothing to drop.
@@ -33,7 +33,7 @@ pub(crate) fn without_options(
         return Vec::new();
     };
     let required = |name: &str| {
-        KEPT.contains(&name)
+        REQUIRED_FIELDS.contains(&name)
             || ESSENTIAL.contains(&name)
             || fixed.contains(name)
             || (format == WireFormat::AnthropicMessages && name == "max_tokens")

@@ -7,7 +7,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::{
-    CALL_SIGNATURES, FieldChange, FieldRule, HEADERS, REASONING_CONTENT, error_names, ladder,
+    CALL_SIGNATURES, FieldChange, FieldRule, HEADERS, REASONING_CONTENT, effort_levels, error_names,
 };
 use crate::classify::{ErrorAnswer, output_cap};
 use crate::codec::EncodedRequest;
@@ -175,9 +175,9 @@ fn best<'a, 'b>(
             .map(|path| match_stated(path, &candidate.path))
             .max()
             .unwrap_or(0);
-        let said = error_names::mentioned(refusal.text, &candidate.path);
+        let is_mentioned = error_names::mentioned(refusal.text, &candidate.path);
         let meant = named_by_value(refusal.text, candidate);
-        outright.max(said).max(meant)
+        outright.max(is_mentioned).max(meant)
     };
     candidates
         .iter()
@@ -237,7 +237,7 @@ fn named_by_value(text: &str, candidate: &OptionalField<'_>) -> u32 {
         let needle = format!("{quote}{value}{quote}");
         text.contains(&needle)
     });
-    match (quoted, ladder::is_effort_field(&candidate.path)) {
+    match (quoted, effort_levels::is_effort_field(&candidate.path)) {
         (true, true) => 30,
         (true, false) if text.contains("value") => 20,
         _ => 0,
@@ -333,7 +333,7 @@ fn change(refusal: &ErrorAnswer<'_>, candidate: &OptionalField<'_>, body: &Value
             instead: vec!["system".to_owned()],
         };
     }
-    if ladder::is_effort_field(&candidate.path) && is_about_value(refusal, value) {
+    if effort_levels::is_effort_field(&candidate.path) && is_about_value(refusal, value) {
         return FieldChange::NotValue {
             value: value.to_owned(),
             instead: listed(refusal.text, value),
@@ -380,7 +380,10 @@ fn listed(text: &str, refused: &str) -> Vec<String> {
     };
     let mut names: Vec<String> = Vec::new();
     for word in rest.split(|c: char| !c.is_ascii_alphanumeric()) {
-        if ladder::rank(word).is_some() && word != refused && !names.iter().any(|n| n == word) {
+        if effort_levels::rank(word).is_some()
+            && word != refused
+            && !names.iter().any(|n| n == word)
+        {
             names.push(word.to_owned());
         }
     }

@@ -17,7 +17,8 @@ const LOCAL_MAX_TOKENS: u32 = 65_536;
 /// The built-in model processes one request at a time, on the CPU: an answer that never ends would
 /// block everyone.
 fn built_in_limit(model: &str) -> u32 {
-    let small = |model: &local::table::LocalModel| model.parameters < local::table::SMALL_BELOW;
+    let small =
+        |model: &local::table::LocalModel| model.parameters < local::table::SMALL_MODEL_PARAMETERS;
     if local::table::find(model).is_some_and(small) {
         512
     } else {

@@ -317,9 +317,9 @@ fn is_own(target: &RouteTarget) -> bool {
 }
 
 fn address(target: &RouteTarget, credential: Option<&Credential>) -> (String, WireFormat) {
-    let here = (target.base_url.clone(), target.format);
+    let client_key = (target.base_url.clone(), target.format);
     let (Some(credential), false) = (credential, target.moved) else {
-        return here;
+        return client_key;
     };
     if target.provider == "kimi-coding" && credential.secret.expose_secret().starts_with("sk-kimi-")
     {
@@ -336,6 +336,6 @@ fn address(target: &RouteTarget, credential: Option<&Credential>) -> (String, Wi
             let format = endpoint::format_of(url).unwrap_or(target.format);
             (url.clone(), format)
         }
-        _ => here,
+        _ => client_key,
     }
 }

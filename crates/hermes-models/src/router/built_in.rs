@@ -75,7 +75,7 @@ impl Router {
             tools: tools.unwrap_or(false),
             prices: None,
             local: true,
-            small: parameters < table::SMALL_BELOW,
+            small: parameters < table::SMALL_MODEL_PARAMETERS,
         }
     }
 

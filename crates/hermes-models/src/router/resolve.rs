@@ -290,11 +290,12 @@ impl<'a> Resolver<'a> {
     /// In the original `local` is another name for a custom endpoint. With an address it still
     /// means that.
     fn means_own_endpoint(&self, name: &str) -> bool {
-        let here = |text: &str| text.trim().eq_ignore_ascii_case(local::PROVIDER);
+        let names_local = |text: &str| text.trim().eq_ignore_ascii_case(local::PROVIDER);
         let entry = || self.custom.find(name)?.base_url.as_ref();
         let section = &self.config.model;
-        here(name)
-            && (entry().is_some() || (here(&section.provider) && set(&section.base_url).is_some()))
+        names_local(name)
+            && (entry().is_some()
+                || (names_local(&section.provider) && set(&section.base_url).is_some()))
     }
 
     /// Combines a provider and a model.
@@ -450,8 +451,8 @@ impl<'a> Resolver<'a> {
             .flatten();
         let built_in = || {
             let section = self.config.local.as_ref()?;
-            let here = found.builtin.is_some_and(|p| p.id == local::PROVIDER);
-            set(&section.model).filter(|_| here)
+            let names_local = found.builtin.is_some_and(|p| p.id == local::PROVIDER);
+            set(&section.model).filter(|_| names_local)
         };
         let name = model
             .map(str::to_owned)

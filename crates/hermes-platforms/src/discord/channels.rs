@@ -10,7 +10,7 @@ use super::api::DiscordApi;
 use super::wire::{DiscordChannel, Guild, GuildMember, Snowflake};
 
 /// Maximum size; beyond it the cache is cleared.
-const MOST: usize = 20_000;
+const MAX_CHANNELS: usize = 20_000;
 
 #[derive(Default)]
 pub(super) struct ChannelDirectory(Mutex<KnownChannels>);
@@ -29,7 +29,7 @@ impl ChannelDirectory {
 
     pub(super) fn remember(&self, channel: DiscordChannel) {
         let mut known = self.known();
-        if known.channels.len() >= MOST {
+        if known.channels.len() >= MAX_CHANNELS {
             known.channels.clear();
         }
         known.channels.insert(channel.id, channel);
@@ -37,7 +37,7 @@ impl ChannelDirectory {
 
     pub(super) fn learn_guild(&self, guild: &Guild) {
         let mut known = self.known();
-        if known.guilds.len() >= MOST {
+        if known.guilds.len() >= MAX_CHANNELS {
             known.guilds.clear();
         }
         known.guilds.insert(guild.id, guild.name.clone());

@@ -19,9 +19,9 @@ pub(super) async fn fetch(
     into: &Path,
     max_bytes: u64,
 ) -> Result<PathBuf, SendError> {
-    let most = max_bytes.min(shared.settings.max_attachment);
-    let too_large = || SendError::Refused(format!("the file is larger than {most} bytes"));
-    if media.bytes.is_some_and(|bytes| bytes > most) {
+    let max = max_bytes.min(shared.settings.max_attachment);
+    let too_large = || SendError::Refused(format!("the file is larger than {max} bytes"));
+    if media.bytes.is_some_and(|bytes| bytes > max) {
         return Err(too_large());
     }
     let url = checked(&media.id, shared.api.base()).ok_or_else(|| {
@@ -54,9 +54,9 @@ pub(super) async fn fetch(
             Err(error) => return Err(unclear(&error)),
         };
         written += piece.len() as u64;
-        if written > most {
+        if written > max {
             drop(file);
-            // It stays only when the disk is broken, and then it is the least of it.
+            // If removing fails, the partial file stays; nothing more can be done.
             let _ = tokio::fs::remove_file(&path).await;
             return Err(too_large());
         }

@@ -24,12 +24,12 @@ use crate::platform::{AdapterLink, Applicant, IncomingMessage};
 use crate::source::MessageSource;
 
 /// Lanes for messages, and behind them lanes for commands and presses.
-const MESSAGES: u64 = 8;
-const INTERACTIONS: u64 = 4;
+const MESSAGE_LANES: u64 = 8;
+const INTERACTION_LANES: u64 = 4;
 /// Capacity of a lane; a full lane stops reading the socket.
-const WAITING: usize = 256;
+const LANE_CAPACITY: usize = 256;
 /// Discord's patience with an interaction.
-const ANSWER: Duration = Duration::from_secs(3);
+const INTERACTION_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(super) enum DiscordWork {
     Message(EventTicket, Box<DiscordMessage>),
@@ -40,10 +40,10 @@ pub(super) enum DiscordWork {
 impl DiscordWork {
     fn lane(&self) -> usize {
         let lane = match self {
-            Self::Message(_, message) => message.channel_id.0 % MESSAGES,
-            Self::Missed(missed) => missed.channel.0 % MESSAGES,
+            Self::Message(_, message) => message.channel_id.0 % MESSAGE_LANES,
+            Self::Missed(missed) => missed.channel.0 % MESSAGE_LANES,
             Self::Interaction(_, used) => {
-                MESSAGES + used.channel_id.unwrap_or_default().0 % INTERACTIONS
+                MESSAGE_LANES + used.channel_id.unwrap_or_default().0 % INTERACTION_LANES
             }
         };
         lane as usize
@@ -55,7 +55,7 @@ pub(super) struct DiscordLanes(Vec<mpsc::Sender<DiscordWork>>);
 
 impl DiscordLanes {
     pub(super) fn new() -> (Self, Vec<mpsc::Receiver<DiscordWork>>) {
-        let lanes = (0..MESSAGES + INTERACTIONS).map(|_| mpsc::channel(WAITING));
+        let lanes = (0..MESSAGE_LANES + INTERACTION_LANES).map(|_| mpsc::channel(LANE_CAPACITY));
         let (entrances, ends) = lanes.unzip();
         (Self(entrances), ends)
     }
@@ -132,12 +132,12 @@ impl DiscordIntake<'_> {
         if channel.is_direct() {
             self.shared.memory.meet(channel.id, message.id).await;
         }
-        let taken = self.judge(message, &channel).await;
-        if taken != IntakeResult::Stopped {
+        let decision = self.judge(message, &channel).await;
+        if decision != IntakeResult::Stopped {
             let memory = &self.shared.memory;
             memory.saw(message.channel_id, message.id, channel.is_direct());
         }
-        taken
+        decision
     }
 
     async fn channel(&self, id: Snowflake, guild: Option<Snowflake>) -> DiscordChannel {
@@ -168,10 +168,10 @@ impl DiscordIntake<'_> {
             }
             MessageDecision::Take { thread, gap } => (thread, gap),
         };
-        let place = self.location(channel, parent.as_ref(), message.guild_id);
-        let mut source = place.source(&message.author, message.member.as_ref(), message.id);
+        let origin = self.location(channel, parent.as_ref(), message.guild_id);
+        let mut source = origin.source(&message.author, message.member.as_ref(), message.id);
         let (member, bot) = (message.member.as_ref(), message.author.bot);
-        let has_role = self.has_right(&message.author, member, &place).await;
+        let has_role = self.has_right(&message.author, member, &origin).await;
         let applicant = Applicant {
             source: &source,
             is_bot: bot,
@@ -233,21 +233,21 @@ impl DiscordIntake<'_> {
         &self,
         user: &DiscordUser,
         member: Option<&GuildMember>,
-        place: &MessageLocation<'_>,
+        origin: &MessageLocation<'_>,
     ) -> bool {
         let rules = &self.shared.settings.rules;
         // Names without a discriminator are unique.
         if user.discriminator == "0" && rules.names.contains(&user.username.to_lowercase()) {
             return true;
         }
-        if rules.place_admits(place.channel, place.parent) {
+        if rules.place_admits(origin.channel, origin.parent) {
             return true;
         }
         if rules.roles.is_empty() || user.bot {
             return false;
         }
         let (api, within) = (&self.shared.api, self.shared.timing.details);
-        let roles = match (member, place.guild.filter(|_| !place.channel.is_direct())) {
+        let roles = match (member, origin.guild.filter(|_| !origin.channel.is_direct())) {
             (Some(member), Some(_)) => member.roles.clone(),
             (None, Some(guild)) => {
                 channels::roles_of(api, &guild.to_string(), user.id, within).await
@@ -352,9 +352,9 @@ impl DiscordIntake<'_> {
                 .await;
             return IntakeResult::Ignored;
         }
-        let place = self.location(&channel, parent.as_ref(), used.guild_id);
-        let source = place.source(user, member, used.id);
-        let has_role = self.has_right(user, member, &place).await;
+        let origin = self.location(&channel, parent.as_ref(), used.guild_id);
+        let source = origin.source(user, member, used.id);
+        let has_role = self.has_right(user, member, &origin).await;
         let native = json!({"is_bot": user.bot, "has_role": has_role});
         let Some(incoming) = read::interaction(used, source, &native) else {
             return IntakeResult::Ignored;
@@ -363,18 +363,18 @@ impl DiscordIntake<'_> {
             Some(_) => json!({"type": 6}),
             None => note(&format!("`{}`", incoming.text.replace('`', "'"))),
         };
-        let taken = self.store(incoming).await;
-        if taken == IntakeResult::Stored {
+        let decision = self.store(incoming).await;
+        if decision == IntakeResult::Stored {
             self.answer(used, &answer).await;
         }
-        taken
+        decision
     }
 
     /// Acknowledges an interaction. A stored one is answered in the chat even if this fails.
     async fn answer(&self, used: &DiscordInteraction, answer: &Value) {
         let path = format!("/interactions/{}/{}/callback", used.id, used.token);
         let call = self.shared.api.call(Method::POST, &path, Some(answer));
-        match tokio::time::timeout(ANSWER, call).await {
+        match tokio::time::timeout(INTERACTION_TIMEOUT, call).await {
             Ok(Ok(_)) => {}
             // Too late, or acknowledged by an earlier process.
             Ok(Err(error)) => tracing::debug!("discord: an interaction: {error}"),

@@ -11,7 +11,7 @@ use reqwest::header::HeaderMap;
 use tokio::time::Instant;
 
 /// Maximum number of buckets; expired ones are removed first.
-const MOST: usize = 2048;
+const MAX_BUCKETS: usize = 2048;
 
 /// A route and its major parameter: requests with the same pair share a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -96,7 +96,7 @@ impl DiscordRateLimits {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let mut state = self.state();
         if let Some(bucket) = text("x-ratelimit-bucket") {
-            if state.buckets.len() >= MOST {
+            if state.buckets.len() >= MAX_BUCKETS {
                 state.buckets.clear();
             }
             state.buckets.insert(route.shape.clone(), bucket.to_owned());
@@ -127,9 +127,9 @@ impl RateLimitState {
 
     fn set(&mut self, route: &RateLimitRoute, requests: u32, after: f64) {
         let now = Instant::now();
-        if self.left.len() >= MOST {
+        if self.left.len() >= MAX_BUCKETS {
             self.left.retain(|_, left| left.until > now);
-            if self.left.len() >= MOST {
+            if self.left.len() >= MAX_BUCKETS {
                 self.left.clear();
             }
         }

@@ -17,9 +17,9 @@ use super::wire::{DiscordChannel, DiscordInteraction, DiscordMessage, Guild, Rea
 use crate::platform::{AdapterLink, FatalPlatformError, PlatformState};
 
 /// Timeout for the shutdown.
-const ENDING: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Tolerated clock difference.
-const SKEW: f64 = 60.0;
+const MAX_CLOCK_SKEW: f64 = 60.0;
 
 /// A session that can be resumed.
 struct ResumableSession {
@@ -88,7 +88,10 @@ pub(super) async fn run(
     };
     drop(lanes);
     // Messages being stored now may still be recorded as seen.
-    if tokio::time::timeout(ENDING, working).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, working)
+        .await
+        .is_err()
+    {
         tracing::debug!("discord: something was still worked on");
     }
     shared.memory.save().await;
@@ -194,13 +197,13 @@ impl GatewayConnections<'_> {
         }
         let mut worked = false;
         loop {
-            let heard = socket.receive(|| self.progress.stored()).await;
-            let heard = heard.map_err(|why| GatewayConnectionEnd::Broken { why, worked })?;
-            match heard {
+            let received = socket.receive(|| self.progress.stored()).await;
+            let received = received.map_err(|why| GatewayConnectionEnd::Broken { why, worked })?;
+            match received {
                 GatewayFrame::Ack => {
                     if worked {
                         self.link.health.received(shared.now());
-                        shared.memory.alive(shared.now() - SKEW);
+                        shared.memory.alive(shared.now() - MAX_CLOCK_SKEW);
                         shared
                             .memory
                             .keep(timing.remember, timing.remember_news)

@@ -36,27 +36,27 @@ struct LastSeenMessage {
 }
 
 struct DiscordMemoryState {
-    kept: StoredDiscordState,
+    stored: StoredDiscordState,
     /// Oldest first.
     threads: Vec<String>,
     /// Channels whose missed messages are not all read yet, and the latest message that arrived
     /// since.
     behind: HashMap<u64, Option<LastSeenMessage>>,
-    news: bool,
+    has_changes: bool,
     written: Instant,
 }
 
 impl DiscordMemoryState {
     fn saw(&mut self, channel: Snowflake, seen: LastSeenMessage) {
-        let known = self.kept.seen.entry(channel.0).or_insert(seen);
+        let known = self.stored.seen.entry(channel.0).or_insert(seen);
         known.message = known.message.max(seen.message);
         known.direct = seen.direct;
-        self.news = true;
-        if self.kept.seen.len() > MAX_CHANNELS {
-            let mut ages: Vec<u64> = self.kept.seen.values().map(|one| one.message).collect();
+        self.has_changes = true;
+        if self.stored.seen.len() > MAX_CHANNELS {
+            let mut ages: Vec<u64> = self.stored.seen.values().map(|one| one.message).collect();
             ages.sort_unstable();
             let middle = ages[ages.len() / 2];
-            self.kept.seen.retain(|_, one| one.message >= middle);
+            self.stored.seen.retain(|_, one| one.message >= middle);
         }
     }
 }
@@ -79,10 +79,10 @@ impl DiscordMemory {
         let path = home.join("gateway/discord_seen.json");
         let threads = home.join("discord_threads.json");
         let state = DiscordMemoryState {
-            kept: read(&path).unwrap_or_default(),
+            stored: read(&path).unwrap_or_default(),
             threads: read(&threads).unwrap_or_default(),
             behind: HashMap::new(),
-            news: false,
+            has_changes: false,
             written: Instant::now(),
         };
         Self(Arc::new(DiscordMemoryInner {
@@ -128,31 +128,31 @@ impl DiscordMemory {
     pub(super) fn seen(&self, channel: Snowflake) -> Option<Snowflake> {
         let state = self.state();
         state
-            .kept
+            .stored
             .seen
             .get(&channel.0)
             .map(|one| Snowflake(one.message))
     }
 
     /// Direct channels, the last ones used first.
-    pub(super) fn direct(&self, most: usize) -> Vec<(Snowflake, Snowflake)> {
+    pub(super) fn direct(&self, max: usize) -> Vec<(Snowflake, Snowflake)> {
         let state = self.state();
-        let mut direct: Vec<(Snowflake, Snowflake)> = (state.kept.seen.iter())
+        let mut direct: Vec<(Snowflake, Snowflake)> = (state.stored.seen.iter())
             .filter(|(_, seen)| seen.direct)
             .map(|(channel, seen)| (Snowflake(*channel), Snowflake(seen.message)))
             .collect();
         direct.sort_unstable_by_key(|(_, message)| std::cmp::Reverse(*message));
-        direct.truncate(most);
+        direct.truncate(max);
         direct
     }
 
     pub(super) fn alive_at(&self) -> Option<f64> {
-        self.state().kept.alive_at
+        self.state().stored.alive_at
     }
 
     /// The first connection. Earlier messages are ignored.
     pub(super) fn begin(&self, now: f64) {
-        self.state().kept.alive_at.get_or_insert(now);
+        self.state().stored.alive_at.get_or_insert(now);
     }
 
     /// Records that the connection is alive. While missed messages are being read, the time is not
@@ -160,7 +160,7 @@ impl DiscordMemory {
     pub(super) fn alive(&self, now: f64) {
         let mut state = self.state();
         if state.behind.is_empty() {
-            state.kept.alive_at = Some(state.kept.alive_at.unwrap_or(now).max(now));
+            state.stored.alive_at = Some(state.stored.alive_at.unwrap_or(now).max(now));
         }
     }
 
@@ -189,8 +189,8 @@ impl DiscordMemory {
                 return;
             }
             state.threads.push(thread.to_owned());
-            let over = state.threads.len().saturating_sub(MAX_THREADS);
-            state.threads.drain(..over);
+            let excess = state.threads.len().saturating_sub(MAX_THREADS);
+            state.threads.drain(..excess);
         }
         self.write(|memory| {
             let threads = memory.state().threads.clone();
@@ -200,11 +200,11 @@ impl DiscordMemory {
     }
 
     /// Writes changes periodically.
-    pub(super) async fn keep(&self, idle: Duration, news: Duration) {
+    pub(super) async fn keep(&self, idle: Duration, has_changes: Duration) {
         let due = {
             let state = self.state();
-            let pause = if state.news { news } else { idle };
-            state.kept.alive_at.is_some() && state.written.elapsed() >= pause
+            let pause = if state.has_changes { has_changes } else { idle };
+            state.stored.alive_at.is_some() && state.written.elapsed() >= pause
         };
         if due {
             self.save().await;
@@ -213,13 +213,13 @@ impl DiscordMemory {
 
     pub(super) async fn save(&self) {
         self.write(|memory| {
-            let kept = {
+            let stored = {
                 let mut state = memory.state();
-                state.news = false;
+                state.has_changes = false;
                 state.written = Instant::now();
-                state.kept.clone()
+                state.stored.clone()
             };
-            write(&memory.0.path, &kept)
+            write(&memory.0.path, &stored)
         })
         .await;
     }
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(again.seen(Snowflake(1)), None);
         assert_eq!(again.direct(9), [(Snowflake(5999), Snowflake(6009))]);
         assert!(again.is_our_thread("599") && !again.is_our_thread("99"));
-        assert!(again.state().kept.seen.len() <= MAX_CHANNELS);
+        assert!(again.state().stored.seen.len() <= MAX_CHANNELS);
     }
 
     #[tokio::test]

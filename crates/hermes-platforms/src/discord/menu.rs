@@ -12,8 +12,8 @@ use super::wire::Snowflake;
 use crate::platform::Offer;
 
 /// Discord's bounds.
-const COMMANDS: usize = 100;
-const ABOUT: usize = 100;
+const MAX_COMMANDS: usize = 100;
+const MAX_DESCRIPTION_CHARS: usize = 100;
 
 /// The application that the bot belongs to.
 pub(super) async fn application(api: &DiscordApi) -> Result<Snowflake, DiscordCallError> {
@@ -59,7 +59,7 @@ fn wanted(commands: &[Offer]) -> Vec<Value> {
     commands
         .iter()
         .filter(|command| is_name(&command.name) && seen.insert(command.name.as_str()))
-        .take(COMMANDS)
+        .take(MAX_COMMANDS)
         .map(command)
         .collect()
 }
@@ -85,12 +85,7 @@ fn is_name(name: &str) -> bool {
 fn short(text: &str, otherwise: &str) -> String {
     let text = text.trim();
     let text = if text.is_empty() { otherwise } else { text };
-    if text.chars().count() <= ABOUT {
-        return text.to_owned();
-    }
-    let mut cut: String = text.chars().take(ABOUT - 1).collect();
-    cut.push('…');
-    cut
+    hermes_core::text::shorten_within(text, MAX_DESCRIPTION_CHARS)
 }
 
 /// Whether two menus are equal, ignoring fields added by Discord.

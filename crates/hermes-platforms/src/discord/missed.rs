@@ -16,14 +16,14 @@ use super::wire::{DiscordChannel, DiscordMessage, Guild, Snowflake};
 use super::{DiscordShared, DiscordTiming};
 
 /// Maximum number of direct channels checked.
-const DIRECT: usize = 50;
+const MAX_DIRECT_CHANNELS: usize = 50;
 /// Messages per request.
-const PAGE: usize = 100;
+const PAGE_SIZE: usize = 100;
 
 /// Maximum number of channels per lane that are retried; others wait for the next session.
-const LATER: usize = 256;
+const MAX_DEFERRED_CHANNELS: usize = 256;
 /// Factor of the longest connection pause between retries of an unreadable channel.
-const SELDOM: u32 = 15;
+const UNREADABLE_PAUSE_FACTOR: u32 = 15;
 
 /// The messages of a channel after a known one.
 pub(super) struct MissedMessages {
@@ -37,33 +37,33 @@ pub(super) struct MissedMessages {
 /// The number of messages that may be read after one outage, for all channels together.
 #[derive(Debug)]
 struct CatchUpAllowance {
-    room: Semaphore,
+    permits: Semaphore,
     left: AtomicUsize,
 }
 
 impl CatchUpAllowance {
-    fn new(most: usize) -> Self {
-        let most = most.min(Semaphore::MAX_PERMITS);
-        let room = Semaphore::new(most);
-        if most == 0 {
-            room.close();
+    fn new(max: usize) -> Self {
+        let max = max.min(Semaphore::MAX_PERMITS);
+        let permits = Semaphore::new(max);
+        if max == 0 {
+            permits.close();
         }
         Self {
-            room,
-            left: AtomicUsize::new(most),
+            permits,
+            left: AtomicUsize::new(max),
         }
     }
 
     /// Reserves one message. Waits while others may return theirs. `None`: exhausted.
     async fn one(&self) -> Option<SemaphorePermit<'_>> {
-        self.room.acquire().await.ok()
+        self.permits.acquire().await.ok()
     }
 
     fn spend(&self, one: SemaphorePermit<'_>) {
         one.forget();
         // As often as there were permits, so that it ends at nothing.
         if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.room.close();
+            self.permits.close();
         }
     }
 }
@@ -74,13 +74,13 @@ pub(super) struct DeferredReads(Vec<(Instant, MissedMessages)>);
 
 impl DeferredReads {
     pub(super) fn add(&mut self, mut missed: MissedMessages, timing: &DiscordTiming) {
-        if self.0.len() >= LATER {
+        if self.0.len() >= MAX_DEFERRED_CHANNELS {
             return;
         }
-        let longest = timing.longest_pause.saturating_mul(SELDOM);
+        let max_pause = timing.longest_pause.saturating_mul(UNREADABLE_PAUSE_FACTOR);
         let pause = timing.pause.saturating_mul(1 << missed.failures.min(16));
         missed.failures += 1;
-        self.0.push((Instant::now() + pause.min(longest), missed));
+        self.0.push((Instant::now() + pause.min(max_pause), missed));
     }
 
     /// Removes a channel that is being read again by a newer session.
@@ -91,11 +91,11 @@ impl DeferredReads {
     /// The next due read. Cancel-safe.
     pub(super) async fn due(&mut self) -> MissedMessages {
         let times = self.0.iter().map(|(at, _)| *at).enumerate();
-        let Some((place, at)) = times.min_by_key(|(_, at)| *at) else {
+        let Some((oldest_channel, at)) = times.min_by_key(|(_, at)| *at) else {
             return std::future::pending().await;
         };
         tokio::time::sleep_until(at).await;
-        self.0.swap_remove(place).1
+        self.0.swap_remove(oldest_channel).1
     }
 }
 
@@ -119,7 +119,7 @@ impl DiscordOutage {
 
     /// Direct channels, which Discord does not list.
     pub(super) fn direct(&self, shared: &DiscordShared) -> Vec<DiscordWork> {
-        let known = shared.memory.direct(DIRECT);
+        let known = shared.memory.direct(MAX_DIRECT_CHANNELS);
         known
             .into_iter()
             .map(|(channel, _)| self.work(shared, channel))
@@ -268,7 +268,7 @@ async fn history(
     let mut newest_first: Vec<DiscordMessage> = Vec::new();
     let (mut read, mut before) = (0, None);
     while read < limit {
-        let count = PAGE.min(limit - read);
+        let count = PAGE_SIZE.min(limit - read);
         let from = before.map(|id: Snowflake| format!("&before={id}"));
         let path = format!(
             "/channels/{channel}/messages?limit={count}{}",

@@ -21,13 +21,13 @@ use crate::platform::{
 use crate::settings::ReplyMode;
 
 /// Discord remembers a nonce for "a few minutes"; it is trusted for less.
-const NONCE: Duration = Duration::from_mins(2);
+const NONCE_LIFETIME: Duration = Duration::from_mins(2);
 /// The largest file a bot may upload to a server without boosts.
-const FILE: u64 = 10 << 20;
+const MAX_FILE_BYTES: u64 = 10 << 20;
 /// Timeout for unimportant calls.
-const COURTESY: Duration = Duration::from_secs(10);
+const OPTIONAL_CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of remembered messages: those that cannot be replied to, and our reactions.
-const REMEMBERED: usize = 256;
+const MAX_REMEMBERED: usize = 256;
 
 pub(super) struct DiscordSender {
     shared: Arc<DiscordShared>,
@@ -53,9 +53,11 @@ impl DiscordSender {
                 text: 2000,
                 // Never less than Discord's own count.
                 unit: TextUnit::Utf16,
-                file_bytes: FILE,
+                file_bytes: MAX_FILE_BYTES,
             },
-            recourse: Recourse::Idempotent { window: NONCE },
+            recourse: Recourse::Idempotent {
+                window: NONCE_LIFETIME,
+            },
         };
         Self {
             shared,
@@ -109,8 +111,8 @@ impl DiscordSender {
     }
 
     async fn post(&self, message: &OutgoingMessage) -> Result<Option<String>, SendError> {
-        let place = place(&message.target);
-        let path = format!("/channels/{place}/messages");
+        let channel = channel_of(&message.target);
+        let path = format!("/channels/{channel}/messages");
         let body = self.new_body(message);
         let sent = match &message.media {
             None => self.shared.api.call(Method::POST, &path, Some(&body)).await,
@@ -137,8 +139,8 @@ impl DiscordSender {
             Some(to) if refers && !self.cannot_answer(to) => {
                 let mut known = (self.unanswerable.lock()).unwrap_or_else(PoisonError::into_inner);
                 known.push_back(to.clone());
-                let over = known.len().saturating_sub(REMEMBERED);
-                known.drain(..over);
+                let excess = known.len().saturating_sub(MAX_REMEMBERED);
+                known.drain(..excess);
                 SendError::NotSent {
                     error: error.to_string(),
                     retry_after: Some(Duration::ZERO),
@@ -171,7 +173,7 @@ impl DiscordSender {
 
     /// Adds the new reaction before the old one is removed.
     async fn sign(&self, target: &Target, id: &str, emoji: Option<&str>) {
-        let key = format!("{}/{id}", place(target));
+        let key = format!("{}/{id}", channel_of(target));
         let mut old = self.known_sign(&key);
         if old.is_none() && emoji.is_none() {
             old = self.find_sign(target, id).await;
@@ -188,8 +190,8 @@ impl DiscordSender {
         let mut signs = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
         signs.retain(|(known, _)| *known != key);
         signs.extend(emoji.map(|emoji| (key, emoji.to_owned())));
-        let over = signs.len().saturating_sub(REMEMBERED);
-        signs.drain(..over);
+        let excess = signs.len().saturating_sub(MAX_REMEMBERED);
+        signs.drain(..excess);
     }
 
     fn known_sign(&self, key: &str) -> Option<String> {
@@ -212,7 +214,7 @@ impl DiscordSender {
         let emoji = encoded(emoji);
         let path = format!("{}/reactions/{emoji}/@me", message_path(target, id));
         let put = (self.shared.api)
-            .patiently(method, &path, None, COURTESY)
+            .patiently(method, &path, None, OPTIONAL_CALL_TIMEOUT)
             .await;
         if let Err(error) = put {
             tracing::debug!("discord: a reaction: {error}");
@@ -230,8 +232,8 @@ impl DiscordSender {
         let path = format!("/webhooks/{application}/{token}");
         let text: String = note.chars().take(2000).collect();
         let body = json!({"content": text, "flags": 64, "allowed_mentions": {"parse": []}});
-        let told = self.shared.api.call(Method::POST, &path, Some(&body));
-        if let Ok(Err(error)) = tokio::time::timeout(COURTESY, told).await {
+        let answered = self.shared.api.call(Method::POST, &path, Some(&body));
+        if let Ok(Err(error)) = tokio::time::timeout(OPTIONAL_CALL_TIMEOUT, answered).await {
             tracing::debug!("discord: a note: {error}");
         }
     }
@@ -252,9 +254,9 @@ impl OutboundAdapter for DiscordSender {
 
     fn typing<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let path = format!("/channels/{}/typing", place(target));
+            let path = format!("/channels/{}/typing", channel_of(target));
             let typing = self.shared.api.call(Method::POST, &path, None);
-            if let Ok(Err(error)) = tokio::time::timeout(COURTESY, typing).await {
+            if let Ok(Err(error)) = tokio::time::timeout(OPTIONAL_CALL_TIMEOUT, typing).await {
                 tracing::debug!("discord: typing: {error}");
             }
         })
@@ -324,12 +326,12 @@ fn encoded(text: &str) -> String {
 }
 
 /// A thread is a channel.
-fn place(target: &Target) -> &str {
+fn channel_of(target: &Target) -> &str {
     target.thread_id.as_deref().unwrap_or(&target.chat_id)
 }
 
 fn message_path(target: &Target, id: &str) -> String {
-    format!("/channels/{}/messages/{id}", place(target))
+    format!("/channels/{}/messages/{id}", channel_of(target))
 }
 
 /// Rows of at most five buttons, at most five rows.

@@ -200,8 +200,8 @@ pub(super) fn context(
     me: Snowflake,
     bots: bool,
 ) -> Option<String> {
-    const LINE: usize = 500;
-    const ALL: usize = 8000;
+    const MAX_LINE_CHARS: usize = 500;
+    const MAX_QUOTED_CHARS: usize = 8000;
     let mut lines = Vec::new();
     let mut length = 0;
     for message in newest_first {
@@ -211,18 +211,18 @@ pub(super) fn context(
         if !message.is_talk() || (message.author.bot && !bots) {
             continue;
         }
-        let mut said = text(message, me);
-        if said.is_empty() && !message.attachments.is_empty() {
-            "(a file)".clone_into(&mut said);
+        let mut message_text = text(message, me);
+        if message_text.is_empty() && !message.attachments.is_empty() {
+            "(a file)".clone_into(&mut message_text);
         }
-        if said.is_empty() {
+        if message_text.is_empty() {
             continue;
         }
-        let short: String = said.chars().take(LINE).collect();
+        let short: String = message_text.chars().take(MAX_LINE_CHARS).collect();
         let name: String = message.author.name().chars().take(64).collect();
         let line = format!("[{}] {short}", name.replace(['[', ']', '\n'], " "));
         length += line.len();
-        if length > ALL {
+        if length > MAX_QUOTED_CHARS {
             break;
         }
         lines.push(line);
@@ -238,11 +238,7 @@ pub(super) fn context(
 /// The name of a thread created for a message.
 pub(super) fn thread_name(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty());
-    let mut name: String = line.unwrap_or("Conversation").chars().take(80).collect();
-    if line.is_some_and(|line| line.chars().count() > 80) {
-        name.push('…');
-    }
-    name
+    hermes_core::text::shorten(line.unwrap_or("Conversation"), 80)
 }
 
 #[cfg(test)]
@@ -311,7 +307,7 @@ mod tests {
 
     #[test]
     fn files_and_answers_are_told() {
-        let said = message(json!({
+        let message_text = message(json!({
             "id": "9", "channel_id": "8", "author": {"id": "2"}, "content": "<@1> see",
             "type": 19, "message_reference": {"message_id": "5"},
             "referenced_message": {"id": "5", "channel_id": "8", "author": {"id": "1"},
@@ -323,10 +319,13 @@ mod tests {
             ],
             "sticker_items": [{"id": "4", "name": "wave"}],
         }));
-        assert_eq!(text(&said, ME), "see\n\n[sticker: wave]");
-        let kinds: Vec<MediaKind> = media(&said, ME).iter().map(|file| file.kind).collect();
+        assert_eq!(text(&message_text, ME), "see\n\n[sticker: wave]");
+        let kinds: Vec<MediaKind> = media(&message_text, ME)
+            .iter()
+            .map(|file| file.kind)
+            .collect();
         assert_eq!(kinds, [MediaKind::Image, MediaKind::Voice]);
-        let reply = reply_to(&said, ME).unwrap();
+        let reply = reply_to(&message_text, ME).unwrap();
         assert!(reply.own && reply.text.as_deref() == Some("what?"));
     }
 
@@ -344,18 +343,18 @@ mod tests {
 
     #[test]
     fn context_ends_at_our_last_word() {
-        let said = |id: u64, author: u64, content: &str| {
+        let message_text = |id: u64, author: u64, content: &str| {
             message(json!({
                 "id": id, "channel_id": "8", "content": content,
                 "author": {"id": author, "username": format!("u{author}"), "bot": author == 4},
             }))
         };
         let before = [
-            said(9, 2, "three"),
-            said(8, 4, "beep"),
-            said(7, 3, "two"),
-            said(6, 1, "ours"),
-            said(5, 2, "one"),
+            message_text(9, 2, "three"),
+            message_text(8, 4, "beep"),
+            message_text(7, 3, "two"),
+            message_text(6, 1, "ours"),
+            message_text(5, 2, "one"),
         ];
         assert_eq!(
             context(&before, ME, false).as_deref(),

@@ -43,12 +43,12 @@ impl DiscordRules {
         let written = is_written(&message.content, case.me);
         let mentioned = written || message.mentions.iter().any(|user| user.id == case.me);
         if message.author.bot || message.webhook_id.is_some() {
-            let heard = match self.bots {
+            let is_allowed = match self.bots {
                 DiscordBots::Ignored => false,
                 DiscordBots::Mentions => mentioned,
                 DiscordBots::All => true,
             };
-            if !heard || (self.bots_inline && !written) {
+            if !is_allowed || (self.bots_inline && !written) {
                 return MessageDecision::Ignore("a bot");
             }
         }

@@ -122,9 +122,9 @@ impl DiscordSettings {
             ));
         }
         let mut problems = Vec::new();
-        let said = from.text("reply_to_mode");
-        let reply_to = said.as_deref().and_then(ReplyMode::parse);
-        if let (Some(word), None) = (&said, reply_to) {
+        let configured = from.text("reply_to_mode");
+        let reply_to = configured.as_deref().and_then(ReplyMode::parse);
+        if let (Some(word), None) = (&configured, reply_to) {
             problems.push(format!(
                 "DISCORD_REPLY_TO_MODE is {word:?}: off, first or all; using first"
             ));
@@ -207,8 +207,8 @@ fn missed(from: &PlatformSettings) -> CatchUpSettings {
     let block = from.extra.get("missed_message_backfill");
     let inner = |name: &str| block.and_then(|block| block.get(name)).cloned();
     let number = |var: &str, name: &str| {
-        let said = from.number(&format!("missed_message_backfill_{var}"));
-        said.or_else(|| inner(name)?.as_u64())
+        let configured = from.number(&format!("missed_message_backfill_{var}"));
+        configured.or_else(|| inner(name)?.as_u64())
     };
     let on = from.flag("missed_message_backfill");
     let on = on.or_else(|| inner("enabled")?.as_bool());
@@ -235,9 +235,9 @@ fn history(from: &PlatformSettings) -> usize {
 fn mentions(from: &PlatformSettings) -> AllowedMentions {
     let block = from.extra.get("allow_mentions");
     let flag = |name: &str, default: bool| {
-        let said = from.flag(&format!("allow_mention_{name}"));
+        let configured = from.flag(&format!("allow_mention_{name}"));
         let inner = || block?.get(name)?.as_bool();
-        said.or_else(inner).unwrap_or(default)
+        configured.or_else(inner).unwrap_or(default)
     };
     AllowedMentions {
         everyone: flag("everyone", false),

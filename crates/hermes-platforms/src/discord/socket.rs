@@ -125,8 +125,8 @@ impl DiscordSocket {
             tokio::select! {
                 biased;
                 frame = next(&mut self.stream) => {
-                    if let Some(heard) = self.take(frame?, &seq).await? {
-                        return Ok(heard);
+                    if let Some(event) = self.take(frame?, &seq).await? {
+                        return Ok(event);
                     }
                 }
                 () = until(dead) => return Err(DisconnectReason::Silent(self.every)),
@@ -266,14 +266,14 @@ fn address(given: &str) -> Result<url::Url, String> {
         .map_err(|error| wrong(&format!("is none: {error}")))?;
     // Compressed streams are not read here.
     let ours = ["v", "encoding", "compress"];
-    let kept: Vec<(String, String)> = named
+    let parameters: Vec<(String, String)> = named
         .query_pairs()
         .filter(|(name, _)| !ours.contains(&name.as_ref()))
         .map(|(name, value)| (name.into_owned(), value.into_owned()))
         .collect();
     address
         .query_pairs_mut()
-        .extend_pairs(kept)
+        .extend_pairs(parameters)
         .append_pair("v", "10")
         .append_pair("encoding", "json");
     Ok(address)

@@ -255,15 +255,15 @@ fn number(
     name: &str,
     default: u64,
     least: u64,
-    most: u64,
+    max: u64,
 ) -> Result<u64, String> {
     let Some(text) = settings.text(name) else {
         return Ok(default);
     };
     match text.parse() {
-        Ok(value) if (least..=most).contains(&value) => Ok(value),
+        Ok(value) if (least..=max).contains(&value) => Ok(value),
         _ => Err(format!(
-            "EMAIL_{}: {text:?} is not a number from {least} to {most}",
+            "EMAIL_{}: {text:?} is not a number from {least} to {max}",
             name.to_uppercase()
         )),
     }

@@ -14,9 +14,9 @@ use super::account::{EmailAccount, MailSecurity};
 use super::wire::{self, MailStream};
 
 /// Timeout for one step.
-const STEP: Duration = Duration::from_secs(30);
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Minimum transfer rate of a mail.
-const BYTES_PER_SECOND: u64 = 32 * 1024;
+const MIN_BYTES_PER_SECOND: u64 = 32 * 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ImapError {
@@ -99,14 +99,14 @@ impl ImapMailbox {
             MailSecurity::StartTls | MailSecurity::Off => Box::new(tcp),
         };
         let mut client = Client::new(stream);
-        let greeting = within(connecting, STEP, client.read_response()).await?;
+        let greeting = within(connecting, STEP_TIMEOUT, client.read_response()).await?;
         if greeting.map_err(broken)?.is_none() {
             return Err(ImapError::broken(connecting, "it closed the connection"));
         }
         if server.security == MailSecurity::StartTls {
             let asked = within(
                 "STARTTLS",
-                STEP,
+                STEP_TIMEOUT,
                 client.run_command_and_check_ok("STARTTLS", None),
             )
             .await?;
@@ -119,7 +119,7 @@ impl ImapMailbox {
         }
         let login = within(
             "logging in",
-            STEP,
+            STEP_TIMEOUT,
             client.login(&account.user, &account.password),
         )
         .await?;
@@ -130,7 +130,12 @@ impl ImapMailbox {
             },
             error => ImapError::broken("logging in", error),
         })?;
-        let capabilities = within("asking for capabilities", STEP, session.capabilities()).await?;
+        let capabilities = within(
+            "asking for capabilities",
+            STEP_TIMEOUT,
+            session.capabilities(),
+        )
+        .await?;
         let capabilities =
             capabilities.map_err(|error| ImapError::broken("asking for capabilities", error))?;
         if capabilities.has_str("ID") {
@@ -139,7 +144,7 @@ impl ImapMailbox {
                 ("name", Some("hermes")),
                 ("version", Some(env!("CARGO_PKG_VERSION"))),
             ];
-            let _ = within("ID", STEP, session.id(name)).await?;
+            let _ = within("ID", STEP_TIMEOUT, session.id(name)).await?;
         }
         let can_idle = capabilities.has_str("IDLE");
         Ok(Self { session, can_idle })
@@ -153,9 +158,9 @@ impl ImapMailbox {
     ) -> Result<SelectedMailbox, ImapError> {
         let what = "opening the mailbox";
         let opened = if write {
-            within(what, STEP, self.session.select(folder)).await?
+            within(what, STEP_TIMEOUT, self.session.select(folder)).await?
         } else {
-            within(what, STEP, self.session.examine(folder)).await?
+            within(what, STEP_TIMEOUT, self.session.examine(folder)).await?
         };
         let mailbox = opened.map_err(|error| ImapError::broken(what, error))?;
         let Some(validity) = mailbox.uid_validity else {
@@ -174,7 +179,7 @@ impl ImapMailbox {
     /// Numbers of mails, lowest first.
     pub(super) async fn search(&mut self, query: &str) -> Result<Vec<u32>, ImapError> {
         let what = "searching the mailbox";
-        let found = within(what, STEP, self.session.uid_search(query)).await?;
+        let found = within(what, STEP_TIMEOUT, self.session.uid_search(query)).await?;
         let mut found: Vec<u32> = found
             .map_err(|error| ImapError::broken(what, error))?
             .into_iter()
@@ -189,7 +194,7 @@ impl ImapMailbox {
         uid: u32,
     ) -> Result<Option<MailDescription>, ImapError> {
         let query = "(UID INTERNALDATE RFC822.SIZE BODY.PEEK[HEADER])";
-        let fetched = self.fetch(uid, query, STEP).await?;
+        let fetched = self.fetch(uid, query, STEP_TIMEOUT).await?;
         Ok(fetched.map(|fetch| MailDescription {
             bytes: fetch.size.unwrap_or(0),
             arrived: fetch.internal_date(),
@@ -202,14 +207,15 @@ impl ImapMailbox {
         &mut self,
         uid: u32,
         bytes: u32,
-        most: u32,
+        max: u32,
     ) -> Result<Option<Vec<u8>>, ImapError> {
-        let query = if bytes > most {
-            format!("(UID BODY.PEEK[]<0.{most}>)")
+        let query = if bytes > max {
+            format!("(UID BODY.PEEK[]<0.{max}>)")
         } else {
             "(UID BODY.PEEK[])".to_owned()
         };
-        let patience = STEP + Duration::from_secs(u64::from(bytes.min(most)) / BYTES_PER_SECOND);
+        let patience =
+            STEP_TIMEOUT + Duration::from_secs(u64::from(bytes.min(max)) / MIN_BYTES_PER_SECOND);
         let fetched = self.fetch(uid, &query, patience).await?;
         Ok(fetched.and_then(|fetch| fetch.body().map(<[u8]>::to_vec)))
     }
@@ -241,7 +247,7 @@ impl ImapMailbox {
                 .await?;
             stream.try_collect::<Vec<Fetch>>().await
         };
-        match within(what, STEP, all).await? {
+        match within(what, STEP_TIMEOUT, all).await? {
             Ok(_) => Ok(()),
             Err(async_imap::error::Error::No(answer)) => {
                 tracing::debug!("{what}: {answer}");
@@ -262,8 +268,8 @@ impl ImapMailbox {
         }
         let what = "waiting for mail";
         let mut idle = self.session.idle();
-        let begun = within(what, STEP, idle.init()).await?;
-        begun.map_err(|error| ImapError::broken(what, error))?;
+        let initialized = within(what, STEP_TIMEOUT, idle.init()).await?;
+        initialized.map_err(|error| ImapError::broken(what, error))?;
         let woken = {
             let (news, _stop) = idle.wait_with_timeout(account.idle);
             tokio::select! {
@@ -290,7 +296,7 @@ impl ImapMailbox {
                 woken,
             ));
         }
-        let session = within(what, STEP, idle.done()).await?;
+        let session = within(what, STEP_TIMEOUT, idle.done()).await?;
         let session = session.map_err(|error| ImapError::broken(what, error))?;
         Ok((
             Self {
@@ -310,7 +316,7 @@ impl ImapMailbox {
             () = cancel.cancelled() => return Ok((self, IdleEnd::Cancelled)),
             () = tokio::time::sleep(pause) => {}
         }
-        let noop = within("asking for news", STEP, self.session.noop()).await?;
+        let noop = within("asking for news", STEP_TIMEOUT, self.session.noop()).await?;
         noop.map_err(|error| ImapError::broken("asking for news", error))?;
         Ok((self, IdleEnd::Changed))
     }
@@ -322,7 +328,7 @@ impl ImapMailbox {
             let stream = self.session.list(None, Some("*")).await?;
             stream.try_collect::<Vec<_>>().await
         };
-        let names = within(what, STEP, all)
+        let names = within(what, STEP_TIMEOUT, all)
             .await?
             .map_err(|error| ImapError::broken(what, error))?;
         let special = names

@@ -15,20 +15,20 @@ use super::state::{EmailState, MailboxCursor};
 use crate::platform::{AdapterLink, FatalPlatformError, InboundAdapter, PlatformState};
 
 /// The first pause after a broken connection; it doubles.
-const PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-/// For the end of a conversation that is cancelled.
-const FAREWELL: Duration = Duration::from_secs(3);
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_mins(5);
+/// Timeout for the logout of a cancelled connection.
+const LOGOUT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Refused logins in a row after which the password is wrong, if no login ever worked.
-const REFUSALS: u32 = 2;
+const MAX_REFUSALS: u32 = 2;
 /// More mails of one sender within [`LOOP_WINDOW`] indicate a mail loop.
-const LOOP: usize = 30;
+const LOOP_MAILS: usize = 30;
 const LOOP_WINDOW: f64 = 600.0;
 /// Senders that are counted.
-const SENDERS: usize = 1_000;
+const MAX_COUNTED_SENDERS: usize = 1_000;
 /// After a change of UIDVALIDITY, mail from this long before our last check is read again; known
 /// mail is recognised by its id.
-const OVERLAP: f64 = 3_600.0;
+const OVERLAP_SECONDS: f64 = 3_600.0;
 
 pub(super) struct EmailInbox {
     account: Arc<EmailAccount>,
@@ -102,7 +102,7 @@ impl EmailInbox {
                 MailConnectionEnd::Broken(error) | MailConnectionEnd::NotKept(error) => error,
                 MailConnectionEnd::Refused(error) => {
                     refusals += 1;
-                    if !was_in && refusals >= REFUSALS {
+                    if !was_in && refusals >= MAX_REFUSALS {
                         return Err(FatalPlatformError(format!(
                             "{error}. Check EMAIL_ADDRESS and EMAIL_PASSWORD"
                         )));
@@ -112,9 +112,9 @@ impl EmailInbox {
             };
             tracing::warn!("email: {error}");
             link.health.is(PlatformState::Retrying, Some(error));
-            let doubled = PAUSE
+            let doubled = FIRST_PAUSE
                 .saturating_mul(1 << failures.saturating_sub(1).min(12))
-                .min(LONGEST_PAUSE);
+                .min(MAX_PAUSE);
             tokio::select! {
                 () = link.cancel.cancelled() => return Ok(()),
                 () = tokio::time::sleep(doubled.mul_f64(0.5 + self.rng.unit() / 2.0)) => {}
@@ -128,7 +128,7 @@ impl EmailInbox {
         let cancel = link.cancel.clone();
         let cut = async {
             cancel.cancelled().await;
-            tokio::time::sleep(FAREWELL).await;
+            tokio::time::sleep(LOGOUT_TIMEOUT).await;
         };
         tokio::select! {
             ended = self.converse(link, connected) => match ended {
@@ -180,7 +180,7 @@ impl EmailInbox {
                 MailboxCursor {
                     validity: selected.validity,
                     uid: 0,
-                    not_before: known.not_before.max(known.looked_at - OVERLAP),
+                    not_before: known.not_before.max(known.looked_at - OVERLAP_SECONDS),
                     looked_at: known.looked_at,
                 }
             }
@@ -233,7 +233,7 @@ impl EmailInbox {
         }
         // Stored occasionally only: needed when UIDVALIDITY changes, where hours are precise
         // enough.
-        if looked_at - cursor.looked_at > OVERLAP / 4.0 {
+        if looked_at - cursor.looked_at > OVERLAP_SECONDS / 4.0 {
             cursor.looked_at = looked_at;
             self.keep(*cursor).await?;
         }
@@ -278,11 +278,12 @@ impl EmailInbox {
             return Ok(());
         };
         let whole = described.bytes <= account.max_bytes;
-        let place = MailPosition {
+        let position = MailPosition {
             validity: cursor.validity,
             uid,
         };
-        let Some((mut message, thread)) = message::read(&account, place, &from, &raw, whole) else {
+        let Some((mut message, thread)) = message::read(&account, position, &from, &raw, whole)
+        else {
             tracing::warn!(uid, from, "email: a mail is left alone: it cannot be read");
             return Ok(());
         };
@@ -293,7 +294,7 @@ impl EmailInbox {
             tracing::error!(
                 uid,
                 from,
-                "email: a mail is left alone: more than {LOOP} came from there within ten minutes, which looks like a loop"
+                "email: a mail is left alone: more than {LOOP_MAILS} came from there within ten minutes, which looks like a loop"
             );
             return Ok(());
         }
@@ -317,7 +318,7 @@ impl EmailInbox {
 
     /// Counts by arrival in the mailbox, so that a backlog is not mistaken for a loop.
     fn is_loop(&mut self, from: &str, arrived: f64) -> bool {
-        if self.senders.len() >= SENDERS && !self.senders.contains_key(from) {
+        if self.senders.len() >= MAX_COUNTED_SENDERS && !self.senders.contains_key(from) {
             let newest = |times: &VecDeque<f64>| times.back().copied().unwrap_or(0.0);
             let oldest = self
                 .senders
@@ -332,10 +333,10 @@ impl EmailInbox {
         while times
             .front()
             .is_some_and(|first| arrived - first > LOOP_WINDOW)
-            || times.len() > LOOP + 1
+            || times.len() > LOOP_MAILS + 1
         {
             times.pop_front();
         }
-        times.len() > LOOP
+        times.len() > LOOP_MAILS
     }
 }

@@ -3,14 +3,14 @@
 use mail_parser::{Address, HeaderValue, Message, MessageParser, MimeHeaders as _};
 
 use super::account::EmailAccount;
-use super::state::{MailThread, REFERENCES};
+use super::state::{MAX_REFERENCES, MailThread};
 use super::{automated, proof, quote};
 use crate::platform::{IncomingMessage, MediaKind, MediaRef, ReplyTo};
 use crate::source::MessageSource;
 
 /// Maximum lengths of a mail's text and of its quoted context.
-const TEXT: usize = 100_000;
-const AROUND: usize = 8_000;
+const MAX_TEXT_BYTES: usize = 100_000;
+const MAX_QUOTE_BYTES: usize = 8_000;
 
 /// The position of a mail in the mailbox.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ pub(super) fn sender(account: &EmailAccount, header: &[u8]) -> Result<String, Ig
 /// A mail whose sender is decided, as a message, and the thread that an answer continues.
 pub(super) fn read(
     account: &EmailAccount,
-    place: MailPosition,
+    position: MailPosition,
     from: &str,
     raw: &[u8],
     whole: bool,
@@ -98,13 +98,13 @@ pub(super) fn read(
         .map_or(from, str::trim)
         .to_owned();
     let message_id = message.message_id().map_or_else(
-        || format!("{}.{}@imap", place.validity, place.uid),
+        || format!("{}.{}@imap", position.validity, position.uid),
         str::to_owned,
     );
     let answered = ids(message.in_reply_to());
     let subject = message.subject().unwrap_or_default().trim().to_owned();
-    let said = quote::split(&body(&message));
-    let media = media(account, &message, place, &message_id);
+    let mail_parts = quote::split(&body(&message));
+    let media = media(account, &message, position, &message_id);
     let incoming = IncomingMessage {
         account: String::new(),
         message_id: message_id.clone(),
@@ -117,7 +117,7 @@ pub(super) fn read(
             user_name: Some(name),
             ..MessageSource::default()
         },
-        text: text(&subject, &said.text, !media.is_empty(), whole),
+        text: text(&subject, &mail_parts.text, !media.is_empty(), whole),
         media,
         reply_to: answered.last().map(|id| ReplyTo {
             message_id: id.clone(),
@@ -125,7 +125,8 @@ pub(super) fn read(
             own: id.starts_with(super::OWN_ID) && id.ends_with(account.domain()),
         }),
         pressed: None,
-        context: Some(cut(&said.around, AROUND).to_owned()).filter(|around| !around.is_empty()),
+        context: Some(cut(&mail_parts.around, MAX_QUOTE_BYTES).to_owned())
+            .filter(|around| !around.is_empty()),
         sent_at: message
             .date()
             .map_or(0.0, |date| date.to_timestamp() as f64),
@@ -137,7 +138,7 @@ pub(super) fn read(
             references.push(id);
         }
     }
-    references.drain(..references.len().saturating_sub(REFERENCES));
+    references.drain(..references.len().saturating_sub(MAX_REFERENCES));
     let thread = MailThread {
         message_id,
         subject,
@@ -148,12 +149,12 @@ pub(super) fn read(
 }
 
 /// A new subject is part of the text; that of a reply is known. A command has no subject.
-fn text(subject: &str, said: &str, media: bool, whole: bool) -> String {
-    let said = cut(said, TEXT);
-    let mut text = match said {
+fn text(subject: &str, body: &str, media: bool, whole: bool) -> String {
+    let body = cut(body, MAX_TEXT_BYTES);
+    let mut text = match body {
         "" if media || !subject.is_empty() => String::new(),
         "" => "(an empty mail)".to_owned(),
-        said => said.to_owned(),
+        body => body.to_owned(),
     };
     if !subject.is_empty() && !is_answer(subject) && !text.starts_with('/') {
         text = format!("[Subject: {subject}]\n\n{text}");
@@ -182,7 +183,7 @@ fn body(message: &Message<'_>) -> String {
 fn media(
     account: &EmailAccount,
     message: &Message<'_>,
-    place: MailPosition,
+    position: MailPosition,
     message_id: &str,
 ) -> Vec<MediaRef> {
     if !account.attachments {
@@ -199,7 +200,7 @@ fn media(
                 kind: mime
                     .as_deref()
                     .map_or(MediaKind::Document, MediaKind::of_mime),
-                id: format!("{}:{}:{at}:{message_id}", place.validity, place.uid),
+                id: format!("{}:{}:{at}:{message_id}", position.validity, position.uid),
                 name: part.attachment_name().map(str::to_owned),
                 mime,
                 bytes: Some(part.contents().len() as u64),

@@ -18,7 +18,7 @@ use crate::platform::{
 };
 
 /// Maximum file size of large providers, minus the encoding overhead of a third.
-const FILE: u64 = 18 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 18 * 1024 * 1024;
 
 pub(super) struct EmailSender {
     account: Arc<EmailAccount>,
@@ -45,7 +45,7 @@ impl EmailSender {
             limits: PlatformLimits {
                 text: 50_000,
                 unit: TextUnit::Chars,
-                file_bytes: FILE,
+                file_bytes: MAX_FILE_BYTES,
             },
             recourse: Recourse::History {
                 grace: Duration::from_secs(45),
@@ -65,11 +65,11 @@ impl EmailSender {
                 .await
                 .map(|meta| meta.len());
             match bytes {
-                Ok(bytes) if bytes > FILE => {
+                Ok(bytes) if bytes > MAX_FILE_BYTES => {
                     return Err(SendError::Refused(format!(
                         "{} is larger than a mail may be ({} MB)",
                         media.path.display(),
-                        FILE / 1024 / 1024
+                        MAX_FILE_BYTES / 1024 / 1024
                     )));
                 }
                 Ok(_) => {}
@@ -105,8 +105,8 @@ impl EmailSender {
             return Ok(DeliveryLookup::Unknown);
         };
         mail.open(&folder, false).await?;
-        let here = mail.search(&format!("HEADER Message-ID \"{id}\"")).await?;
-        let found = if here.is_empty() {
+        let found_messages = mail.search(&format!("HEADER Message-ID \"{id}\"")).await?;
+        let found = if found_messages.is_empty() {
             // The provider stores sent mail if another mail of ours is there.
             let others = mail
                 .search(&format!("HEADER Message-ID \"<{OWN_ID}\""))
@@ -215,17 +215,13 @@ fn file_name(id: &str, name: Option<&str>) -> String {
         .collect();
     let name = name.trim_matches(['.', ' ']);
     // The ending matters most, and names may be long.
-    let from = name.len().saturating_sub(80);
-    let from = (from..=name.len())
-        .find(|at| name.is_char_boundary(*at))
-        .unwrap_or(name.len());
     format!(
         "{:02x}{:02x}{:02x}{:02x}-{}",
         digest[0],
         digest[1],
         digest[2],
         digest[3],
-        &name[from..]
+        hermes_core::text::last_bytes(name, 80)
     )
 }
 

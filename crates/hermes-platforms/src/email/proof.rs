@@ -49,14 +49,14 @@ pub(super) fn check(wanted: &SenderProof, from: &str, headers: &[String]) -> Res
     {
         return Ok(());
     }
-    let said: Vec<String> = results
+    let results_found: Vec<String> = results
         .results
         .iter()
         .map(|result| format!("{}={}", result.method, result.result))
         .collect();
     Err(format!(
         "our mail server does not confirm the sender ({})",
-        said.join(", ")
+        results_found.join(", ")
     ))
 }
 

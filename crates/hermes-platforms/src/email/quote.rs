@@ -53,7 +53,7 @@ pub(super) fn split(body: &str) -> MailText {
     let quoted = |line: &&str| line.trim_start().starts_with('>');
     let Some(first) = own.iter().position(quoted) else {
         let (text, signature) = signature(own);
-        return said(text, &[signature, rest].concat());
+        return mail_text(text, &[signature, rest].concat());
     };
     let last = own.iter().rposition(quoted).unwrap_or(first);
     let above = attribution(own, first);
@@ -66,17 +66,17 @@ pub(super) fn split(body: &str) -> MailText {
     let after_said = after.iter().any(|line| !blank(line));
     match (before, after_said) {
         // Between the lines, or on both sides.
-        _ if between => said(&[&own[..=last], after].concat(), &[signed, rest].concat()),
-        (true, true) => said(&[&own[..=last], after].concat(), &[signed, rest].concat()),
-        (false, true) => said(after, &[&own[..=last], signed, rest].concat()),
+        _ if between => mail_text(&[&own[..=last], after].concat(), &[signed, rest].concat()),
+        (true, true) => mail_text(&[&own[..=last], after].concat(), &[signed, rest].concat()),
+        (false, true) => mail_text(after, &[&own[..=last], signed, rest].concat()),
         (_, false) => {
             let (text, signature) = signature(&own[..above]);
-            said(text, &[signature, &own[above..], rest].concat())
+            mail_text(text, &[signature, &own[above..], rest].concat())
         }
     }
 }
 
-fn said(text: &[&str], around: &[&str]) -> MailText {
+fn mail_text(text: &[&str], around: &[&str]) -> MailText {
     MailText {
         text: text.join("\n").trim().to_owned(),
         around: around.join("\n").trim().to_owned(),
@@ -126,9 +126,9 @@ mod tests {
     use super::*;
 
     fn check(body: &str, text: &str, around: &str) {
-        let said = split(body);
+        let mail_text = split(body);
         assert_eq!(
-            (said.text.as_str(), said.around.as_str()),
+            (mail_text.text.as_str(), mail_text.around.as_str()),
             (text, around),
             "{body}"
         );
@@ -211,13 +211,13 @@ mod tests {
         fn every_word_is_somewhere(
             body in "((> ?|-- ?|On Mon, 2 Nov 2026, x wrote:|From: a@b|Sent: x|ü)?[a-z ]{0,8}\n){0,12}"
         ) {
-            let said = split(&body);
+            let mail_text = split(&body);
             let words = |text: &str| {
                 let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
                 words.sort_unstable();
                 words
             };
-            proptest::prop_assert_eq!(words(&format!("{}\n{}", said.text, said.around)), words(&body));
+            proptest::prop_assert_eq!(words(&format!("{}\n{}", mail_text.text, mail_text.around)), words(&body));
         }
     }
 

@@ -19,24 +19,24 @@ use super::wire::{self, MailStream, PregreetedStream};
 use crate::platform::SendError;
 
 /// Timeout before the mail itself is sent; nothing can have arrived until then.
-const PREPARE: Duration = Duration::from_secs(25);
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(25);
 /// Timeout for the mail and its confirmation.
-const DELIVER: Duration = Duration::from_secs(30);
+const DELIVER_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) async fn send(
     account: &EmailAccount,
     to: &Address,
     mail: &[u8],
 ) -> Result<(), SendError> {
-    let prepared = tokio::time::timeout(PREPARE, prepare(account, to, mail)).await;
+    let prepared = tokio::time::timeout(PREPARE_TIMEOUT, prepare(account, to, mail)).await;
     let mut connection = prepared.unwrap_or_else(|_| {
         Err(not_sent(format!(
             "{}: nothing within {} s",
             account.smtp.host,
-            PREPARE.as_secs()
+            PREPARE_TIMEOUT.as_secs()
         )))
     })?;
-    let delivered = tokio::time::timeout(DELIVER, connection.message(mail)).await;
+    let delivered = tokio::time::timeout(DELIVER_TIMEOUT, connection.message(mail)).await;
     match delivered {
         Ok(Ok(_)) => {}
         // It answered, and the answer was no.
@@ -46,7 +46,7 @@ pub(super) async fn send(
             return Err(SendError::Unclear(format!(
                 "{}: no answer to the mail within {} s",
                 account.smtp.host,
-                DELIVER.as_secs()
+                DELIVER_TIMEOUT.as_secs()
             )));
         }
     }
@@ -159,13 +159,13 @@ async fn start_tls(stream: &mut TcpStream, hello: &ClientId) -> io::Result<()> {
 }
 
 async fn reply(stream: &mut TcpStream, code: &str) -> io::Result<String> {
-    const MOST: usize = 16 * 1024;
+    const MAX_REPLY_BYTES: usize = 16 * 1024;
     let mut text = String::new();
     let mut line = Vec::new();
     loop {
         let byte = stream.read_u8().await?;
         line.push(byte);
-        if text.len() + line.len() > MOST {
+        if text.len() + line.len() > MAX_REPLY_BYTES {
             return Err(io::Error::other("the mail server does not stop talking"));
         }
         if byte != b'\n' {

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 
 /// People whose last mail is remembered.
-const PEOPLE: usize = 500;
+const MAX_PEOPLE: usize = 500;
 /// Message ids of a thread that an answer refers to.
-pub(super) const REFERENCES: usize = 20;
+pub(super) const MAX_REFERENCES: usize = 20;
 
 /// The read position in a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -115,7 +115,7 @@ impl EmailState {
                 .unwrap_or(0)
                 + 1;
             threads.insert(person, thread);
-            while threads.len() > PEOPLE {
+            while threads.len() > MAX_PEOPLE {
                 let oldest = threads.iter().min_by_key(|(_, thread)| thread.order);
                 let Some(oldest) = oldest.map(|(person, _)| person.clone()) else {
                     break;
@@ -176,7 +176,7 @@ mod tests {
         let state = EmailState::open(path.clone(), "a@h").unwrap();
         assert_eq!(state.cursor(), None);
         state.set_cursor(cursor).await.unwrap();
-        for number in 0..PEOPLE + 2 {
+        for number in 0..MAX_PEOPLE + 2 {
             let thread = MailThread {
                 message_id: number.to_string(),
                 ..MailThread::default()
@@ -195,7 +195,7 @@ mod tests {
             .unwrap();
         let again = EmailState::open(path.clone(), "a@h").unwrap();
         assert_eq!(again.cursor(), Some(cursor));
-        assert_eq!(again.accounts()["a@h"].threads.len(), PEOPLE);
+        assert_eq!(again.accounts()["a@h"].threads.len(), MAX_PEOPLE);
         assert_eq!(
             (again.thread("0@x"), again.thread("last@x").is_some()),
             (None, true)

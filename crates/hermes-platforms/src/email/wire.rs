@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 
 use super::account::{EmailAccount, MailHost};
 
-const CONNECT: Duration = Duration::from_secs(20);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) trait MailIo: AsyncRead + AsyncWrite + Send + Sync + Unpin + Debug {}
 impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin + Debug> MailIo for T {}
@@ -26,7 +26,7 @@ pub(super) type MailStream = Box<dyn MailIo>;
 pub(super) async fn connect(server: &MailHost) -> io::Result<TcpStream> {
     let what = || format!("{}:{}", server.host, server.port);
     let connected = tokio::time::timeout(
-        CONNECT,
+        CONNECT_TIMEOUT,
         TcpStream::connect((server.host.as_str(), server.port)),
     )
     .await;
@@ -44,7 +44,7 @@ pub(super) async fn encrypt(
 ) -> io::Result<MailStream> {
     let name = ServerName::try_from(server.host.clone()).map_err(io::Error::other)?;
     let connector = TlsConnector::from(Arc::new(config(account).map_err(io::Error::other)?));
-    let stream = tokio::time::timeout(CONNECT, connector.connect(name, stream))
+    let stream = tokio::time::timeout(CONNECT_TIMEOUT, connector.connect(name, stream))
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         .map_err(|error| {

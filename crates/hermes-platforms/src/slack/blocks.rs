@@ -11,10 +11,10 @@ pub(super) const BUTTON: &str = "hermes_button_";
 pub(super) const KEY: &str = "hermes_key_";
 
 /// The longest text of one section.
-const SECTION: usize = 3000;
+const MAX_SECTION_CHARS: usize = 3000;
 
 /// The longest label, in characters.
-const LABEL: usize = 75;
+const MAX_LABEL_CHARS: usize = 75;
 
 /// A text as blocks; the first one contains the key.
 pub(super) fn sections(text: &str, markup: Markup, key: &str) -> Vec<Value> {
@@ -22,7 +22,7 @@ pub(super) fn sections(text: &str, markup: Markup, key: &str) -> Vec<Value> {
         Markup::SlackMrkdwn => "mrkdwn",
         _ => "plain_text",
     };
-    let mut blocks: Vec<Value> = cut(text, SECTION)
+    let mut blocks: Vec<Value> = cut(text, MAX_SECTION_CHARS)
         .into_iter()
         .map(|part| json!({"type": "section", "text": {"type": kind, "text": part}}))
         .collect();
@@ -52,7 +52,7 @@ pub(super) fn buttons(rows: &[Vec<Button>]) -> Vec<Value> {
 }
 
 fn element(button: &Button, number: usize) -> Value {
-    let label: String = button.label.chars().take(LABEL).collect();
+    let label: String = button.label.chars().take(MAX_LABEL_CHARS).collect();
     let mut element = json!({
         "type": "button", "action_id": format!("{BUTTON}{number}"), "value": button.data,
         "text": {"type": "plain_text", "text": label, "emoji": true},
@@ -145,7 +145,7 @@ mod tests {
         );
         assert_ne!(first[0]["action_id"], first[1]["action_id"]);
         let label = blocks[1]["elements"][0]["text"]["text"].as_str().unwrap();
-        assert_eq!(label.len(), LABEL);
+        assert_eq!(label.len(), MAX_LABEL_CHARS);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::team::ChannelAccess;
 use crate::platform::{MediaKind, MediaRef, OutMedia, OutgoingMessage, SendError};
 
 /// Redirects that are followed, to Slack's own hosts only.
-const HOPS: usize = 3;
+const MAX_REDIRECTS: usize = 3;
 
 /// A file of an event. Its id combines workspace and file; the address is requested when it is
 /// fetched.
@@ -83,8 +83,11 @@ impl SlackShared {
         }
         let args = json!({"filename": name, "length": length});
         let method = "files.getUploadURLExternal";
-        let place = self.api.call(token, method, &args).await.map_err(unseen)?;
-        let (url, id) = (place["upload_url"].as_str(), place["file_id"].as_str());
+        let upload_url = self.api.call(token, method, &args).await.map_err(unseen)?;
+        let (url, id) = (
+            upload_url["upload_url"].as_str(),
+            upload_url["file_id"].as_str(),
+        );
         let (Some(url), Some(id)) = (url, id) else {
             return Err(unseen(SlackCallError::Unclear(
                 "cannot create the file".to_owned(),
@@ -181,7 +184,7 @@ impl SlackShared {
     /// The token is sent to Slack's own hosts only.
     async fn get(&self, url: &str, token: &str) -> Result<reqwest::Response, SendError> {
         let mut url = url.to_owned();
-        for _ in 0..=HOPS {
+        for _ in 0..=MAX_REDIRECTS {
             if !self.is_slack(&url) {
                 break;
             }
@@ -298,12 +301,12 @@ fn safe_name(name: &str) -> String {
         })
         .collect();
     let name = name.trim_start_matches('.').trim();
-    let kept: String = name.chars().rev().take(100).collect();
-    let kept: String = kept.chars().rev().collect();
-    if kept.is_empty() {
+    let short_name: String = name.chars().rev().take(100).collect();
+    let short_name: String = short_name.chars().rev().collect();
+    if short_name.is_empty() {
         "file".to_owned()
     } else {
-        kept
+        short_name
     }
 }
 

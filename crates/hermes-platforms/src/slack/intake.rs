@@ -90,15 +90,15 @@ impl SlackShared {
         if let Some(kind) = event["channel_type"].as_str() {
             self.memory.remember(channel, &team.id, kind);
         }
-        let heard = match read_message(event, team, &self.settings, &self.memory) {
-            Ok(heard) => heard,
+        let message_in = match read_message(event, team, &self.settings, &self.memory) {
+            Ok(message_in) => message_in,
             Err(why) => {
                 tracing::debug!(channel, "slack: passed over: {why}");
                 return true;
             }
         };
-        let message = self.message(&heard, team).await;
-        if let Some(thread) = &heard.session
+        let message = self.message(&message_in, team).await;
+        if let Some(thread) = &message_in.session
             && self.memory.note_thread(channel, thread, ThreadRole::Joined)
         {
             // Before the acknowledgement: participation in a thread must survive a restart.
@@ -107,37 +107,43 @@ impl SlackShared {
         link.deliver(message).await
     }
 
-    async fn message(&self, heard: &SlackMessage, team: &SlackTeam) -> IncomingMessage {
-        let details = tokio::time::timeout(self.timing.details, self.details(heard, team)).await;
+    async fn message(&self, message_in: &SlackMessage, team: &SlackTeam) -> IncomingMessage {
+        let details =
+            tokio::time::timeout(self.timing.details, self.details(message_in, team)).await;
         let details = details.unwrap_or_else(|_| {
             tracing::warn!("slack: names or earlier replies did not come in time");
             MessageDetails::default()
         });
-        let mut text = readable(&heard.text, &details.names);
+        let mut text = readable(&message_in.text, &details.names);
         if let Some(command) = command(&text, |name| self.knows_command(name)) {
             text = command;
         }
-        if let Some(quoted) = attached(&heard.event) {
+        if let Some(quoted) = attached(&message_in.event) {
             let quoted = readable(&quoted, &details.names);
             text = [text, quoted].join("\n\n");
         }
-        let files = heard.event["files"].as_array().into_iter().flatten();
-        let mut source = source(team, &heard.channel, &heard.user, heard.is_dm());
+        let files = message_in.event["files"].as_array().into_iter().flatten();
+        let mut source = source(
+            team,
+            &message_in.channel,
+            &message_in.user,
+            message_in.is_dm(),
+        );
         source.chat_name = details.channel;
-        source.user_name = details.names.get(&heard.user).cloned();
-        source.thread_id.clone_from(&heard.session);
-        source.message_id = Some(heard.ts.clone());
+        source.user_name = details.names.get(&message_in.user).cloned();
+        source.thread_id.clone_from(&message_in.session);
+        source.message_id = Some(message_in.ts.clone());
         IncomingMessage {
             account: String::new(),
-            message_id: heard.ts.clone(),
+            message_id: message_in.ts.clone(),
             source,
             text,
             media: files.map(|file| files::incoming(&team.id, file)).collect(),
             reply_to: None,
             pressed: None,
             context: details.context,
-            sent_at: heard.ts.parse().unwrap_or_default(),
-            native: if heard.is_program() {
+            sent_at: message_in.ts.parse().unwrap_or_default(),
+            native: if message_in.is_program() {
                 json!({"is_bot": true})
             } else {
                 Value::Null
@@ -146,9 +152,9 @@ impl SlackShared {
     }
 
     /// Details of a message that are looked up.
-    async fn details(&self, heard: &SlackMessage, team: &SlackTeam) -> MessageDetails {
-        let mut users = mentioned(&heard.text);
-        users.insert(0, heard.user.clone());
+    async fn details(&self, message_in: &SlackMessage, team: &SlackTeam) -> MessageDetails {
+        let mut users = mentioned(&message_in.text);
+        users.insert(0, message_in.user.clone());
         let names = async {
             let mut names = HashMap::new();
             for user in users.iter().filter(|user| !user.is_empty()).take(10) {
@@ -159,14 +165,17 @@ impl SlackShared {
             names
         };
         let channel = async {
-            if heard.is_dm() {
+            if message_in.is_dm() {
                 return None;
             }
-            self.channel_name(team, &heard.channel).await
+            self.channel_name(team, &message_in.channel).await
         };
         let context = async {
-            let thread = heard.thread.as_deref().filter(|_| heard.wants_context)?;
-            self.context(heard, thread, team).await
+            let thread = message_in
+                .thread
+                .as_deref()
+                .filter(|_| message_in.wants_context)?;
+            self.context(message_in, thread, team).await
         };
         let (names, channel, context) = tokio::join!(names, channel, context);
         MessageDetails {
@@ -179,12 +188,12 @@ impl SlackShared {
     /// The messages of a thread before our first one.
     async fn context(
         &self,
-        heard: &SlackMessage,
+        message_in: &SlackMessage,
         thread: &str,
         team: &SlackTeam,
     ) -> Option<String> {
         let args = json!({
-            "channel": heard.channel, "ts": thread, "latest": heard.ts,
+            "channel": message_in.channel, "ts": thread, "latest": message_in.ts,
             "limit": 200, "inclusive": true,
         });
         let answer = self
@@ -201,7 +210,7 @@ impl SlackShared {
         let messages = fields["messages"].as_array()?;
         let before: Vec<&Value> = messages
             .iter()
-            .filter(|message| message["ts"] != heard.ts.as_str())
+            .filter(|message| message["ts"] != message_in.ts.as_str())
             .filter(|message| !message_text(message).is_empty())
             .collect();
         let (first, rest) = before.split_first()?;

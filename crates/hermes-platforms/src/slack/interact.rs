@@ -74,7 +74,10 @@ impl SlackShared {
         })?;
         let channel = payload["channel"]["id"].as_str()?;
         let message = &payload["message"];
-        let kind = self.memory.conversation(channel).map(|place| place.kind);
+        let kind = self
+            .memory
+            .conversation(channel)
+            .map(|known_conversation| known_conversation.kind);
         let dm = kind.map_or(channel.starts_with('D'), |kind| {
             matches!(kind.as_str(), "im" | "mpim")
         });

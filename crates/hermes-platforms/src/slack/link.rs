@@ -22,13 +22,13 @@ use super::team::TeamsError;
 use crate::platform::{AdapterLink, FatalPlatformError, InboundAdapter, PlatformState};
 
 /// Number of lanes.
-const LANES: usize = 8;
+const LANE_COUNT: usize = 8;
 
 /// Capacity of a lane.
-const LANE: usize = 64;
+const LANE_CAPACITY: usize = 64;
 
 /// How often changed state is written.
-const SAVE: Duration = Duration::from_secs(5);
+const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 
 pub(super) struct SlackReceiver {
     shared: Arc<SlackShared>,
@@ -89,8 +89,8 @@ async fn run(shared: Arc<SlackShared>, link: AdapterLink) -> Result<(), FatalPla
     let link = AdapterLink { cancel, ..link };
     let tasks = TaskTracker::new();
     let lanes = open_lanes(&shared, &link, &tasks);
-    let kept = keep(Arc::clone(&shared), link.cancel.clone());
-    drop(task::spawn("slack-memory", tasks.track_future(kept)));
+    let saving = keep(Arc::clone(&shared), link.cancel.clone());
+    drop(task::spawn("slack-memory", tasks.track_future(saving)));
     let result = supervise(&shared, &link, &lanes, &tasks).await;
     link.cancel.cancel();
     tasks.close();
@@ -101,8 +101,8 @@ async fn run(shared: Arc<SlackShared>, link: AdapterLink) -> Result<(), FatalPla
 
 fn open_lanes(shared: &Arc<SlackShared>, link: &AdapterLink, tasks: &TaskTracker) -> SlackLanes {
     let mut lanes = Vec::new();
-    for _ in 0..LANES {
-        let (sender, mut receiver) = mpsc::channel(LANE);
+    for _ in 0..LANE_COUNT {
+        let (sender, mut receiver) = mpsc::channel(LANE_CAPACITY);
         lanes.push(sender);
         let (shared, link) = (Arc::clone(shared), link.clone());
         let work = async move {
@@ -154,7 +154,7 @@ async fn keep(shared: Arc<SlackShared>, cancel: CancellationToken) {
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
-            () = tokio::time::sleep(SAVE) => shared.memory.save().await,
+            () = tokio::time::sleep(SAVE_INTERVAL) => shared.memory.save().await,
         }
     }
 }
@@ -166,7 +166,7 @@ async fn supervise(
     lanes: &SlackLanes,
     tasks: &TaskTracker,
 ) -> Result<(), FatalPlatformError> {
-    let (news, mut hear) = mpsc::channel::<ConnectionNotice>(16);
+    let (notices, mut hear) = mpsc::channel::<ConnectionNotice>(16);
     let mut failures = 0;
     let mut number = 0;
     while !link.cancel.is_cancelled() {
@@ -193,14 +193,14 @@ async fn supervise(
         };
         link.health.received(shared.clock.epoch_seconds());
         number += 1;
-        let begun = Instant::now();
+        let started_at = Instant::now();
         shared.fill_gap(link, lanes, tasks);
         let connection = SlackConnection {
             number,
             shared: Arc::clone(shared),
             link: link.clone(),
             lanes: lanes.clone(),
-            news: news.clone(),
+            notices: notices.clone(),
         };
         let connection = tasks.track_future(connection.run(socket));
         drop(task::spawn("slack-socket", connection));
@@ -212,7 +212,7 @@ async fn supervise(
             tracing::warn!("slack: the connection ended: {error}");
             link.health.is(PlatformState::Retrying, Some(error));
             // A server that disconnects immediately also gets a pause.
-            let lived = begun.elapsed() > shared.timing.silence;
+            let lived = started_at.elapsed() > shared.timing.silence;
             failures = if lived { 0 } else { failures + 1 };
             if failures > 1 {
                 wait(shared.pause(failures), &link.cancel).await;
@@ -261,7 +261,7 @@ struct SlackConnection {
     shared: Arc<SlackShared>,
     link: AdapterLink,
     lanes: SlackLanes,
-    news: mpsc::Sender<ConnectionNotice>,
+    notices: mpsc::Sender<ConnectionNotice>,
 }
 
 impl SlackConnection {
@@ -273,7 +273,7 @@ impl SlackConnection {
         socket.close(Duration::from_secs(1)).await;
         // The receiver is gone during shutdown.
         let _ = self
-            .news
+            .notices
             .send(ConnectionNotice::Ended(self.number, ended))
             .await;
     }
@@ -284,17 +284,17 @@ impl SlackConnection {
         let (sender, mut waiting) = acks();
         let mut ping = tokio::time::interval_at(Instant::now() + timing.ping, timing.ping);
         ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut heard = Instant::now();
+        let mut last_received = Instant::now();
         let mut until: Option<Instant> = None;
         loop {
-            let next = socket.next(&mut waiting, &mut ping, timing.silence, &mut heard);
-            let said = tokio::select! {
+            let next = socket.next(&mut waiting, &mut ping, timing.silence, &mut last_received);
+            let notice = tokio::select! {
                 () = self.link.cancel.cancelled() => return "cancelled".to_owned(),
                 () = at(until) => return "retired".to_owned(),
-                said = next => said,
+                notice = next => notice,
             };
             let now = self.shared.clock.epoch_seconds();
-            match said {
+            match notice {
                 Err(error) => return error,
                 Ok(SlackSocketEvent::Sign) => self.alive(now),
                 Ok(SlackSocketEvent::Goodbye(reason)) => {
@@ -302,7 +302,7 @@ impl SlackConnection {
                     if until.is_none() {
                         until = Some(Instant::now() + timing.retire);
                         let _ = self
-                            .news
+                            .notices
                             .send(ConnectionNotice::Retiring(self.number))
                             .await;
                     }

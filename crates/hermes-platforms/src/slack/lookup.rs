@@ -9,15 +9,15 @@ use super::team::ChannelAccess;
 use crate::platform::{DeliveryLookup, OutgoingMessage};
 
 /// How far back to search. Older messages are marked as possible duplicates.
-const BACK: f64 = 26.0 * 3600.0;
+const LOOKUP_SECONDS: f64 = 26.0 * 3600.0;
 
 /// Messages on a page, and pages.
-const PAGE: usize = 200;
-const PAGES: usize = 10;
+const PAGE_SIZE: usize = 200;
+const MAX_PAGES: usize = 10;
 
 /// Maximum number and lifetime of response addresses of slash commands.
 const MAX_RESPONSES: usize = 200;
-const RESPONSE: f64 = 25.0 * 60.0;
+const RESPONSE_URL_LIFETIME: f64 = 25.0 * 60.0;
 
 impl SlackShared {
     /// Reads the conversation, or the thread, newest messages included, for the key.
@@ -26,9 +26,9 @@ impl SlackShared {
         message: &OutgoingMessage,
     ) -> Result<DeliveryLookup, SlackCallError> {
         let ChannelAccess { token, channel } = self.desk(&message.target.chat_id).await?;
-        let oldest = self.clock.epoch_seconds() - BACK;
+        let oldest = self.clock.epoch_seconds() - LOOKUP_SECONDS;
         let mut args = json!({
-            "channel": channel, "oldest": format!("{oldest:.6}"), "limit": PAGE,
+            "channel": channel, "oldest": format!("{oldest:.6}"), "limit": PAGE_SIZE,
             "include_all_metadata": true,
         });
         let method = match &message.target.thread_id {
@@ -40,7 +40,7 @@ impl SlackShared {
         };
         let file = wanted_file(message).await;
         let mut similar = false;
-        for _ in 0..PAGES {
+        for _ in 0..MAX_PAGES {
             let page = self.api.call(&token, method, &args).await?;
             for one in page["messages"].as_array().into_iter().flatten() {
                 if carries(one, &message.key) {
@@ -68,7 +68,7 @@ impl SlackShared {
         if responses.len() >= MAX_RESPONSES {
             responses.clear();
         }
-        let until = self.clock.epoch_seconds() + RESPONSE;
+        let until = self.clock.epoch_seconds() + RESPONSE_URL_LIFETIME;
         responses.insert(channel.to_owned(), (url.to_owned(), until));
     }
 

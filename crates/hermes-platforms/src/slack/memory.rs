@@ -12,7 +12,7 @@ const MAX_THREADS: usize = 5000;
 const MAX_PLACES: usize = 5000;
 
 /// How often the time of the last sign of life is stored, in seconds.
-const SIGN: f64 = 60.0;
+const HEARTBEAT_SECONDS: f64 = 60.0;
 
 /// A conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ pub(super) struct SlackMemory(Arc<SlackMemoryInner>);
 
 struct SlackMemoryInner {
     path: PathBuf,
-    kept: Mutex<StoredSlackState>,
+    stored: Mutex<StoredSlackState>,
     dirty: AtomicBool,
     /// Locked while the file is written, so that an older state never replaces a newer one.
     writing: Mutex<()>,
@@ -64,7 +64,7 @@ struct SlackMemoryInner {
 impl SlackMemory {
     /// Unreadable state starts empty: at worst, another mention is needed.
     pub(super) fn open(path: PathBuf) -> Self {
-        let kept = match std::fs::read(&path) {
+        let stored = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
                 tracing::warn!("slack: {} is not readable: {error}", path.display());
                 StoredSlackState::default()
@@ -78,14 +78,14 @@ impl SlackMemory {
         };
         Self(Arc::new(SlackMemoryInner {
             path,
-            kept: Mutex::new(kept),
+            stored: Mutex::new(stored),
             dirty: AtomicBool::new(false),
             writing: Mutex::new(()),
         }))
     }
 
-    fn kept(&self) -> MutexGuard<'_, StoredSlackState> {
-        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn stored(&self) -> MutexGuard<'_, StoredSlackState> {
+        self.0.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn changed(&self) {
@@ -93,89 +93,89 @@ impl SlackMemory {
     }
 
     pub(super) fn thread(&self, channel: &str, ts: &str) -> Option<ThreadRole> {
-        let kept = self.kept();
-        kept.threads.get(&key(channel, ts)).map(|(_, part)| *part)
+        let stored = self.stored();
+        stored.threads.get(&key(channel, ts)).map(|(_, part)| *part)
     }
 
     /// `true`: this is new and must be saved before the acknowledgement.
     pub(super) fn note_thread(&self, channel: &str, ts: &str, part: ThreadRole) -> bool {
-        let mut kept = self.kept();
-        kept.count += 1;
-        let (now, key) = (kept.count, key(channel, ts));
-        let before = kept.threads.get(&key).map(|(_, part)| *part);
+        let mut stored = self.stored();
+        stored.count += 1;
+        let (now, key) = (stored.count, key(channel, ts));
+        let before = stored.threads.get(&key).map(|(_, part)| *part);
         // Once we were addressed there, our own messages change nothing.
         let part = if before == Some(ThreadRole::Joined) {
             ThreadRole::Joined
         } else {
             part
         };
-        kept.threads.insert(key, (now, part));
-        if kept.threads.len() > MAX_THREADS {
-            forget_oldest(&mut kept.threads);
+        stored.threads.insert(key, (now, part));
+        if stored.threads.len() > MAX_THREADS {
+            forget_oldest(&mut stored.threads);
         }
-        drop(kept);
+        drop(stored);
         self.changed();
         before != Some(part)
     }
 
     pub(super) fn conversation(&self, channel: &str) -> Option<SlackConversation> {
-        self.kept().places.get(channel).cloned()
+        self.stored().places.get(channel).cloned()
     }
 
     pub(super) fn remember(&self, channel: &str, team: &str, kind: &str) {
-        let place = SlackConversation {
+        let known_conversation = SlackConversation {
             team: team.to_owned(),
             kind: kind.to_owned(),
         };
-        let mut kept = self.kept();
-        if kept.places.get(channel) == Some(&place) {
+        let mut stored = self.stored();
+        if stored.places.get(channel) == Some(&known_conversation) {
             return;
         }
-        if kept.places.len() >= MAX_PLACES {
-            kept.places.clear();
+        if stored.places.len() >= MAX_PLACES {
+            stored.places.clear();
         }
-        kept.places.insert(channel.to_owned(), place);
-        drop(kept);
+        stored.places.insert(channel.to_owned(), known_conversation);
+        drop(stored);
         self.changed();
     }
 
     /// A connection starts. `Some`: messages since then may have been missed.
-    pub(super) fn gap(&self, now: f64, longest: f64) -> Option<f64> {
-        let mut kept = self.kept();
-        let before = kept.alive_at.replace(now);
-        let silent = before.filter(|before| now - before >= longest);
-        kept.missing_since = kept.missing_since.or(silent);
-        let since = kept.missing_since;
-        drop(kept);
+    pub(super) fn gap(&self, now: f64, max_age: f64) -> Option<f64> {
+        let mut stored = self.stored();
+        let before = stored.alive_at.replace(now);
+        let silent = before.filter(|before| now - before >= max_age);
+        stored.missing_since = stored.missing_since.or(silent);
+        let since = stored.missing_since;
+        drop(stored);
         self.changed();
         since
     }
 
     /// Messages missed before `until` were caught up with.
     pub(super) fn filled(&self, until: f64) {
-        let mut kept = self.kept();
-        kept.missing_since = kept.missing_since.filter(|since| *since > until);
-        drop(kept);
+        let mut stored = self.stored();
+        stored.missing_since = stored.missing_since.filter(|since| *since > until);
+        drop(stored);
         self.changed();
     }
 
     pub(super) fn alive(&self, now: f64) {
-        let mut kept = self.kept();
+        let mut stored = self.stored();
         // A clock that was set back counts, too.
-        if kept
+        if stored
             .alive_at
-            .is_none_or(|before| (now - before).abs() >= SIGN)
+            .is_none_or(|before| (now - before).abs() >= HEARTBEAT_SECONDS)
         {
-            kept.alive_at = Some(now);
-            drop(kept);
+            stored.alive_at = Some(now);
+            drop(stored);
             self.changed();
         }
     }
 
     /// The threads of which something happened last, newest first, with their conversations.
     pub(super) fn recent_threads(&self, limit: usize) -> Vec<(String, String)> {
-        let kept = self.kept();
-        let mut threads: Vec<(u64, &String)> = kept
+        let stored = self.stored();
+        let mut threads: Vec<(u64, &String)> = stored
             .threads
             .iter()
             .map(|(key, (at, _))| (*at, key))
@@ -214,7 +214,7 @@ impl SlackMemory {
             .writing
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let bytes = serde_json::to_vec(&*self.kept())?;
+        let bytes = serde_json::to_vec(&*self.stored())?;
         if let Some(parent) = self.0.path.parent() {
             std::fs::create_dir_all(parent)?;
         }
@@ -265,7 +265,7 @@ mod tests {
         for number in 0..=MAX_THREADS {
             memory.note_thread("C1", &number.to_string(), ThreadRole::Joined);
         }
-        assert!(memory.kept().threads.len() <= MAX_THREADS);
+        assert!(memory.stored().threads.len() <= MAX_THREADS);
         let newest = MAX_THREADS.to_string();
         assert_eq!(memory.thread("C1", &newest), Some(ThreadRole::Joined));
         assert_eq!(memory.recent_threads(1), [("C1".to_owned(), newest)]);

@@ -144,8 +144,8 @@ fn kind(event: &Value, channel: &str, memory: &SlackMemory) -> String {
     if let Some(kind) = event["channel_type"].as_str() {
         return kind.to_owned();
     }
-    if let Some(place) = memory.conversation(channel) {
-        return place.kind;
+    if let Some(known_conversation) = memory.conversation(channel) {
+        return known_conversation.kind;
     }
     let kind = if channel.starts_with('D') {
         "im"

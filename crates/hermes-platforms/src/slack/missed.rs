@@ -16,18 +16,18 @@ use super::team::{SlackTeam, kind_of};
 use crate::platform::AdapterLink;
 
 /// Older messages are ignored.
-const OLDEST: f64 = 24.0 * 3600.0;
+const MAX_AGE_SECONDS: f64 = 24.0 * 3600.0;
 
 /// Maximum number of conversations and threads checked per workspace.
-const CONVERSATIONS: usize = 200;
-const THREADS: usize = 50;
+const MAX_CONVERSATIONS: usize = 200;
+const MAX_THREADS: usize = 50;
 
 /// Maximum number of messages per conversation or thread, and per request.
-const MESSAGES: usize = 5000;
-const PAGE: usize = 200;
+const MAX_MESSAGES: usize = 5000;
+const PAGE_SIZE: usize = 200;
 
 /// Margin for clock differences; duplicates are stored once.
-const OVERLAP: f64 = 120.0;
+const OVERLAP_SECONDS: f64 = 120.0;
 
 impl SlackShared {
     /// Starts reading history after a long outage, or if an earlier attempt was not completed.
@@ -41,7 +41,7 @@ impl SlackShared {
         let Some(since) = self.memory.gap(now, self.timing.gap.as_secs_f64()) else {
             return;
         };
-        let since = since.max(now - OLDEST) - OVERLAP;
+        let since = since.max(now - MAX_AGE_SECONDS) - OVERLAP_SECONDS;
         let (shared, link, lanes) = (Arc::clone(self), link.clone(), lanes.clone());
         let asked = async move {
             let asking = async {
@@ -68,31 +68,36 @@ impl SlackShared {
         let (conversations, mut whole) = self.conversations(team).await;
         for (channel, kind) in conversations {
             self.memory.remember(&channel, &team.id, kind);
-            let args = json!({"channel": channel, "oldest": oldest, "limit": PAGE});
+            let args = json!({"channel": channel, "oldest": oldest, "limit": PAGE_SIZE});
             let method = "conversations.history";
-            let (messages, all) = self.pages(team, method, args, "messages", MESSAGES).await;
+            let (messages, all) = self
+                .pages(team, method, args, "messages", MAX_MESSAGES)
+                .await;
             whole &= all;
             // Returned newest first, processed in order.
             for message in messages.into_iter().rev() {
                 enqueue(team, &channel, kind, message, lanes).await;
             }
         }
-        for (channel, thread) in self.memory.recent_threads(THREADS) {
-            let Some(place) = self.memory.conversation(&channel) else {
+        for (channel, thread) in self.memory.recent_threads(MAX_THREADS) {
+            let Some(known_conversation) = self.memory.conversation(&channel) else {
                 continue;
             };
-            if place.team != team.id {
+            if known_conversation.team != team.id {
                 continue;
             }
-            let args = json!({"channel": channel, "ts": thread, "oldest": oldest, "limit": PAGE});
+            let args =
+                json!({"channel": channel, "ts": thread, "oldest": oldest, "limit": PAGE_SIZE});
             let method = "conversations.replies";
-            let (messages, all) = self.pages(team, method, args, "messages", MESSAGES).await;
+            let (messages, all) = self
+                .pages(team, method, args, "messages", MAX_MESSAGES)
+                .await;
             whole &= all;
             for message in messages {
                 let fresh = message["ts"].as_str().and_then(|ts| ts.parse().ok());
                 // The first message of a thread is always included.
                 if fresh.is_some_and(|ts: f64| ts > since) {
-                    enqueue(team, &channel, &place.kind, message, lanes).await;
+                    enqueue(team, &channel, &known_conversation.kind, message, lanes).await;
                 }
             }
         }
@@ -102,11 +107,11 @@ impl SlackShared {
     async fn conversations(&self, team: &SlackTeam) -> (Vec<(String, &'static str)>, bool) {
         let args = json!({
             "types": "im,mpim,public_channel,private_channel", "exclude_archived": true,
-            "limit": CONVERSATIONS,
+            "limit": MAX_CONVERSATIONS,
         });
         let method = "users.conversations";
         let (channels, whole) = self
-            .pages(team, method, args, "channels", CONVERSATIONS)
+            .pages(team, method, args, "channels", MAX_CONVERSATIONS)
             .await;
         let known = channels.iter().filter_map(|channel| {
             let id = channel["id"].as_str()?;
@@ -122,7 +127,7 @@ impl SlackShared {
         method: &str,
         mut args: Value,
         name: &str,
-        most: usize,
+        max: usize,
     ) -> (Vec<Value>, bool) {
         let mut found = Vec::new();
         loop {
@@ -136,13 +141,13 @@ impl SlackShared {
             let Some(next) = next.filter(|next| !next.is_empty()) else {
                 break;
             };
-            if found.len() >= most {
-                tracing::warn!("slack: more was missed than is made good: {method}: {most} read");
+            if found.len() >= max {
+                tracing::warn!("slack: more was missed than is made good: {method}: {max} read");
                 break;
             }
             args["cursor"] = json!(next);
         }
-        found.truncate(most);
+        found.truncate(max);
         (found, true)
     }
 

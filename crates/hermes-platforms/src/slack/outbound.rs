@@ -29,7 +29,7 @@ const MAX_SIGNS: usize = 1000;
 const MAX_FILE: u64 = 1 << 30;
 
 /// Slack shows it for two minutes, or until our next message.
-const STATUS: Duration = Duration::from_secs(30);
+const STATUS_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The event type in the metadata of our messages.
 pub(super) const EVENT_TYPE: &str = "hermes_delivery";
@@ -154,9 +154,9 @@ impl SlackSender {
         emoji: Option<&str>,
     ) -> Result<(), SlackCallError> {
         let ChannelAccess { token, channel } = self.shared.desk(&target.chat_id).await?;
-        let place = (target.chat_id.clone(), id.to_owned());
+        let thread_key = (target.chat_id.clone(), id.to_owned());
         let new = emoji.and_then(emoji_name);
-        let old = self.signs().remove(&place);
+        let old = self.signs().remove(&thread_key);
         let args = |name: &str| json!({"channel": channel, "timestamp": id, "name": name});
         if let Some(old) = old
             && Some(old.as_str()) != new
@@ -181,7 +181,7 @@ impl SlackSender {
             if signs.len() >= MAX_SIGNS {
                 signs.clear();
             }
-            signs.insert(place, name.to_owned());
+            signs.insert(thread_key, name.to_owned());
         }
         Ok(())
     }
@@ -196,8 +196,8 @@ impl SlackSender {
             return Ok(());
         };
         let ChannelAccess { token, channel } = self.shared.desk(&target.chat_id).await?;
-        let place = (target.chat_id.clone(), thread.clone());
-        if self.mute().contains(&token) || !self.is_due(place) {
+        let thread_key = (target.chat_id.clone(), thread.clone());
+        if self.mute().contains(&token) || !self.is_due(thread_key) {
             return Ok(());
         }
         let args = json!({
@@ -219,11 +219,11 @@ impl SlackSender {
     }
 
     /// Whether it is time to show again that it is thinking, which is noted.
-    fn is_due(&self, place: (String, String)) -> bool {
+    fn is_due(&self, thread_key: (String, String)) -> bool {
         let mut shown = self.shown();
         let now = Instant::now();
-        shown.retain(|_, at| now.duration_since(*at) < STATUS);
-        match shown.entry(place) {
+        shown.retain(|_, at| now.duration_since(*at) < STATUS_INTERVAL);
+        match shown.entry(thread_key) {
             Entry::Occupied(_) => false,
             Entry::Vacant(free) => {
                 free.insert(now);
@@ -235,8 +235,8 @@ impl SlackSender {
     /// Our messages clear the status.
     fn spoke(&self, target: &Target) {
         if let Some(thread) = &target.thread_id {
-            let place = (target.chat_id.clone(), thread.clone());
-            self.shown().remove(&place);
+            let thread_key = (target.chat_id.clone(), thread.clone());
+            self.shown().remove(&thread_key);
         }
     }
 

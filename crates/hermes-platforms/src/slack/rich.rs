@@ -8,9 +8,9 @@ use serde_json::Value;
 /// Slack's placeholder text for block-only messages.
 const NOT_SHOWN: &str = "This content can't be displayed.";
 /// Maximum nesting depth of blocks.
-const DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 /// Maximum number of characters taken from blocks.
-const LONGEST: usize = 12_000;
+const MAX_BLOCK_CHARS: usize = 12_000;
 
 /// The text of a message in Slack's notation, or that of its blocks if the text is only a
 /// placeholder. Programs put a summary there, people nothing.
@@ -36,7 +36,7 @@ fn words(blocks: &Value) -> String {
             lines.push(text.trim().to_owned());
         }
     }
-    lines.join("\n").chars().take(LONGEST).collect()
+    lines.join("\n").chars().take(MAX_BLOCK_CHARS).collect()
 }
 
 fn block_words(block: &Value) -> String {
@@ -78,7 +78,7 @@ fn object_text(object: &Value) -> Option<&str> {
 }
 
 fn rich(elements: &Value, out: &mut String, depth: usize) {
-    if depth > DEPTH || out.len() > LONGEST * 4 {
+    if depth > MAX_DEPTH || out.len() > MAX_BLOCK_CHARS * 4 {
         return;
     }
     for element in elements.as_array().into_iter().flatten() {

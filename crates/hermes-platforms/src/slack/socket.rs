@@ -20,7 +20,7 @@ use super::intake::SlackEnvelope;
 const MAX_ENVELOPE: usize = 4 << 20;
 
 /// Acknowledgements that wait to be written.
-const ACKS: usize = 256;
+const ACK_QUEUE_CAPACITY: usize = 256;
 
 pub(super) struct SlackSocket {
     stream: WebSocketStream<reqwest::Upgraded>,
@@ -39,7 +39,7 @@ pub(super) enum SlackSocketEvent {
 pub(super) type EnvelopeAcks = mpsc::Sender<String>;
 
 pub(super) fn acks() -> (EnvelopeAcks, mpsc::Receiver<String>) {
-    mpsc::channel(ACKS)
+    mpsc::channel(ACK_QUEUE_CAPACITY)
 }
 
 impl SlackShared {
@@ -145,19 +145,19 @@ impl SlackSocket {
         acks: &mut mpsc::Receiver<String>,
         ping: &mut tokio::time::Interval,
         silence: Duration,
-        heard: &mut tokio::time::Instant,
+        last_received: &mut tokio::time::Instant,
     ) -> Result<SlackSocketEvent, String> {
         loop {
             tokio::select! {
                 message = self.stream.next() => {
-                    *heard = tokio::time::Instant::now();
+                    *last_received = tokio::time::Instant::now();
                     return match message {
                         Some(Ok(message)) => Ok(understand(&message)),
                         Some(Err(error)) => Err(error.to_string()),
                         None => Err("the connection ended".to_owned()),
                     };
                 }
-                () = tokio::time::sleep_until(*heard + silence) => {
+                () = tokio::time::sleep_until(*last_received + silence) => {
                     return Err(format!("nothing for {silence:?}"));
                 }
                 ack = acks.recv() => if let Some(id) = ack {
@@ -188,11 +188,11 @@ fn understand(message: &Message) -> SlackSocketEvent {
     let Some(text) = message.as_text() else {
         return SlackSocketEvent::Sign;
     };
-    let Ok(mut said) = serde_json::from_str::<Value>(text) else {
+    let Ok(mut frame_json) = serde_json::from_str::<Value>(text) else {
         tracing::warn!("slack: a frame that is not JSON");
         return SlackSocketEvent::Sign;
     };
-    let field = |name: &str| said[name].as_str().unwrap_or_default().to_owned();
+    let field = |name: &str| frame_json[name].as_str().unwrap_or_default().to_owned();
     let (kind, id) = (field("type"), field("envelope_id"));
     if kind == "disconnect" {
         return SlackSocketEvent::Goodbye(field("reason"));
@@ -203,7 +203,7 @@ fn understand(message: &Message) -> SlackSocketEvent {
     SlackSocketEvent::Envelope(SlackEnvelope {
         id,
         kind,
-        payload: said["payload"].take(),
+        payload: frame_json["payload"].take(),
     })
 }
 

@@ -24,7 +24,7 @@ pub(super) struct SlackTeam {
 }
 
 pub(super) struct SlackTeams {
-    seats: Mutex<Vec<TeamSlot>>,
+    slots: Mutex<Vec<TeamSlot>>,
     names: Mutex<HashMap<(String, String), String>>,
 }
 
@@ -32,7 +32,7 @@ struct TeamSlot {
     token: String,
     team: Option<Arc<SlackTeam>>,
     /// Why its token is of no use.
-    dead: Option<String>,
+    failure: Option<String>,
 }
 
 /// A channel and the token for it.
@@ -66,19 +66,19 @@ pub(super) enum TeamsError {
 
 impl SlackTeams {
     pub(super) fn new(tokens: &[String]) -> Self {
-        let seat = |token: &String| TeamSlot {
+        let slot = |token: &String| TeamSlot {
             token: token.clone(),
             team: None,
-            dead: None,
+            failure: None,
         };
         Self {
-            seats: Mutex::new(tokens.iter().map(seat).collect()),
+            slots: Mutex::new(tokens.iter().map(slot).collect()),
             names: Mutex::default(),
         }
     }
 
-    fn seats(&self) -> MutexGuard<'_, Vec<TeamSlot>> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slots(&self) -> MutexGuard<'_, Vec<TeamSlot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The direct conversation with a person.
@@ -104,8 +104,8 @@ impl SlackTeams {
     }
 
     pub(super) fn all(&self) -> Vec<Arc<SlackTeam>> {
-        let seats = self.seats();
-        seats.iter().filter_map(|seat| seat.team.clone()).collect()
+        let slots = self.slots();
+        slots.iter().filter_map(|slot| slot.team.clone()).collect()
     }
 
     pub(super) fn get(&self, id: &str) -> Option<Arc<SlackTeam>> {
@@ -116,37 +116,37 @@ impl SlackTeams {
     /// it fails.
     pub(super) async fn identify(&self, api: &SlackApi) -> Result<(), TeamsError> {
         let open: Vec<String> = {
-            let seats = self.seats();
-            let open = seats
+            let slots = self.slots();
+            let open = slots
                 .iter()
-                .filter(|seat| seat.team.is_none() && seat.dead.is_none());
-            open.map(|seat| seat.token.clone()).collect()
+                .filter(|slot| slot.team.is_none() && slot.failure.is_none());
+            open.map(|slot| slot.token.clone()).collect()
         };
         for token in open {
             let answer = api.call(&token, "auth.test", &json!({})).await;
-            let mut seats = self.seats();
-            let Some(seat) = seats.iter_mut().find(|seat| seat.token == token) else {
+            let mut slots = self.slots();
+            let Some(slot) = slots.iter_mut().find(|slot| slot.token == token) else {
                 continue;
             };
             match answer {
                 Ok(fields) => {
                     let team = identity(&fields, &token);
                     tracing::info!(team = team.id, "slack: at home in {}", team.name);
-                    seat.team = Some(Arc::new(team));
+                    slot.team = Some(Arc::new(team));
                 }
                 Err(error) if error.is_hopeless() => {
                     tracing::error!("slack: a bot token is of no use: {error}");
-                    seat.dead = Some(error.to_string());
+                    slot.failure = Some(error.to_string());
                 }
                 Err(error) => return Err(TeamsError::Later(error.to_string())),
             }
         }
-        let seats = self.seats();
-        let reasons: Vec<&str> = seats
+        let slots = self.slots();
+        let reasons: Vec<&str> = slots
             .iter()
-            .filter_map(|seat| seat.dead.as_deref())
+            .filter_map(|slot| slot.failure.as_deref())
             .collect();
-        if reasons.len() == seats.len() {
+        if reasons.len() == slots.len() {
             let why = reasons.join("; ");
             return Err(TeamsError::Never(FatalPlatformError(format!(
                 "no bot token of Slack is of use ({why}): check SLACK_BOT_TOKEN"
@@ -179,8 +179,8 @@ impl SlackShared {
         let channel = self.teams.direct(chat);
         let channel = channel.as_deref().or((!person).then_some(chat));
         if let Some(channel) = channel
-            && let Some(place) = self.memory.conversation(channel)
-            && let Some(team) = teams.iter().find(|team| team.id == place.team)
+            && let Some(known_conversation) = self.memory.conversation(channel)
+            && let Some(team) = teams.iter().find(|team| team.id == known_conversation.team)
         {
             return Ok(ChannelAccess::new(&team.token, channel));
         }

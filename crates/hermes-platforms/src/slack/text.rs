@@ -77,9 +77,7 @@ fn unescape(text: &str) -> String {
 
 /// Escapes text that is not Slack markup.
 pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
+    hermes_core::text::escape_angles(text)
 }
 
 /// Messages that were forwarded, and previews of links: in the event, and not in its text.

@@ -9,14 +9,14 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::api::{TelegramCallError, failed};
 use super::outbound::TelegramSender;
-use super::polling::CALL;
+use super::polling::CALL_TIMEOUT;
 use super::wire::RemoteFile;
 use crate::platform::{MediaRef, SendError};
 
 /// Silence that ends a download.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of the original file name.
-const NAME: usize = 80;
+const MAX_NAME_CHARS: usize = 80;
 
 impl TelegramSender {
     pub(super) async fn fetch(
@@ -26,15 +26,15 @@ impl TelegramSender {
         max_bytes: u64,
     ) -> Result<PathBuf, SendError> {
         let too_large = || {
-            let most = max_bytes >> 20;
-            SendError::Refused(format!("the file is larger than the limit of {most} MB"))
+            let max = max_bytes >> 20;
+            SendError::Refused(format!("the file is larger than the limit of {max} MB"))
         };
         if media.bytes.is_some_and(|bytes| bytes > max_bytes) {
             return Err(too_large());
         }
         let api = self.api();
         let about = api
-            .call::<RemoteFile>("getFile", &json!({"file_id": media.id}), CALL)
+            .call::<RemoteFile>("getFile", &json!({"file_id": media.id}), CALL_TIMEOUT)
             .await;
         self.look_at(&about);
         let about = about.map_err(|error| {
@@ -81,7 +81,7 @@ impl TelegramSender {
     }
 
     /// `false`: it is too large.
-    async fn download(&self, remote: &str, to: &Path, most: u64) -> Result<bool, SendError> {
+    async fn download(&self, remote: &str, to: &Path, max: u64) -> Result<bool, SendError> {
         let url = format!("{}/{remote}", self.parts.settings.files);
         let answer = within(self.api().get(&url)).await?;
         let mut answer = answer.map_err(of_read)?;
@@ -98,7 +98,7 @@ impl TelegramSender {
                 break;
             };
             bytes += chunk.len() as u64;
-            if bytes > most {
+            if bytes > max {
                 return Ok(false);
             }
             let written = file.write_all(&chunk).await;
@@ -109,9 +109,9 @@ impl TelegramSender {
     }
 }
 
-async fn copy(from: &Path, to: &Path, most: u64) -> Result<bool, SendError> {
+async fn copy(from: &Path, to: &Path, max: u64) -> Result<bool, SendError> {
     let about = tokio::fs::metadata(from).await;
-    if about.map_err(|error| disk(from, &error))?.len() > most {
+    if about.map_err(|error| disk(from, &error))?.len() > max {
         return Ok(false);
     }
     let copied = tokio::fs::copy(from, to).await;
@@ -124,7 +124,7 @@ async fn discard(path: &Path) {
 }
 
 async fn within<T>(work: impl Future<Output = T>) -> Result<T, SendError> {
-    let waited = tokio::time::timeout(IDLE, work).await;
+    let waited = tokio::time::timeout(IDLE_TIMEOUT, work).await;
     waited.map_err(|_| not_sent("the download stalled".to_owned()))
 }
 
@@ -166,8 +166,11 @@ fn file_name(media: &MediaRef, remote: &str) -> String {
         .collect();
     let length = harmless.chars().count();
     // The end has the extension.
-    let kept: String = harmless.chars().skip(length.saturating_sub(NAME)).collect();
-    format!("{id:016x}_{}", kept.trim_start_matches('.'))
+    let short_name: String = harmless
+        .chars()
+        .skip(length.saturating_sub(MAX_NAME_CHARS))
+        .collect();
+    format!("{id:016x}_{}", short_name.trim_start_matches('.'))
 }
 
 #[cfg(test)]

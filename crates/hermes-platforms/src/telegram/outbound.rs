@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::TelegramShared;
 use super::api::{TelegramApi, TelegramCallError};
 use super::groups::GENERAL;
-use super::polling::CALL;
+use super::polling::CALL_TIMEOUT;
 use super::wire::SentMessage;
 use crate::http::HttpError;
 use crate::markup::render;
@@ -21,20 +21,20 @@ use crate::platform::{
     OutgoingMessage, PlatformLimits, Recourse, SendError, SendFuture, TextUnit,
 };
 
-/// For a message without a file.
-const SEND: Duration = Duration::from_secs(30);
+/// Timeout for a message without a file.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// After typing was refused it is not shown for a while.
 const TYPING_PAUSE: Duration = Duration::from_secs(30);
-const TYPING: Duration = Duration::from_secs(5);
+const TYPING_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest text of a message.
-const TEXT: usize = 4096;
+const MAX_TEXT: usize = 4096;
 /// The largest data of a button, in bytes.
-const DATA: usize = 64;
+const MAX_BUTTON_DATA: usize = 64;
 /// Maximum length of a button acknowledgement.
-const NOTE: usize = 200;
+const MAX_NOTE: usize = 200;
 /// Maximum file size of the public service; local servers accept more.
-const FILE: u64 = 50 * 1024 * 1024;
-const LOCAL_FILE: u64 = 2000 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 50 * 1024 * 1024;
+const MAX_LOCAL_FILE_BYTES: u64 = 2000 * 1024 * 1024;
 
 pub(super) struct TelegramSender {
     pub(super) parts: Arc<TelegramShared>,
@@ -56,9 +56,13 @@ impl TelegramSender {
                 drafts: true,
                 markup: Markup::TelegramV2,
                 limits: PlatformLimits {
-                    text: TEXT,
+                    text: MAX_TEXT,
                     unit: TextUnit::Utf16,
-                    file_bytes: if local { LOCAL_FILE } else { FILE },
+                    file_bytes: if local {
+                        MAX_LOCAL_FILE_BYTES
+                    } else {
+                        MAX_FILE_BYTES
+                    },
                 },
                 // Bots cannot read their own messages, and there is no idempotency key.
                 recourse: Recourse::Mark,
@@ -98,7 +102,7 @@ impl TelegramSender {
 
     /// The common fields of messages: target, reply, buttons.
     pub(super) fn envelope(&self, message: &OutgoingMessage) -> Result<Value, SendError> {
-        let mut params = self.place(&message.target)?;
+        let mut params = self.target_params(&message.target)?;
         if let Some(reply) = message.reply_to.as_deref().and_then(number) {
             // If the replied message is gone, it is sent as a normal message.
             params["reply_parameters"] =
@@ -110,7 +114,7 @@ impl TelegramSender {
         Ok(params)
     }
 
-    fn place(&self, target: &Target) -> Result<Value, SendError> {
+    fn target_params(&self, target: &Target) -> Result<Value, SendError> {
         let mut params = json!({"chat_id": self.chat(target)?});
         let thread = target.thread_id.as_deref();
         // Messages without a topic go to the general topic.
@@ -187,7 +191,10 @@ impl TelegramSender {
     async fn send_text(&self, message: &OutgoingMessage) -> Result<Option<String>, SendError> {
         let mut params = self.envelope(message)?;
         self.text(message, &mut params);
-        match self.call::<SentMessage>("sendMessage", &params, SEND).await {
+        match self
+            .call::<SentMessage>("sendMessage", &params, SEND_TIMEOUT)
+            .await
+        {
             Ok(sent) => Ok(Some(sent.message_id.to_string())),
             Err(error) => Err(self.classify_error(error, message)),
         }
@@ -201,7 +208,10 @@ impl TelegramSender {
         if !message.buttons.is_empty() {
             params["reply_markup"] = keyboard(&message.buttons)?;
         }
-        match self.call::<Value>("editMessageText", &params, SEND).await {
+        match self
+            .call::<Value>("editMessageText", &params, SEND_TIMEOUT)
+            .await
+        {
             Ok(_) => Ok(()),
             Err(error) if error.says("message is not modified") => Ok(()),
             Err(error) => Err(self.classify_error(error, message)),
@@ -214,24 +224,26 @@ impl TelegramSender {
             let why = "drafts are shown in private chats only";
             return Err(SendError::Refused(why.to_owned()));
         }
-        let mut params = self.place(target)?;
+        let mut params = self.target_params(target)?;
         // Any number but zero.
         params["draft_id"] = json!((id & 0x7fff_ffff).max(1));
         let marked = render(Markup::TelegramV2, text);
-        if TextUnit::Utf16.len(&marked) <= TEXT {
+        if TextUnit::Utf16.len(&marked) <= MAX_TEXT {
             params["text"] = json!(marked);
             params["parse_mode"] = json!("MarkdownV2");
         } else {
-            params["text"] = json!(tail(text, TEXT));
+            params["text"] = json!(tail(text, MAX_TEXT));
         }
-        let sent = self.call::<Value>("sendMessageDraft", &params, CALL).await;
+        let sent = self
+            .call::<Value>("sendMessageDraft", &params, CALL_TIMEOUT)
+            .await;
         sent.map(drop).map_err(TelegramCallError::of_send)
     }
 }
 
 /// The end of a text, measured in UTF-16: the newest part of an unfinished answer.
-fn tail(text: &str, most: usize) -> &str {
-    let mut left = most;
+fn tail(text: &str, max: usize) -> &str {
+    let mut left = max;
     for (at, ch) in text.char_indices().rev() {
         match left.checked_sub(ch.len_utf16()) {
             Some(rest) => left = rest,
@@ -254,10 +266,13 @@ pub(super) fn parse_mode(markup: Markup) -> Option<&'static str> {
 }
 
 fn keyboard(rows: &[Vec<Button>]) -> Result<Value, SendError> {
-    let long = rows.iter().flatten().find(|key| key.data.len() > DATA);
+    let long = rows
+        .iter()
+        .flatten()
+        .find(|key| key.data.len() > MAX_BUTTON_DATA);
     if let Some(key) = long {
         return Err(SendError::Refused(format!(
-            "the button {:?} carries {} bytes; Telegram takes {DATA}",
+            "the button {:?} carries {} bytes; Telegram takes {MAX_BUTTON_DATA}",
             key.label,
             key.data.len()
         )));
@@ -300,7 +315,9 @@ impl OutboundAdapter for TelegramSender {
             if let Some(thread) = target.thread_id.as_deref().and_then(number) {
                 params["message_thread_id"] = json!(thread);
             }
-            let shown = self.call::<Value>("sendChatAction", &params, TYPING).await;
+            let shown = self
+                .call::<Value>("sendChatAction", &params, TYPING_TIMEOUT)
+                .await;
             if let Err(error) = shown {
                 tracing::debug!("typing: {error}");
                 let pause = error.retry_after().unwrap_or(TYPING_PAUSE);
@@ -312,7 +329,10 @@ impl OutboundAdapter for TelegramSender {
     fn delete<'a>(&'a self, target: &'a Target, id: &'a str) -> SendFuture<'a, ()> {
         Box::pin(async move {
             let params = json!({"chat_id": self.chat(target)?, "message_id": number(id)});
-            match self.call::<Value>("deleteMessage", &params, CALL).await {
+            match self
+                .call::<Value>("deleteMessage", &params, CALL_TIMEOUT)
+                .await
+            {
                 Ok(_) => Ok(()),
                 Err(error) if error.says("message to delete not found") => Ok(()),
                 Err(error) => Err(error.of_send()),
@@ -335,7 +355,7 @@ impl OutboundAdapter for TelegramSender {
                 .map(|emoji| json!({"type": "emoji", "emoji": sign(emoji)}))
                 .collect();
             let params = json!({"chat_id": chat, "message_id": id, "reaction": signs});
-            let done = self.call::<Value>("setMessageReaction", &params, CALL);
+            let done = self.call::<Value>("setMessageReaction", &params, CALL_TIMEOUT);
             if let Err(error) = done.await {
                 tracing::debug!("reaction: {error}");
             }
@@ -357,9 +377,9 @@ impl OutboundAdapter for TelegramSender {
             };
             let mut params = json!({"callback_query_id": id});
             if let Some(note) = note {
-                params["text"] = json!(note.chars().take(NOTE).collect::<String>());
+                params["text"] = json!(note.chars().take(MAX_NOTE).collect::<String>());
             }
-            let done = self.call::<Value>("answerCallbackQuery", &params, CALL);
+            let done = self.call::<Value>("answerCallbackQuery", &params, CALL_TIMEOUT);
             if let Err(error) = done.await {
                 tracing::debug!("the press was not answered: {error}");
             }
@@ -372,7 +392,9 @@ impl OutboundAdapter for TelegramSender {
             // A narrower scope hides a wider one, so each is set.
             for scope in ["default", "all_private_chats", "all_group_chats"] {
                 let params = json!({"commands": list, "scope": {"type": scope}});
-                let set = self.call::<Value>("setMyCommands", &params, CALL).await;
+                let set = self
+                    .call::<Value>("setMyCommands", &params, CALL_TIMEOUT)
+                    .await;
                 set.map_err(TelegramCallError::of_send)?;
             }
             Ok(())
@@ -400,7 +422,7 @@ fn sign(emoji: &str) -> String {
 }
 
 /// Command names for Telegram: lower-case letters, digits and underscores.
-fn menu(commands: &[Offer], most: usize) -> Vec<Value> {
+fn menu(commands: &[Offer], max: usize) -> Vec<Value> {
     let mut names: Vec<String> = Vec::new();
     let mut list = Vec::new();
     for command in commands {
@@ -419,7 +441,7 @@ fn menu(commands: &[Offer], most: usize) -> Vec<Value> {
         list.push(json!({"command": name, "description": about}));
         names.push(name);
     }
-    list.truncate(most);
+    list.truncate(max);
     list
 }
 
@@ -449,11 +471,11 @@ impl<K, V> Default for RecentMap<K, V> {
 }
 
 impl<K: PartialEq, V> RecentMap<K, V> {
-    const MOST: usize = 128;
+    const MAX_REMEMBERED: usize = 128;
 
     fn put(&mut self, key: K, value: V) {
         self.0.retain(|(one, _)| *one != key);
-        if self.0.len() >= Self::MOST {
+        if self.0.len() >= Self::MAX_REMEMBERED {
             self.0.pop_front();
         }
         self.0.push_back((key, value));

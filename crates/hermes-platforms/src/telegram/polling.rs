@@ -14,21 +14,21 @@ use super::wire::{TelegramUser, WebhookInfo};
 use crate::platform::{AdapterLink, FatalPlatformError, PlatformState};
 
 /// How long Telegram may hold a poll without updates.
-const HOLD: Duration = Duration::from_secs(30);
+const POLL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Additional time for its answer.
-const LATE: Duration = Duration::from_secs(15);
-/// For every other call.
-pub(super) const CALL: Duration = Duration::from_secs(20);
+const ANSWER_GRACE: Duration = Duration::from_secs(15);
+/// Timeout of every other call.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Timeout of the last poll, which confirms stored updates.
-const FAREWELL: Duration = Duration::from_secs(2);
+const LAST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Empty polls after which the number of pending updates is checked.
-const QUIET: u32 = 10;
+const EMPTY_POLLS_BEFORE_CHECK: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// While another program polls, patience.
+const MAX_PAUSE: Duration = Duration::from_mins(1);
+/// Pause while another program polls.
 const CONFLICT_PAUSE: Duration = Duration::from_secs(10);
-/// The token is refused this often in a row before it is believed.
-pub(super) const REFUSALS: u32 = 2;
+/// Consecutive refusals after which the token counts as invalid.
+pub(super) const MAX_REFUSALS: u32 = 2;
 
 /// The requested kinds of updates.
 pub(super) const UPDATES: [&str; 3] = ["message", "channel_post", "callback_query"];
@@ -100,7 +100,7 @@ impl RetryPauses {
             }
             PollError::Refused(error) => {
                 self.refusals += 1;
-                if self.refusals >= REFUSALS {
+                if self.refusals >= MAX_REFUSALS {
                     return Err(hopeless(parts, &error));
                 }
                 (error, FIRST_PAUSE)
@@ -111,7 +111,7 @@ impl RetryPauses {
         let doubled = FIRST_PAUSE.saturating_mul(1 << self.failures.min(10));
         self.failures += 1;
         let pause = doubled
-            .min(LONGEST_PAUSE)
+            .min(MAX_PAUSE)
             .mul_f64(0.5 + parts.rng.unit() / 2.0)
             .max(least);
         Ok(tokio::select! {
@@ -162,7 +162,10 @@ async fn confirm(parts: &TelegramShared, offset: i64) {
     };
     let api = TelegramApi::new(client, &parts.settings.base);
     let params = json!({"offset": offset, "timeout": 0, "limit": 1, "allowed_updates": UPDATES});
-    if let Err(error) = api.call::<Value>("getUpdates", &params, FAREWELL).await {
+    if let Err(error) = api
+        .call::<Value>("getUpdates", &params, LAST_POLL_TIMEOUT)
+        .await
+    {
         tracing::debug!("the last updates were not confirmed: {error}");
     }
 }
@@ -197,7 +200,7 @@ async fn poll_for_ever(
     patience: &mut RetryPauses,
 ) -> Result<Never, PollError> {
     let api = fresh(parts)?;
-    let bot: TelegramUser = api.call("getMe", &json!({}), CALL).await?;
+    let bot: TelegramUser = api.call("getMe", &json!({}), CALL_TIMEOUT).await?;
     let mut webhook_removed = false;
     let mut reader = UpdateReader::new(&parts.settings.groups, bot);
     // The first poll returns immediately and shows that receiving works.
@@ -208,7 +211,7 @@ async fn poll_for_ever(
         let params = json!({
             "offset": offset, "timeout": hold.as_secs(), "limit": 100, "allowed_updates": UPDATES,
         });
-        let polled = api.call("getUpdates", &params, hold + LATE).await;
+        let polled = api.call("getUpdates", &params, hold + ANSWER_GRACE).await;
         let updates: Vec<Value> = match polled {
             Ok(updates) => updates,
             // Only the answer to a poll tells for certain whether a webhook is set, so nothing else
@@ -225,10 +228,10 @@ async fn poll_for_ever(
         // The offset is no longer needed. After a week without updates, Telegram restarts the
         // numbers at random, and an old offset could skip updates.
         *offset = 0;
-        hold = HOLD;
+        hold = POLL_TIMEOUT;
         if updates.is_empty() {
             quiet += 1;
-            if quiet % QUIET == 0 {
+            if quiet % EMPTY_POLLS_BEFORE_CHECK == 0 {
                 // A failure here is no reason to stop receiving.
                 doubts = match pending(&api).await {
                     Ok(count) => doubt(count, doubts)?,
@@ -277,13 +280,14 @@ async fn remove_webhook(api: &TelegramApi) -> Result<(), TelegramCallError> {
          (TELEGRAM_WEBHOOK_URL is not set)"
     );
     let params = json!({"drop_pending_updates": false});
-    api.call::<Value>("deleteWebhook", &params, CALL).await?;
+    api.call::<Value>("deleteWebhook", &params, CALL_TIMEOUT)
+        .await?;
     Ok(())
 }
 
 /// The number of pending updates.
 async fn pending(api: &TelegramApi) -> Result<u64, TelegramCallError> {
-    let info: WebhookInfo = api.call("getWebhookInfo", &json!({}), CALL).await?;
+    let info: WebhookInfo = api.call("getWebhookInfo", &json!({}), CALL_TIMEOUT).await?;
     Ok(info.pending_update_count)
 }
 

@@ -11,11 +11,11 @@ use crate::platform::{ButtonPress, IncomingMessage, MediaKind, MediaRef, ReplyTo
 use crate::source::MessageSource;
 
 /// A text of this length was split by the client, and the rest follows in another message.
-const CUT_BY_CLIENT: usize = 4000;
+const CLIENT_SPLIT_LEN: usize = 4000;
 /// Limits of remembered messages of others: lines per chat, chats, characters per line.
-const LINES: usize = 30;
-const CHATS: usize = 64;
-const LINE: usize = 500;
+const MAX_LINES: usize = 30;
+const MAX_CHATS: usize = 64;
+const MAX_LINE_CHARS: usize = 500;
 
 /// The content of an update.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl UpdateReader {
         if let Some(album) = &message.media_group_id {
             native["media_group_id"] = json!(album);
         }
-        if content.text.chars().count() >= CUT_BY_CLIENT {
+        if content.text.chars().count() >= CLIENT_SPLIT_LEN {
             native["cut_by_client"] = json!(true);
         }
         if message.is_from_bot() {
@@ -201,8 +201,8 @@ struct MessageContent {
 /// `None`: a service message (someone joined, a title changed).
 fn content(message: &TelegramMessage) -> Option<MessageContent> {
     let media = media(message);
-    let said = message.text.clone().or_else(|| message.caption.clone());
-    let text = said.or_else(|| described(message));
+    let text_or_caption = message.text.clone().or_else(|| message.caption.clone());
+    let text = text_or_caption.or_else(|| described(message));
     if text.is_none() && media.is_empty() {
         return None;
     }
@@ -262,10 +262,10 @@ fn described(message: &TelegramMessage) -> Option<String> {
             venue.title, venue.address, venue.location.latitude, venue.location.longitude
         ));
     }
-    if let Some(place) = &message.location {
+    if let Some(location) = &message.location {
         return Some(format!(
             "[Location: {}, {}]",
-            place.latitude, place.longitude
+            location.latitude, location.longitude
         ));
     }
     if let Some(contact) = &message.contact {
@@ -304,7 +304,7 @@ impl OverheardMessages {
     fn remember(&mut self, message: &TelegramMessage, text: &str) {
         let key = (message.chat.id.to_string(), message.thread());
         if !self.chats.contains_key(&key) {
-            if self.order.len() >= CHATS
+            if self.order.len() >= MAX_CHATS
                 && let Some(oldest) = self.order.pop_front()
             {
                 self.chats.remove(&oldest);
@@ -312,11 +312,11 @@ impl OverheardMessages {
             self.order.push_back(key.clone());
         }
         let lines = self.chats.entry(key).or_default();
-        if lines.len() >= LINES {
+        if lines.len() >= MAX_LINES {
             lines.pop_front();
         }
         let who = message.from.as_ref().map(TelegramUser::full_name);
-        let short: String = text.chars().take(LINE).collect();
+        let short: String = text.chars().take(MAX_LINE_CHARS).collect();
         lines.push_back(format!(
             "{}: {short}",
             who.unwrap_or_else(|| "someone".to_owned())

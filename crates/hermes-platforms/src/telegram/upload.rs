@@ -13,10 +13,10 @@ use crate::platform::{
 };
 
 /// The longest caption, in UTF-16.
-const CAPTION: usize = 1024;
+const MAX_CAPTION: usize = 1024;
 /// Maximum size of a photo; larger ones are sent as documents.
-const PHOTO: u64 = 10 * 1024 * 1024;
-const UPLOAD: Duration = Duration::from_mins(5);
+const MAX_PHOTO_BYTES: u64 = 10 * 1024 * 1024;
+const UPLOAD_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// How a file is sent: method, name of its field, MIME type.
 type UploadMethod = (&'static str, &'static str, &'static str);
@@ -27,9 +27,13 @@ const DOCUMENT: UploadMethod = ("sendDocument", "document", "application/octet-s
 fn way(kind: MediaKind, extension: &str, bytes: u64) -> UploadMethod {
     match (kind, extension) {
         (MediaKind::Image, "gif") => ("sendAnimation", "animation", "image/gif"),
-        (MediaKind::Image, "png") if bytes <= PHOTO => ("sendPhoto", "photo", "image/png"),
-        (MediaKind::Image, "webp") if bytes <= PHOTO => ("sendPhoto", "photo", "image/webp"),
-        (MediaKind::Image, "jpg" | "jpeg") if bytes <= PHOTO => {
+        (MediaKind::Image, "png") if bytes <= MAX_PHOTO_BYTES => {
+            ("sendPhoto", "photo", "image/png")
+        }
+        (MediaKind::Image, "webp") if bytes <= MAX_PHOTO_BYTES => {
+            ("sendPhoto", "photo", "image/webp")
+        }
+        (MediaKind::Image, "jpg" | "jpeg") if bytes <= MAX_PHOTO_BYTES => {
             ("sendPhoto", "photo", "image/jpeg")
         }
         (MediaKind::Voice, "ogg" | "oga" | "opus") => ("sendVoice", "voice", "audio/ogg"),
@@ -71,7 +75,10 @@ impl TelegramSender {
         }
         let form = form.file(field, &media.path, mime).await;
         let form = form.map_err(|error| unusable(&media.path, &error.to_string()))?;
-        let sent = self.api().upload::<SentMessage>(method, form, UPLOAD).await;
+        let sent = self
+            .api()
+            .upload::<SentMessage>(method, form, UPLOAD_TIMEOUT)
+            .await;
         self.look_at(&sent);
         match sent {
             Ok(sent) => Ok(Some(sent.message_id.to_string())),
@@ -81,9 +88,9 @@ impl TelegramSender {
 
     /// Checks the limits before sending. Returns the size of the file.
     async fn check(&self, message: &OutgoingMessage, media: &OutMedia) -> Result<u64, SendError> {
-        if TextUnit::Utf16.len(&message.text) > CAPTION {
+        if TextUnit::Utf16.len(&message.text) > MAX_CAPTION {
             return Err(SendError::Refused(format!(
-                "the text with a file may have {CAPTION} characters on Telegram"
+                "the text with a file may have {MAX_CAPTION} characters on Telegram"
             )));
         }
         let about = tokio::fs::metadata(&media.path).await;
@@ -91,12 +98,12 @@ impl TelegramSender {
         if !about.is_file() {
             return Err(unusable(&media.path, "it is not a file"));
         }
-        let most = self.capabilities().limits.file_bytes;
+        let max_bytes = self.capabilities().limits.file_bytes;
         match about.len() {
             0 => Err(unusable(&media.path, "it is empty")),
-            bytes if bytes > most => Err(unusable(
+            bytes if bytes > max_bytes => Err(unusable(
                 &media.path,
-                &format!("it is larger than the {} MB of Telegram", most >> 20),
+                &format!("it is larger than the {} MB of Telegram", max_bytes >> 20),
             )),
             bytes => Ok(bytes),
         }
@@ -122,7 +129,7 @@ mod tests {
     fn each_file_has_its_way() {
         for (kind, extension, bytes, wanted) in [
             (MediaKind::Image, "png", 9, "sendPhoto"),
-            (MediaKind::Image, "png", PHOTO + 1, "sendDocument"),
+            (MediaKind::Image, "png", MAX_PHOTO_BYTES + 1, "sendDocument"),
             (MediaKind::Image, "svg", 9, "sendDocument"),
             (MediaKind::Image, "gif", 9, "sendAnimation"),
             (MediaKind::Voice, "ogg", 9, "sendVoice"),

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use super::TelegramShared;
 use super::api::TelegramApi;
-use super::polling::{CALL, PollError, RetryPauses, UPDATES, fresh};
+use super::polling::{CALL_TIMEOUT, PollError, RetryPauses, UPDATES, fresh};
 use super::read::{UpdateContent, UpdateReader};
 use super::settings::WebhookSettings;
 use super::wire::{TelegramUser, WebhookInfo};
@@ -25,7 +25,7 @@ const SECRET: &str = "x-telegram-bot-api-secret-token";
 /// An update is far smaller.
 const MAX_BODY: usize = 1024 * 1024;
 /// How often the webhook status is checked.
-const WATCH: Duration = Duration::from_mins(1);
+const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
 pub(super) async fn run(
     parts: &Arc<TelegramShared>,
@@ -39,7 +39,7 @@ pub(super) async fn run(
             ended = serve(parts, hook, link, &mut patience) => ended,
         };
         let trouble = ended.err().unwrap_or_else(|| {
-            PollError::Other("the server for the webhook ended".to_owned(), CALL)
+            PollError::Other("the server for the webhook ended".to_owned(), CALL_TIMEOUT)
         });
         if !patience.wait(parts, link, trouble).await? {
             return Ok(());
@@ -54,13 +54,13 @@ async fn serve(
     patience: &mut RetryPauses,
 ) -> Result<(), PollError> {
     let api = fresh(parts)?;
-    let bot: TelegramUser = api.call("getMe", &json!({}), CALL).await?;
+    let bot: TelegramUser = api.call("getMe", &json!({}), CALL_TIMEOUT).await?;
     let address = (hook.host.as_str(), hook.port);
     let listener = TcpListener::bind(address).await.map_err(|error| {
         let why = format!("cannot listen on {}:{}: {error}", hook.host, hook.port);
         PollError::Other(why, Duration::from_secs(5))
     })?;
-    let door = Arc::new(TelegramWebhook {
+    let webhook = Arc::new(TelegramWebhook {
         parts: Arc::clone(parts),
         link: link.clone(),
         secret: hook.secret.clone(),
@@ -69,12 +69,12 @@ async fn serve(
     let router = Router::new()
         .route(&hook.path, post(arrived))
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .with_state(door);
+        .with_state(webhook);
     let stop = link.cancel.child_token();
     let _stop_when_dropped = stop.clone().drop_guard();
     tokio::select! {
         served = crate::serve::serve(listener, router, stop) => {
-            served.map_err(|error| PollError::Other(error.to_string(), CALL))
+            served.map_err(|error| PollError::Other(error.to_string(), CALL_TIMEOUT))
         }
         trouble = watch(parts, hook, link, &api, patience) => Err(trouble),
     }
@@ -94,17 +94,17 @@ async fn watch(
         "max_connections": 1,
         "drop_pending_updates": false,
     });
-    if let Err(error) = api.call::<Value>("setWebhook", &params, CALL).await {
+    if let Err(error) = api.call::<Value>("setWebhook", &params, CALL_TIMEOUT).await {
         return error.into();
     }
     loop {
-        let info: WebhookInfo = match api.call("getWebhookInfo", &json!({}), CALL).await {
+        let info: WebhookInfo = match api.call("getWebhookInfo", &json!({}), CALL_TIMEOUT).await {
             Ok(info) => info,
             Err(error) => return error.into(),
         };
         if info.url != hook.url {
             let why = "another program took the webhook of this bot; it is set again";
-            return PollError::Other(why.to_owned(), WATCH);
+            return PollError::Other(why.to_owned(), CHECK_INTERVAL);
         }
         match info.last_error_message {
             Some(error) if info.pending_update_count > 0 => {
@@ -119,7 +119,7 @@ async fn watch(
                 patience.progress();
             }
         }
-        tokio::time::sleep(WATCH).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }
 
@@ -131,33 +131,36 @@ struct TelegramWebhook {
 }
 
 async fn arrived(
-    State(door): State<Arc<TelegramWebhook>>,
+    State(webhook): State<Arc<TelegramWebhook>>,
     headers: HeaderMap,
     body: Bytes,
 ) -> StatusCode {
     let given = headers
         .get(SECRET)
         .map_or(&[][..], |value| value.as_bytes());
-    if !same(given, door.secret.as_bytes()) {
+    if !same(given, webhook.secret.as_bytes()) {
         return StatusCode::UNAUTHORIZED;
     }
     let Ok(update) = serde_json::from_slice::<Value>(&body) else {
         return StatusCode::BAD_REQUEST;
     };
     let read = {
-        let mut reader = door.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = webhook
+            .reader
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         reader.read(&update)
     };
     match read {
         UpdateContent::Message(message) => {
-            if !door.link.deliver(*message).await {
+            if !webhook.link.deliver(*message).await {
                 return StatusCode::SERVICE_UNAVAILABLE;
             }
         }
-        UpdateContent::Moved { from, to } => door.parts.memory.moved(from, to),
+        UpdateContent::Moved { from, to } => webhook.parts.memory.moved(from, to),
         UpdateContent::Nothing => {}
     }
-    let now = door.parts.clock.epoch_seconds();
-    door.link.health.received(now);
+    let now = webhook.parts.clock.epoch_seconds();
+    webhook.link.health.received(now);
     StatusCode::OK
 }

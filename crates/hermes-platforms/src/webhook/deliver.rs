@@ -15,7 +15,7 @@ use crate::platform::{
 /// The target of answers that are only logged.
 pub(super) const LOG: &str = "log";
 const GITHUB: &str = "github:";
-const PATIENCE: Duration = Duration::from_secs(30);
+const DELIVER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The target of a comment, as a chat. `Err`: not a valid GitHub target.
 pub(super) fn github(repository: &str, number: &str) -> Result<String, String> {
@@ -68,8 +68,8 @@ impl Default for WebhookSender {
 
 impl WebhookSender {
     async fn deliver(&self, message: &OutgoingMessage) -> Result<Option<String>, SendError> {
-        let place = &message.target.chat_id;
-        if let Some((repository, number)) = place
+        let destination = &message.target.chat_id;
+        if let Some((repository, number)) = destination
             .strip_prefix(GITHUB)
             .and_then(|rest| rest.split_once('#'))
         {
@@ -80,7 +80,7 @@ impl WebhookSender {
         }
         let start: String = message.text.chars().take(200).collect();
         tracing::info!(
-            place,
+            destination,
             "webhook: an answer: {}",
             hermes_core::redact::secrets(&start)
         );
@@ -111,25 +111,25 @@ impl WebhookSender {
         if let Some(mut stdin) = child.stdin.take() {
             let _ = stdin.write_all(text.as_bytes()).await;
         }
-        let ended = tokio::time::timeout(PATIENCE, child.wait_with_output()).await;
+        let ended = tokio::time::timeout(DELIVER_TIMEOUT, child.wait_with_output()).await;
         match ended {
             Ok(Ok(output)) if output.status.success() => Ok(()),
             // It may have failed before or after the comment was created.
             Ok(Ok(output)) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                let said: String = said.trim().chars().take(300).collect();
-                if said.contains("HTTP 4")
-                    || said.contains("auth login")
-                    || said.contains("Could not resolve")
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                let stderr: String = stderr.trim().chars().take(300).collect();
+                if stderr.contains("HTTP 4")
+                    || stderr.contains("auth login")
+                    || stderr.contains("Could not resolve")
                 {
-                    return Err(SendError::Refused(said));
+                    return Err(SendError::Refused(stderr));
                 }
-                Err(SendError::Unclear(said))
+                Err(SendError::Unclear(stderr))
             }
             Ok(Err(error)) => Err(SendError::Unclear(error.to_string())),
             Err(_) => Err(SendError::Unclear(format!(
                 "gh: nothing within {} s",
-                PATIENCE.as_secs()
+                DELIVER_TIMEOUT.as_secs()
             ))),
         }
     }
@@ -189,9 +189,9 @@ mod tests {
             dir.path().display()
         ));
         deliver.send(&outgoing(&chat)).await.unwrap();
-        let said = std::fs::read_to_string(dir.path().join("said")).unwrap();
+        let stderr = std::fs::read_to_string(dir.path().join("said")).unwrap();
         assert_eq!(
-            said,
+            stderr,
             "pr comment 7 --repo own-er/na.me --body-file -\nLooks good"
         );
         write("echo 'HTTP 404: Not Found' >&2; exit 1");

@@ -36,7 +36,7 @@ pub use signature::sign_github;
 pub use subscriptions::{Subscriptions, call, new_secret};
 
 /// The default port.
-pub const PORT: u16 = 8644;
+pub const DEFAULT_PORT: u16 = 8644;
 /// The name in sessions, settings and files.
 pub const NAME: &str = "webhook";
 
@@ -89,8 +89,8 @@ pub fn answer_to(incoming: &IncomingMessage) -> Option<Target> {
     if incoming.source.platform != NAME {
         return None;
     }
-    let place = incoming.native.get("answer_to")?;
-    let text = |name: &str| place.get(name).and_then(serde_json::Value::as_str);
+    let destination = incoming.native.get("answer_to")?;
+    let text = |name: &str| destination.get(name).and_then(serde_json::Value::as_str);
     Some(Target {
         platform: text("platform")?.to_owned(),
         account: text("account").unwrap_or_default().to_owned(),

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// Maximum number of ids in memory; older ones are looked up in the store.
-const MOST: usize = 2_048;
+const MAX_IDS: usize = 2_048;
 
 #[derive(Default)]
 pub(super) struct RecentCalls {
@@ -70,7 +70,7 @@ impl CallStages {
     fn remember(&mut self, key: &str) {
         self.stages.insert(key.to_owned(), Stage::UnderWay);
         self.order.push_back(key.to_owned());
-        while self.order.len() > MOST {
+        while self.order.len() > MAX_IDS {
             if let Some(oldest) = self.order.pop_front() {
                 self.stages.remove(&oldest);
             }

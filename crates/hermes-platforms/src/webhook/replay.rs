@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::signature::{TOLERANCE, hex};
+use super::signature::{MAX_CLOCK_SKEW, hex};
 
 const FILE: &str = "webhook_signatures";
 /// A call may be up to five minutes ahead of our clock, and is valid until five minutes after its
 /// time.
-const KEPT: i64 = 2 * TOLERANCE;
+const RETENTION_SECONDS: i64 = 2 * MAX_CLOCK_SKEW;
 /// More than any rate limit admits within that time.
-const MOST: usize = 16_384;
+const MAX_SIGNATURES: usize = 16_384;
 
 /// Signatures of the last minutes.
 pub(super) struct Replays {
@@ -92,7 +92,7 @@ impl Replays {
 
     fn forget(&mut self, now: i64) {
         while let Some((at, _)) = self.order.front() {
-            if self.order.len() <= MOST && now - at <= KEPT {
+            if self.order.len() <= MAX_SIGNATURES && now - at <= RETENTION_SECONDS {
                 return;
             }
             if let Some((_, key)) = self.order.pop_front() {
@@ -142,7 +142,7 @@ mod tests {
         let mut replays = Replays::open(home.path(), 1000);
         assert!(!replays.is_known(&key, 1000));
         replays.remember(&key, 1000).unwrap();
-        assert!(replays.is_known(&key, 1000 + KEPT));
+        assert!(replays.is_known(&key, 1000 + RETENTION_SECONDS));
         // A crash in the middle of a line.
         let path = home.path().join(FILE);
         let mut text = std::fs::read_to_string(&path).unwrap();
@@ -150,7 +150,7 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let mut again = Replays::open(home.path(), 1300);
         assert!(again.is_known(&key, 1300));
-        assert!(!again.is_known(&key, 1001 + KEPT));
+        assert!(!again.is_known(&key, 1001 + RETENTION_SECONDS));
     }
 
     #[test]

@@ -9,9 +9,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 /// Maximum output of a script.
-const OUTPUT: u64 = 1 << 20;
+const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 /// Maximum error output read.
-const COMPLAINTS: u64 = 8 << 10;
+const MAX_STDERR_BYTES: u64 = 8 << 10;
 /// Its environment variables, without secrets.
 const VARIABLES: [&str; 8] = [
     "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "SHELL",
@@ -50,30 +50,37 @@ pub(super) async fn run(
             }
         };
         let read = async {
-            let mut said = Vec::new();
+            let mut script_output = Vec::new();
             if let Some(stdout) = stdout {
-                let _ = stdout.take(OUTPUT).read_to_end(&mut said).await;
+                let _ = stdout
+                    .take(MAX_OUTPUT_BYTES)
+                    .read_to_end(&mut script_output)
+                    .await;
             }
-            said
+            script_output
         };
         let complain = async {
-            let mut said = Vec::new();
+            let mut script_output = Vec::new();
             if let Some(mut stderr) = stderr {
-                let _ = (&mut stderr).take(COMPLAINTS).read_to_end(&mut said).await;
+                let _ = (&mut stderr)
+                    .take(MAX_STDERR_BYTES)
+                    .read_to_end(&mut script_output)
+                    .await;
                 let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
             }
-            String::from_utf8_lossy(&said).trim().to_owned()
+            String::from_utf8_lossy(&script_output).trim().to_owned()
         };
-        let ((), said, complaints) = tokio::join!(write, read, complain);
-        (said, complaints, child.wait().await)
+        let ((), script_output, complaints) = tokio::join!(write, read, complain);
+        (script_output, complaints, child.wait().await)
     };
-    let (said, complaints, status) = tokio::time::timeout(patience, talk).await.map_err(|_| {
-        format!(
-            "{}: not done within {} s",
-            path.display(),
-            patience.as_secs()
-        )
-    })?;
+    let (script_output, complaints, status) =
+        tokio::time::timeout(patience, talk).await.map_err(|_| {
+            format!(
+                "{}: not done within {} s",
+                path.display(),
+                patience.as_secs()
+            )
+        })?;
     let status = status.map_err(|error| format!("{}: {error}", path.display()))?;
     if !status.success() {
         let about = format!("{}: {status}: {complaints}", path.display());
@@ -83,7 +90,10 @@ pub(super) async fn run(
         tracing::info!("webhook: a script dropped a call: {about}");
         return Ok(None);
     }
-    Ok(read(String::from_utf8_lossy(&said).trim(), payload))
+    Ok(read(
+        String::from_utf8_lossy(&script_output).trim(),
+        payload,
+    ))
 }
 
 /// A status other than 0 drops the call, unless it does not come from the script itself: it was
@@ -92,15 +102,15 @@ fn is_broken(code: Option<i32>, complaints: &str) -> bool {
     matches!(code, None | Some(126 | 127)) || complaints.contains("Traceback (most recent call")
 }
 
-fn read(said: &str, payload: &Value) -> Option<Value> {
-    if said.is_empty() || said == "[SILENT]" {
+fn read(script_output: &str, payload: &Value) -> Option<Value> {
+    if script_output.is_empty() || script_output == "[SILENT]" {
         return None;
     }
-    let changed = serde_json::from_str(said).unwrap_or_else(|_| {
+    let changed = serde_json::from_str(script_output).unwrap_or_else(|_| {
         // Plain text is added to the call.
         let mut changed = payload.clone();
         if let Some(object) = changed.as_object_mut() {
-            object.insert("script_output".to_owned(), Value::from(said));
+            object.insert("script_output".to_owned(), Value::from(script_output));
         }
         changed
     });

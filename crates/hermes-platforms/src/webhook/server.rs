@@ -28,7 +28,7 @@ use super::recent::RecentCalls;
 use super::replay::Replays;
 use super::routes::{NO_SECRET, WebhookRoute, WebhookRoutes};
 use super::signature::{SignatureScheme, hex, timed, verify};
-use super::{NAME, PORT, WebhookHost, script, template};
+use super::{DEFAULT_PORT, NAME, WebhookHost, script, template};
 use crate::platform::{
     AdapterLink, FatalPlatformError, InboundAdapter, IncomingMessage, PlatformState,
 };
@@ -36,10 +36,10 @@ use crate::posting::{PostError, Posting};
 use crate::settings::PlatformSettings;
 use crate::source::MessageSource;
 
-const WINDOW: Duration = Duration::from_mins(1);
-/// For the body of a call.
-const PATIENCE: Duration = Duration::from_secs(30);
-const TIDYING: Duration = Duration::from_mins(5);
+const RATE_WINDOW: Duration = Duration::from_mins(1);
+/// Timeout for the body of a call.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+const CLEANUP_INTERVAL: Duration = Duration::from_mins(5);
 
 pub(super) struct WebhookServer {
     shared: Arc<WebhookShared>,
@@ -84,7 +84,7 @@ impl WebhookServer {
         let host = settings.text("host");
         let loopback = host.as_deref().is_none_or(is_loopback);
         let root = home.root().to_owned();
-        let port = number("port", u64::from(PORT))?;
+        let port = number("port", u64::from(DEFAULT_PORT))?;
         let routes = WebhookRoutes::new(
             &root,
             settings.extra.get("routes"),
@@ -248,7 +248,7 @@ struct VerifiedCall<'a> {
 impl WebhookShared {
     async fn tidy(&self) -> std::convert::Infallible {
         loop {
-            tokio::time::sleep(TIDYING).await;
+            tokio::time::sleep(CLEANUP_INTERVAL).await;
             self.gateway.close_answered().await;
         }
     }
@@ -284,7 +284,8 @@ impl WebhookShared {
             tracing::warn!(route = name, "webhook: a call is refused: {why}");
             return refuse(StatusCode::FORBIDDEN, why);
         }
-        let read = tokio::time::timeout(PATIENCE, axum::body::to_bytes(body, self.max_body)).await;
+        let read =
+            tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, self.max_body)).await;
         let body = match read {
             Ok(Ok(body)) => body,
             Ok(Err(_)) => return refuse(StatusCode::PAYLOAD_TOO_LARGE, "Payload too large"),
@@ -390,7 +391,7 @@ impl WebhookShared {
             let mut response = refuse(StatusCode::TOO_MANY_REQUESTS, "Rate limit exceeded");
             response
                 .headers_mut()
-                .insert("retry-after", WINDOW.as_secs().into());
+                .insert("retry-after", RATE_WINDOW.as_secs().into());
             return response;
         }
         let Some(payload) = parse(body) else {
@@ -551,19 +552,19 @@ impl WebhookShared {
                 .map_or_else(|| value.to_string(), str::to_owned);
             Some(text.trim().to_owned()).filter(|text| !text.is_empty() && text != "null")
         };
-        let here = |chat_id: String| Target {
+        let target_for = |chat_id: String| Target {
             platform: NAME.to_owned(),
             account: String::new(),
             chat_id,
             thread_id: None,
         };
         match call.route.deliver.as_str() {
-            "" | LOG => Ok(here(format!("{LOG}:{}", call.name))),
+            "" | LOG => Ok(target_for(format!("{LOG}:{}", call.name))),
             "github_comment" => github(
                 &text("repo").unwrap_or_default(),
                 &text("pr_number").unwrap_or_default(),
             )
-            .map(here),
+            .map(target_for),
             platform => {
                 let wanted = match text("chat_id") {
                     Some(chat) => format!("{platform}:{chat}"),
@@ -584,8 +585,9 @@ impl WebhookShared {
     /// Before the call is confirmed.
     async fn keep_signature(self: &Arc<Self>, key: String) {
         let (this, now) = (Arc::clone(self), self.clock.now().timestamp());
-        let kept = tokio::task::spawn_blocking(move || lock(&this.replays).remember(&key, now));
-        match kept.await {
+        let remembered =
+            tokio::task::spawn_blocking(move || lock(&this.replays).remember(&key, now));
+        match remembered.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!("webhook: signatures are not kept: {error}"),
             Err(error) => tracing::warn!("webhook: signatures are not kept: {error}"),
@@ -598,7 +600,7 @@ impl WebhookShared {
         let calls = rates.entry(route.to_owned()).or_default();
         while calls
             .front()
-            .is_some_and(|first| now.duration_since(*first) >= WINDOW)
+            .is_some_and(|first| now.duration_since(*first) >= RATE_WINDOW)
         {
             calls.pop_front();
         }

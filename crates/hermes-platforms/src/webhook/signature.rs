@@ -10,7 +10,7 @@ pub(super) use hermes_core::bytes::hex;
 use hermes_core::bytes::{same, unhex};
 
 /// Tolerated clock difference of a sender.
-pub(super) const TOLERANCE: i64 = 300;
+pub(super) const MAX_CLOCK_SKEW: i64 = 300;
 
 /// How a call was signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ fn fresh(timestamp: &str, now: i64) -> Result<(), &'static str> {
         .trim()
         .parse()
         .map_err(|_| "its time is not a number")?;
-    if now.abs_diff(sent) > TOLERANCE.unsigned_abs() {
+    if now.abs_diff(sent) > MAX_CLOCK_SKEW.unsigned_abs() {
         return Err("its time is more than five minutes from ours");
     }
     Ok(())

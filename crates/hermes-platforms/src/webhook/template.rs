@@ -6,8 +6,8 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 /// The whole call, and a part of it, in characters.
-const RAW: usize = 4_000;
-const PART: usize = 2_000;
+const MAX_RAW_CHARS: usize = 4_000;
+const MAX_PART_CHARS: usize = 2_000;
 
 #[expect(clippy::unwrap_used, reason = "a constant; a test compiles it")]
 static HOLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{([a-zA-Z0-9_.]+)\}").unwrap());
@@ -17,7 +17,7 @@ pub(super) fn fill(template: &str, payload: &Value, event: &str) -> String {
     HOLE.replace_all(template, |hole: &regex::Captures<'_>| {
         let name = &hole[1];
         match name {
-            "__raw__" => pretty(payload, RAW),
+            "__raw__" => pretty(payload, MAX_RAW_CHARS),
             "event_type" => event.to_owned(),
             _ => find(payload, name).map_or_else(|| hole[0].to_owned(), words),
         }
@@ -29,7 +29,7 @@ pub(super) fn fill(template: &str, payload: &Value, event: &str) -> String {
 pub(super) fn whole(route: &str, payload: &Value, event: &str) -> String {
     format!(
         "The webhook {route} was called (event {event}):\n\n```json\n{}\n```",
-        pretty(payload, RAW)
+        pretty(payload, MAX_RAW_CHARS)
     )
 }
 
@@ -53,14 +53,14 @@ fn find<'a>(payload: &'a Value, path: &str) -> Option<&'a Value> {
 fn words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Object(_) | Value::Array(_) => pretty(value, PART),
+        Value::Object(_) | Value::Array(_) => pretty(value, MAX_PART_CHARS),
         other => other.to_string(),
     }
 }
 
-fn pretty(value: &Value, most: usize) -> String {
+fn pretty(value: &Value, max: usize) -> String {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    text.chars().take(most).collect()
+    text.chars().take(max).collect()
 }
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
             "push: Fix {x} #7 true [\n  \"a\"\n] {pr.none} {pr.title.x} { pr }"
         );
         let long = json!({"text": "ü".repeat(9_000)});
-        assert_eq!(fill("{__raw__}", &long, "").chars().count(), RAW);
+        assert_eq!(fill("{__raw__}", &long, "").chars().count(), MAX_RAW_CHARS);
         let extra = fill_all(
             json!({"chat_id": "{pr.n}", "n": 3}).as_object().unwrap(),
             &payload,

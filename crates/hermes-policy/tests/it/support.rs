@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Approver, DenyAll, Presence, Verdict};
-use hermes_core::ask::Nobody;
+use hermes_core::ask::DeclineAll;
 use hermes_core::clock::SystemClock;
 use hermes_core::event::ProgressSink;
 use hermes_core::ids::TurnId;
@@ -102,7 +102,7 @@ pub(crate) fn context(session: &str, approver: Arc<dyn Approver>) -> ToolContext
         cancel: CancellationToken::new(),
         clock: Arc::new(SystemClock),
         approver,
-        asker: Arc::new(Nobody),
+        asker: Arc::new(DeclineAll),
         progress: ProgressSink::none(),
         registry: Registry::default(),
         taint: Taint::default(),

@@ -11,7 +11,7 @@ use super::connection::{AccessMode, DbError, connect};
 
 /// Pages copied before other connections get a chance to write.
 const PAGES_PER_STEP: i32 = 1024;
-const PAUSE: Duration = Duration::from_millis(1);
+const STEP_PAUSE: Duration = Duration::from_millis(1);
 
 /// Copies a database through SQLite, so that the contents of its log are included and no locks are
 /// lost, as they would be by reading the file directly. The copy is a snapshot of one moment,
@@ -29,7 +29,7 @@ fn copy_pages(from: &Path, to: &Path) -> Result<(), rusqlite::Error> {
     source.execute_batch("BEGIN")?;
     source.query_row("SELECT COUNT(*) FROM sqlite_master", [], |_| Ok(()))?;
     let mut target = connect(to, AccessMode::Write)?;
-    Backup::new(&source, &mut target)?.run_to_completion(PAGES_PER_STEP, PAUSE, None)?;
+    Backup::new(&source, &mut target)?.run_to_completion(PAGES_PER_STEP, STEP_PAUSE, None)?;
     // The copy of a WAL database would ask for a write-ahead log too.
     target.query_row("PRAGMA journal_mode=DELETE", [], |row| {
         row.get::<_, String>(0)

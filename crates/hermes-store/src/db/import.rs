@@ -414,10 +414,10 @@ fn free_title(conn: &Connection, title: &SqlValue) -> Result<SqlValue, DbError> 
     let SqlValue::Text(title) = title else {
         return Ok(SqlValue::Null);
     };
-    let taken = conn
+    let exists = conn
         .prepare_cached("SELECT 1 FROM sessions WHERE title = ?1")?
         .exists([title])?;
-    Ok(if taken {
+    Ok(if exists {
         super::titles::next_in_series(conn, title)?.into()
     } else {
         title.clone().into()

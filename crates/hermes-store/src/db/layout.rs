@@ -67,12 +67,12 @@ impl SchemaLayout {
 
     /// A database of a newer program, whose structure must not be changed.
     pub(crate) fn is_newer_schema(&self) -> bool {
-        self.version > schema::VERSION
+        self.version > schema::SCHEMA_VERSION
     }
 
     /// Whether all objects of schema 22 exist.
     pub(crate) fn is_complete(&self) -> bool {
-        self.version == schema::VERSION
+        self.version == schema::SCHEMA_VERSION
             && self.has(schema::TITLE_INDEX)
             && schema::TABLES.iter().all(|table| {
                 table

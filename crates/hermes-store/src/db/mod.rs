@@ -58,7 +58,7 @@ pub use rows::{MessageRecord, SessionRecord};
 pub use search::{DiscoverRequest, ScrollRequest, SearchHit, SearchOptions, SearchOrder};
 
 /// The schema version that this program creates.
-pub const SCHEMA_VERSION: i64 = schema::VERSION;
+pub const SCHEMA_VERSION: i64 = schema::SCHEMA_VERSION;
 
 pub(crate) use connection::make_private;
 use connection::{

@@ -140,12 +140,12 @@ impl SessionIndexData {
         )?;
         let rows = statement.query_map([], |row| {
             let rowid = row.get(0)?;
-            let said: Option<f64> = row.get(2)?;
-            let begun = self.started.get(&rowid).copied().unwrap_or_default();
+            let last_message: Option<f64> = row.get(2)?;
+            let started_time = self.started.get(&rowid).copied().unwrap_or_default();
             Ok(SessionCandidate {
                 rowid,
                 id: row.get(1)?,
-                at: said.unwrap_or(begun),
+                at: last_message.unwrap_or(started_time),
             })
         })?;
         let mut all: Vec<SessionCandidate> = rows.collect::<Result<_, _>>()?;

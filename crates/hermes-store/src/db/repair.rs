@@ -119,14 +119,7 @@ pub fn quick_check_database(path: &Path) -> Result<Option<String>, StoreError> {
                 "the tables sessions and messages are missing".to_owned(),
             ));
         }
-        conn.execute_batch("BEGIN IMMEDIATE")?;
-        let written = conn.execute_batch(
-            "INSERT INTO sessions (id, source, started_at) VALUES ('_health_probe', '_health_probe', 0);
-             INSERT INTO messages (session_id, role, content, timestamp)
-                VALUES ('_health_probe', 'user', 'health probe', 0);",
-        );
-        conn.execute_batch("ROLLBACK")?;
-        Ok(written.err().map(|error| error.to_string()))
+        write_problem(&conn)
     };
     let found = look().unwrap_or_else(|error| Some(error.to_string()));
     match disk_full_error(path).filter(|_| found.is_some()) {
@@ -147,7 +140,7 @@ fn find_problem(path: &Path) -> Option<String> {
 }
 
 fn probe(path: &Path) -> Result<Option<String>, rusqlite::Error> {
-    const SHOWN: usize = 3;
+    const MAX_SHOWN: usize = 3;
     let conn = connect(path, AccessMode::Write)?;
     conn.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0))?;
     let mut check = conn.prepare("PRAGMA integrity_check")?;
@@ -159,16 +152,21 @@ fn probe(path: &Path) -> Result<Option<String>, rusqlite::Error> {
     if !layout.has("messages") || !layout.has("sessions") {
         lines.push("the tables sessions and messages are missing".to_owned());
     }
-    let disputed = lines.len() < SHOWN && holds_nul(&conn, &layout)?;
+    let disputed = lines.len() < MAX_SHOWN && holds_nul(&conn, &layout)?;
     if disputed {
         lines.retain(|line| !line.contains(TRIGRAMS));
     }
     if !lines.is_empty() {
-        return Ok(Some(lines[..lines.len().min(SHOWN)].join("; ")));
+        return Ok(Some(lines[..lines.len().min(MAX_SHOWN)].join("; ")));
     }
     if let Some(found) = index_problem(&conn, &layout, disputed)? {
         return Ok(Some(found));
     }
+    write_problem(&conn)
+}
+
+/// Why rows cannot be written, found by writing some and rolling back.
+fn write_problem(conn: &Connection) -> Result<Option<String>, rusqlite::Error> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
     let written = conn.execute_batch(
         "INSERT INTO sessions (id, source, started_at) VALUES ('_health_probe', '_health_probe', 0);
@@ -297,7 +295,7 @@ fn recreate_fts(path: &Path) -> Result<(), DbError> {
     let version: i64 = conn.query_row("SELECT version FROM schema_version LIMIT 1", [], |row| {
         row.get(0)
     })?;
-    if version > schema::VERSION {
+    if version > schema::SCHEMA_VERSION {
         return Err(StoreError::Unsupported {
             path: path.to_owned(),
             detail: format!("the search index of schema {version} can only be rebuilt by the program that made it"),

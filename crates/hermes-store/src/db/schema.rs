@@ -1,9 +1,9 @@
 //! The tables of state.db (schema 22) as data, used to create them and to find columns that an
 //! older database lacks.
 
-pub(crate) const VERSION: i64 = 22;
+pub(crate) const SCHEMA_VERSION: i64 = 22;
 /// The oldest schema that can be upgraded.
-pub(crate) const OLDEST: i64 = 11;
+pub(crate) const OLDEST_SCHEMA_VERSION: i64 = 11;
 
 pub(crate) struct TableDef {
     pub name: &'static str,

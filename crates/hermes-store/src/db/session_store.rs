@@ -403,7 +403,7 @@ fn take_lock(
     now: f64,
     ttl: Duration,
 ) -> Result<bool, DbError> {
-    let taken = conn
+    let exists = conn
         .prepare_cached(
             "INSERT INTO compression_locks (session_id, holder, acquired_at, expires_at)
              VALUES (?1, ?2, ?3, ?4)
@@ -412,5 +412,5 @@ fn take_lock(
              WHERE compression_locks.expires_at < ?3 OR compression_locks.holder = ?2",
         )?
         .execute(params![id, holder, now, now + ttl.as_secs_f64()])?;
-    Ok(taken > 0)
+    Ok(exists > 0)
 }

@@ -23,13 +23,13 @@ pub(crate) fn upgrade(conn: &Connection, path: &Path) -> Result<SchemaLayout, Db
             "it has tables of another program, but no schema_version",
         ));
     }
-    if before.version > 0 && before.version < schema::OLDEST {
+    if before.version > 0 && before.version < schema::OLDEST_SCHEMA_VERSION {
         return Err(unsupported(
             path,
             &format!(
                 "schema {} is older than {}, the oldest one that can be upgraded; open it once with a Hermes Agent of that time",
                 before.version,
-                schema::OLDEST
+                schema::OLDEST_SCHEMA_VERSION
             ),
         ));
     }
@@ -46,7 +46,7 @@ pub(crate) fn upgrade(conn: &Connection, path: &Path) -> Result<SchemaLayout, Db
     if before.version == 0 {
         conn.execute(
             "INSERT INTO schema_version (version) VALUES (?1)",
-            [schema::VERSION],
+            [schema::SCHEMA_VERSION],
         )?;
     } else {
         version_steps(conn, before.version, path)?;
@@ -110,8 +110,11 @@ fn version_steps(conn: &Connection, from: i64, path: &Path) -> Result<(), DbErro
     if from < 22 {
         rebuild_usage(conn)?;
     }
-    if from < schema::VERSION {
-        conn.execute("UPDATE schema_version SET version = ?1", [schema::VERSION])?;
+    if from < schema::SCHEMA_VERSION {
+        conn.execute(
+            "UPDATE schema_version SET version = ?1",
+            [schema::SCHEMA_VERSION],
+        )?;
     }
     Ok(())
 }

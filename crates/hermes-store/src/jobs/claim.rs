@@ -93,16 +93,17 @@ impl JobTable {
             return Ok(ClaimedJobs::default());
         }
         self.change(|contents| {
-            let mut taken = ClaimedJobs::default();
+            let mut claimed_so_far = ClaimedJobs::default();
             contents.jobs.retain_mut(|stored| {
                 let Some(mut job) = Job::from_stored(stored) else {
                     return true;
                 };
-                let kept = claim_if_due(&mut job, now, who, limit, &running, &mut taken);
+                let claimed_job =
+                    claim_if_due(&mut job, now, who, limit, &running, &mut claimed_so_far);
                 *stored = Value::Object(job.fields().clone());
-                kept
+                claimed_job
             });
-            Ok(taken)
+            Ok(claimed_so_far)
         })
     }
 
@@ -269,7 +270,7 @@ fn claim_if_due<Tz: TimeZone>(
     who: &Claimant,
     limit: usize,
     running: impl Fn(&str) -> bool,
-    taken: &mut ClaimedJobs,
+    claimed_so_far: &mut ClaimedJobs,
 ) -> bool {
     if !job.enabled() || job.state() == "paused" {
         return true;
@@ -294,7 +295,7 @@ fn claim_if_due<Tz: TimeZone>(
     if running(job.id()) {
         if !once {
             advance(job, &schedule, now);
-            taken.busy.push(job.clone());
+            claimed_so_far.busy.push(job.clone());
         }
         return true;
     }
@@ -302,12 +303,12 @@ fn claim_if_due<Tz: TimeZone>(
         tracing::info!(job = job.id(), "removed: it has run as often as it was to");
         return false;
     }
-    if taken.jobs.len() >= limit {
-        taken.more = true;
+    if claimed_so_far.jobs.len() >= limit {
+        claimed_so_far.more = true;
         return true;
     }
     record_claim(job, &schedule, now, who);
-    taken.jobs.push(job.clone());
+    claimed_so_far.jobs.push(job.clone());
     true
 }
 
@@ -334,10 +335,10 @@ fn reschedule_after_zone_change<Tz: TimeZone>(
     due: DateTime<FixedOffset>,
     now: &DateTime<Tz>,
 ) -> bool {
-    let here = now.fixed_offset();
+    let local_now = now.fixed_offset();
     let other_zone = matches!(schedule, JobSchedule::Cron { .. })
-        && due.offset() != here.offset()
-        && due.naive_local() > here.naive_local();
+        && due.offset() != local_now.offset()
+        && due.naive_local() > local_now.naive_local();
     if !other_zone {
         return false;
     }

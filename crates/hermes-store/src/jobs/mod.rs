@@ -40,7 +40,7 @@ pub use record::Job;
 pub use schedule::{JobSchedule, ParsedSchedule, ScheduleError, iso_time, parse_schedule};
 
 /// Other writers hold the lock for milliseconds; waiting longer than this is an error.
-const LOCK_WAIT: Duration = Duration::from_secs(30);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -163,8 +163,8 @@ impl JobTable {
             if job.id().is_empty() {
                 job.set_id(&self.new_id());
             }
-            let taken = |stored: &Value| stored["id"] == job.id();
-            if contents.jobs.iter().any(taken) {
+            let has_same_id = |stored: &Value| stored["id"] == job.id();
+            if contents.jobs.iter().any(has_same_id) {
                 return Err(JobError::IdTaken(job.id().to_owned()));
             }
             contents.jobs.push(Value::Object(job.fields().clone()));
@@ -204,7 +204,7 @@ impl JobTable {
     ) -> Result<T, JobError> {
         fs::create_private_dir(&self.dir)
             .map_err(|source| io_error("cannot make", &self.dir, source))?;
-        let _lock = FileLock::acquire(&self.dir.join(".jobs.lock"), LOCK_WAIT)?;
+        let _lock = FileLock::acquire(&self.dir.join(".jobs.lock"), LOCK_TIMEOUT)?;
         let mut contents = self.read()?;
         contents.repair(|| self.new_id());
         let result = edit(&mut contents)?;

@@ -11,7 +11,7 @@ use super::outcome::MemoryError;
 use super::{DELIMITER, length};
 
 /// How long to wait for another writer, which holds the lock for milliseconds.
-const LOCK_WAIT: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) struct MemoryFile {
     path: PathBuf,
@@ -37,7 +37,7 @@ impl MemoryFile {
         })?;
         let mut path = self.path.clone().into_os_string();
         path.push(".lock");
-        Ok(FileLock::acquire(&PathBuf::from(path), LOCK_WAIT)?)
+        Ok(FileLock::acquire(&PathBuf::from(path), LOCK_TIMEOUT)?)
     }
 
     pub(super) fn read(&self) -> Result<MemoryContents, MemoryError> {

@@ -207,11 +207,7 @@ fn parse_operation(value: &Value) -> Result<MemoryOperation, MemoryError> {
 
 /// The first 80 characters of an entry.
 pub(super) fn preview(entry: &str) -> String {
-    let mut shown: String = entry.chars().take(80).collect();
-    if shown.len() < entry.len() {
-        shown.push('…');
-    }
-    shown
+    hermes_core::text::shorten(entry, 80)
 }
 
 /// Rounded down like in the original, in floating point, and at most 100.

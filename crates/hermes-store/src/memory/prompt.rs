@@ -13,11 +13,11 @@ const MIN_SHOWN_CHARS: usize = 16_000;
 
 /// The newest entries that fit, and how many are omitted.
 pub(super) fn newest_that_fit(entries: &[String], limit: usize) -> (usize, &[String]) {
-    let mut room = limit.saturating_mul(LIMIT_FACTOR).max(MIN_SHOWN_CHARS);
+    let mut available = limit.saturating_mul(LIMIT_FACTOR).max(MIN_SHOWN_CHARS);
     let fits = |entry: &&String| {
         let needed = entry.chars().count() + DELIMITER.chars().count();
-        let fits = needed <= room;
-        room = room.saturating_sub(needed);
+        let fits = needed <= available;
+        available = available.saturating_sub(needed);
         fits
     };
     let shown = entries.iter().rev().take_while(fits).count();

@@ -180,14 +180,14 @@ impl SkillBundles {
 }
 
 fn non_empty_names(skills: &[String]) -> Vec<String> {
-    let mut kept: Vec<String> = Vec::new();
+    let mut unique_names: Vec<String> = Vec::new();
     for skill in skills {
         let skill = skill.trim();
-        if !skill.is_empty() && !kept.iter().any(|it| it == skill) {
-            kept.push(skill.to_owned());
+        if !skill.is_empty() && !unique_names.iter().any(|it| it == skill) {
+            unique_names.push(skill.to_owned());
         }
     }
-    kept
+    unique_names
 }
 
 fn read(path: &Path) -> Result<SkillBundle, String> {

@@ -116,7 +116,7 @@ impl Frontmatter {
 
 /// Whether a skill for these `platforms` runs on this system.
 pub(super) fn fits_platform(platforms: &[String]) -> bool {
-    let here = match std::env::consts::OS {
+    let current_platform = match std::env::consts::OS {
         "macos" => "darwin",
         "windows" => "win32",
         other => other,
@@ -129,7 +129,7 @@ pub(super) fn fits_platform(platforms: &[String]) -> bool {
                 "windows" => "win32",
                 other => other,
             };
-            here.starts_with(wanted)
+            current_platform.starts_with(wanted)
         })
 }
 

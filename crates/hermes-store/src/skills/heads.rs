@@ -17,7 +17,7 @@ use super::{Frontmatter, SkillLibrary, frontmatter, walk};
 const SKILL: &str = "SKILL.md";
 const CATEGORY: &str = "DESCRIPTION.md";
 /// Format version of the cache file; others are not read.
-const FORMAT: u32 = 1;
+const CACHE_VERSION: u32 = 1;
 /// With fewer files, reading them costs less than caching them.
 const MIN_CACHED_FILES: usize = 32;
 /// Two changes within this time may leave the same stamp.
@@ -147,17 +147,17 @@ impl SkillLibrary {
     }
 
     pub(super) fn heads_with(&self, effort: &mut ListingStats) -> Vec<(PathBuf, Vec<SkillFile>)> {
-        let kept = self.settings.cache.as_deref().and_then(load_cache);
-        let mut kept = kept.unwrap_or_default();
+        let cache = self.settings.cache.as_deref().and_then(load_cache);
+        let mut cache = cache.unwrap_or_default();
         let now = self.settings.clock.epoch_seconds();
         let mut next = HeadCache {
-            format: FORMAT,
+            format: CACHE_VERSION,
             roots: BTreeMap::new(),
         };
         let mut changed = false;
         let mut all = Vec::new();
         for root in self.roots() {
-            let before = root.to_str().and_then(|name| kept.roots.remove(name));
+            let before = root.to_str().and_then(|name| cache.roots.remove(name));
             let before = before.unwrap_or_default();
             let (found, after) = scan_root(root, &before, now, effort);
             changed |= after != before;
@@ -179,13 +179,13 @@ impl SkillLibrary {
 
 fn load_cache(path: &Path) -> Option<HeadCache> {
     let bytes = std::fs::read(path).ok()?;
-    let kept: HeadCache = serde_json::from_slice(&bytes).ok()?;
-    (kept.format == FORMAT).then_some(kept)
+    let cache: HeadCache = serde_json::from_slice(&bytes).ok()?;
+    (cache.format == CACHE_VERSION).then_some(cache)
 }
 
 /// Errors are ignored: a cache that cannot be written only costs time.
-fn save_cache(path: &Path, kept: &HeadCache) {
-    let stored = serde_json::to_vec(kept).map_err(std::io::Error::from);
+fn save_cache(path: &Path, cache: &HeadCache) {
+    let stored = serde_json::to_vec(cache).map_err(std::io::Error::from);
     let stored = stored.and_then(|bytes| {
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir)?;
@@ -226,11 +226,11 @@ fn scan_root(
             read(&path)
         });
         if let Some(name) = name {
-            let kept = CachedFile {
+            let cache = CachedFile {
                 stamp,
                 head: head.clone().filter(|_| stamp.is_some()),
             };
-            after.files.insert(name, kept);
+            after.files.insert(name, cache);
         }
         found.extend(head.map(|head| SkillFile { path, head }));
     }

@@ -139,13 +139,13 @@ impl Index {
     }
 
     /// At most this many names of each category.
-    fn names(&self, most: usize) -> Option<String> {
+    fn names(&self, max: usize) -> Option<String> {
         self.render_with(|text, category| {
             let names: Vec<&str> = category
                 .skills
                 .keys()
                 .map(String::as_str)
-                .take(most)
+                .take(max)
                 .collect();
             let _ = write!(text, " {}", names.join(", "));
             let left = category.skills.len() - names.len();

@@ -364,9 +364,5 @@ fn dir_name(dir: &Path) -> String {
 }
 
 fn preview(text: &str) -> String {
-    let mut shown: String = text.chars().take(500).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
-    }
-    shown
+    hermes_core::text::shorten(text, 500)
 }

@@ -95,8 +95,9 @@ impl Settings {
             }
         }
         let mut disabled = skills.disabled.clone().unwrap_or_default();
-        let here = platform.and_then(|platform| skills.platform_disabled.as_ref()?.get(platform));
-        disabled.extend(here.into_iter().flatten().cloned());
+        let on_platform =
+            platform.and_then(|platform| skills.platform_disabled.as_ref()?.get(platform));
+        disabled.extend(on_platform.into_iter().flatten().cloned());
         let cache = home.cache_dir().join("skills.json");
         let home = home.clone();
         // Read again each time: the person may have just added the missing key to .env.

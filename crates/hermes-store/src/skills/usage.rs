@@ -10,7 +10,7 @@ use hermes_config::fs::{self, FileLock, LockError};
 use hermes_core::clock::Clock;
 use serde_json::{Map, Value, json};
 
-const LOCK_WAIT: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkillUseKind {
@@ -131,7 +131,7 @@ impl SkillUsage {
         }
         Ok(FileLock::acquire(
             &self.path.with_extension("json.lock"),
-            LOCK_WAIT,
+            LOCK_TIMEOUT,
         )?)
     }
 

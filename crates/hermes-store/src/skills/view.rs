@@ -69,10 +69,10 @@ impl SkillLibrary {
             .map_err(|source| SkillError::io("read", &path, source))?;
         let (head, _) = Frontmatter::read(&text);
         let named = head.name().unwrap_or_else(|| {
-            let place = dir
+            let location = dir
                 .as_deref()
                 .map_or_else(|| path.file_stem(), Path::file_name);
-            place.unwrap_or_default().to_string_lossy().into_owned()
+            location.unwrap_or_default().to_string_lossy().into_owned()
         });
         if !fits_platform(&head.top_words("platforms")) {
             return Err(SkillError::Unsupported(named));

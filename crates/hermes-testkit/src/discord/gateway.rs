@@ -62,8 +62,8 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<FakeDiscordShared>) {
             frame = stream.next() => {
                 let Some(Ok(frame)) = frame else { break };
                 let text = frame.as_text().unwrap_or_default();
-                let Ok(said) = serde_json::from_str::<Value>(text) else { continue };
-                hear(&shared, &said, &tell, &mut session);
+                let Ok(frame_value) = serde_json::from_str::<Value>(text) else { continue };
+                hear(&shared, &frame_value, &tell, &mut session);
                 shared.changed();
             }
         }
@@ -82,23 +82,23 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<FakeDiscordShared>) {
 
 fn hear(
     shared: &FakeDiscordShared,
-    said: &Value,
+    frame_value: &Value,
     tell: &mpsc::UnboundedSender<SocketCommand>,
     session: &mut Option<String>,
 ) {
     let url = shared.gateway_url();
     let mut world = shared.world();
-    match said["op"].as_u64() {
+    match frame_value["op"].as_u64() {
         Some(1) => {
             world
                 .spoken
-                .push(SocketRecord::Heartbeat(said["d"].as_u64()));
+                .push(SocketRecord::Heartbeat(frame_value["d"].as_u64()));
             let _ = tell.send(SocketCommand::Frame(
                 json!({"op": 11, "d": null, "s": null, "t": null}),
             ));
         }
-        Some(2) => *session = identify(&mut world, &said["d"], tell, &url),
-        Some(6) => *session = resume(&mut world, &said["d"], tell),
+        Some(2) => *session = identify(&mut world, &frame_value["d"], tell, &url),
+        Some(6) => *session = resume(&mut world, &frame_value["d"], tell),
         // Presence, members, voice: nothing that anybody looks at.
         Some(3 | 4 | 8) => {}
         _ => {

@@ -160,7 +160,7 @@ fn answer(
         base: shared.root_url(),
     };
     let answer = route(&mut world, &request, &gateway);
-    ((answer, told(&spent)), fault)
+    ((answer, limit_headers(&spent)), fault)
 }
 
 fn no_answer() -> RestResult {
@@ -181,7 +181,7 @@ fn limited(seconds: f64, global: bool) -> RestResult {
     (RestAnswer::Json(429, body), headers)
 }
 
-fn told(spent: &BucketUse) -> Vec<(String, String)> {
+fn limit_headers(spent: &BucketUse) -> Vec<(String, String)> {
     [
         ("x-ratelimit-limit", spent.limit.to_string()),
         ("x-ratelimit-remaining", spent.remaining.to_string()),

@@ -21,13 +21,13 @@ pub(super) fn run(shared: &FakeSlackShared, body: &[u8]) -> Value {
             shared.change(|world| world.team(team).add_channel(text("channel"), text("kind")));
         }
         "say" => {
-            let mut said = PostedMessage::new(team, text("channel"), text("user"), text("text"));
-            said.thread = command["thread"].as_str().map(str::to_owned);
+            let mut message = PostedMessage::new(team, text("channel"), text("user"), text("text"));
+            message.thread = command["thread"].as_str().map(str::to_owned);
             if let Some(name) = command["file"].as_str() {
                 let mime = command["mime"].as_str().unwrap_or("text/plain");
-                said = said.file(name, mime, text("content").as_bytes());
+                message = message.file(name, mime, text("content").as_bytes());
             }
-            let ts = shared.change(|world| world.say(&said));
+            let ts = shared.change(|world| world.say(&message));
             return json!({"ts": ts});
         }
         "press" => shared.change(|world| {

@@ -16,12 +16,12 @@
 //! ```
 
 mod control;
+mod conversation;
 mod events;
 mod files;
 mod methods;
 mod socket;
 mod state;
-mod talk;
 mod web;
 
 use std::net::SocketAddr;

@@ -13,27 +13,27 @@ use super::rpc::ProgramCalls;
 
 const MAX_REQUEST: usize = 16 << 20;
 /// Poll interval: short while calls arrive, longer while none do.
-const SOON: Duration = Duration::from_millis(20);
-const LATER: Duration = Duration::from_millis(200);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(20);
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Serves the program until this is dropped. Remote failures are retried: the caller knows whether the program
 /// still runs.
 pub(super) async fn serve(files: &dyn Files, dir: &Path, calls: &ProgramCalls) {
     let mut running = FuturesUnordered::new();
-    let mut pause = SOON;
+    let mut pause = MIN_POLL_INTERVAL;
     loop {
         tokio::select! {
             Some(()) = running.next() => {}
             () = tokio::time::sleep(pause) => match requests(files, dir).await {
-                Ok(found) if found.is_empty() => pause = (pause * 5 / 4).min(LATER),
+                Ok(found) if found.is_empty() => pause = (pause * 5 / 4).min(MAX_POLL_INTERVAL),
                 Ok(found) => {
-                    pause = SOON;
+                    pause = MIN_POLL_INTERVAL;
                     for (name, request) in found {
                         running.push(respond(files, dir, name, request, calls));
                     }
                 }
                 Err(error) => {
-                    pause = LATER;
+                    pause = MAX_POLL_INTERVAL;
                     tracing::debug!(%error, "looking for calls of a program");
                 }
             },
@@ -67,12 +67,12 @@ async fn respond(
     let Some(answer) = calls.answer(&request).await else {
         return;
     };
-    let place = dir.join(name.replacen("req_", "res_", 1));
+    let file_path = dir.join(name.replacen("req_", "res_", 1));
     let options = WriteOptions {
         mode: Some(0o600),
         ..WriteOptions::default()
     };
-    if let Err(error) = files.write(&place, answer.into(), options).await {
+    if let Err(error) = files.write(&file_path, answer.into(), options).await {
         tracing::warn!(%error, "an answer to a program could not be written");
     }
 }

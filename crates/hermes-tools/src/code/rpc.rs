@@ -43,7 +43,7 @@ pub(super) struct ProgramCalls {
     cx: ToolContext,
     helpers: Vec<&'static str>,
     token: String,
-    most: u32,
+    max_calls: u32,
     made: AtomicU32,
     outside: AtomicBool,
     fetches: AtomicBool,
@@ -54,13 +54,13 @@ impl ProgramCalls {
         cx: ToolContext,
         helpers: Vec<&'static str>,
         token: String,
-        most: u32,
+        max_calls: u32,
     ) -> Self {
         Self {
             cx,
             helpers,
             token,
-            most,
+            max_calls,
             made: AtomicU32::new(0),
             outside: AtomicBool::new(false),
             fetches: AtomicBool::new(false),
@@ -72,7 +72,7 @@ impl ProgramCalls {
     }
 
     pub(super) fn made(&self) -> u32 {
-        self.made.load(Ordering::Relaxed).min(self.most)
+        self.made.load(Ordering::Relaxed).min(self.max_calls)
     }
 
     /// Whether the program received external content.
@@ -138,12 +138,12 @@ impl ProgramCalls {
             );
         };
         let number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
-        if number > self.most {
+        if number > self.max_calls {
             return ToolOutcome::error(
                 ToolErrorKind::Denied,
                 format!(
                     "the limit of {} calls is reached (code_execution.max_tool_calls); finish with what you have",
-                    self.most
+                    self.max_calls
                 ),
             );
         }

@@ -26,8 +26,8 @@ use super::rpc::ProgramCalls;
 use super::{CodeDeps, CodeMode, HELPERS, NAME, remote, rpc};
 use crate::{confinement_level, is_free, reaches_network};
 
-const STDOUT_BYTES: usize = 50_000;
-const STDERR_BYTES: usize = 10_000;
+const MAX_STDOUT_BYTES: usize = 50_000;
+const MAX_STDERR_BYTES: usize = 10_000;
 
 pub(super) struct ExecuteCode {
     spec: ToolSpec,
@@ -98,16 +98,13 @@ impl ExecuteCode {
         });
         let description = description(&HELPERS, &deps);
         Self {
-            spec: ToolSpec {
-                result_limit: Some(100_000),
-                ..ToolSpec::new(
-                    NAME,
-                    "code_execution",
-                    Effects::Exclusive,
-                    &description,
-                    parameters,
-                )
-            },
+            spec: ToolSpec::new(
+                NAME,
+                "code_execution",
+                Effects::Exclusive,
+                &description,
+                parameters,
+            ),
             deps: Arc::new(deps),
         }
     }
@@ -132,7 +129,7 @@ impl ExecuteCode {
             token: &token,
         };
         let ran = if self.deps.is_local() {
-            program.here().await?
+            program.run_locally().await?
         } else {
             program.elsewhere().await?
         };
@@ -222,38 +219,38 @@ struct PreparedProgram<'a> {
 
 impl PreparedProgram<'_> {
     /// On this machine.
-    async fn here(&self) -> Result<ProgramResult, ToolOutcome> {
+    async fn run_locally(&self) -> Result<ProgramResult, ToolOutcome> {
         let dir = hermes_exec::Scratch::temporary("hermes-code-")
             .map_err(|error| failed(&format!("no temporary directory: {error}")))?;
-        let (workspace, confinement) = self.place(dir.path()).await?;
+        let (workspace, confinement) = self.prepare_workspace(dir.path()).await?;
         let cwd = workspace.cwd.clone();
         self.admit(&cwd, &confinement).await?;
         let socket = dir.path().join("rpc");
         let listener = rpc::listen(&socket)
             .map_err(|error| failed(&format!("no socket for the program: {error}")))?;
-        let place = dir.path().to_string_lossy();
+        let dir_text = dir.path().to_string_lossy();
         let transport = CallTransport::Socket(&socket.to_string_lossy()).module(self);
-        for (name, text) in self.files(&place, transport) {
+        for (name, text) in self.files(&dir_text, transport) {
             dir.write_new(Path::new(name), &text)
-                .map_err(|error| failed(&format!("{place}/{name}: {error}")))?;
+                .map_err(|error| failed(&format!("{dir_text}/{name}: {error}")))?;
         }
-        let exec = self.command(&place, workspace, confinement.with_writable(dir.path()));
+        let exec = self.command(&dir_text, workspace, confinement.with_writable(dir.path()));
         self.exec(exec, rpc::serve(listener, self.calls)).await
     }
 
     /// In another environment.
     async fn elsewhere(&self) -> Result<ProgramResult, ToolOutcome> {
         let dir = PathBuf::from(format!("/tmp/hermes-code-{:016x}", rand::random::<u64>()));
-        let (workspace, confinement) = self.place(&dir).await?;
+        let (workspace, confinement) = self.prepare_workspace(&dir).await?;
         let cwd = workspace.cwd.clone();
         self.admit(&cwd, &confinement).await?;
-        let place = dir.to_string_lossy();
-        self.aside(&format!("mkdir -m 700 -p '{place}/rpc'"))
+        let dir_text = dir.to_string_lossy();
+        self.aside(&format!("mkdir -m 700 -p '{dir_text}/rpc'"))
             .await?;
         let exchange = dir.join("rpc");
         let files = self.deps.environment.files();
         let transport = CallTransport::Files(&exchange.to_string_lossy()).module(self);
-        for (name, text) in self.files(&place, transport) {
+        for (name, text) in self.files(&dir_text, transport) {
             let options = WriteOptions {
                 mode: Some(0o600),
                 create_parents: true,
@@ -264,20 +261,20 @@ impl PreparedProgram<'_> {
                 .await
                 .map_err(|error| broken(&error))?;
         }
-        let exec = self.command(&place, workspace, confinement.with_writable(&dir));
+        let exec = self.command(&dir_text, workspace, confinement.with_writable(&dir));
         let ran = self
             .exec(exec, remote::serve(files, &exchange, self.calls))
             .await;
         // Leftovers cost a few bytes; the result matters.
-        if self.aside(&format!("rm -rf '{place}'")).await.is_err() {
-            tracing::warn!(dir = %place, "files of a program were left behind");
+        if self.aside(&format!("rm -rf '{dir_text}'")).await.is_err() {
+            tracing::warn!(dir = %dir_text, "files of a program were left behind");
         }
         ran
     }
 
     /// Runs a small command of our own in the environment.
     async fn aside(&self, script: &str) -> Result<(), ToolOutcome> {
-        let mut errors = OutputCollector::new(STDERR_BYTES);
+        let mut errors = OutputCollector::new(MAX_STDERR_BYTES);
         let exec = Exec::new(script, "/");
         let finished = self.deps.environment.exec(exec, &mut errors).await;
         match finished.map_err(|error| broken(&error))?.exit {
@@ -287,7 +284,7 @@ impl PreparedProgram<'_> {
     }
 
     /// Working directory and confinement of the program.
-    async fn place(&self, own: &Path) -> Result<(Workspace, Confinement), ToolOutcome> {
+    async fn prepare_workspace(&self, own: &Path) -> Result<(Workspace, Confinement), ToolOutcome> {
         let stands = match self.deps.mode {
             CodeMode::Project => self
                 .deps
@@ -359,8 +356,8 @@ impl PreparedProgram<'_> {
     ) -> Result<ProgramResult, ToolOutcome> {
         let confinement = exec.confinement.clone();
         let mut output = ProgramOutput {
-            out: OutputCollector::new(STDOUT_BYTES),
-            err: OutputCollector::new(STDERR_BYTES),
+            out: OutputCollector::new(MAX_STDOUT_BYTES),
+            err: OutputCollector::new(MAX_STDERR_BYTES),
         };
         let finished = {
             let mut running = self.deps.environment.exec(exec, &mut output);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hermes_config::{Config, Env, Home, ProcessEnv};
 use hermes_core::BoxFuture;
 use hermes_core::approval::{Approver, DenyAll, Presence, Verdict};
-use hermes_core::ask::Nobody;
+use hermes_core::ask::DeclineAll;
 use hermes_core::clock::SystemClock;
 use hermes_core::event::ProgressSink;
 use hermes_core::ids::{SessionId, TurnId};
@@ -148,7 +148,7 @@ impl CodeHarness {
             cancel: CancellationToken::new(),
             clock: Arc::new(SystemClock),
             approver: Arc::new(AllowAll),
-            asker: Arc::new(Nobody),
+            asker: Arc::new(DeclineAll),
             progress: ProgressSink::none(),
             registry: Registry::new(helpers),
             taint: Taint::default(),

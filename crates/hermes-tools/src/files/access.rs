@@ -168,10 +168,10 @@ impl FileToolsShared {
             .ok()
             .and_then(|below| below.components().next());
         let in_home = first.is_some_and(|first| {
-            let place = person.join(first);
+            let path_in_home = person.join(first);
             let is_project = roots
                 .iter()
-                .any(|root| root.starts_with(&place) && path.starts_with(root));
+                .any(|root| root.starts_with(&path_in_home) && path.starts_with(root));
             !is_project && runs_later_in_home(&first.as_os_str().to_string_lossy())
         });
         runs_later(&in_project)

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::ledger::{FileVersion, StaleWarning};
-use super::place::{FileError, FileTarget, LoadedFile};
+use super::location::{FileError, FileTarget, LoadedFile};
 use super::text::TextFile;
 use super::{FileToolsShared, lint};
 

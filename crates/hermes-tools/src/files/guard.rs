@@ -165,25 +165,27 @@ impl FileGuard {
 
     /// Why the file at `path`, which has no links, may not be written with these tools.
     pub(super) fn unwritable(&self, path: &Path) -> Option<String> {
-        let said = |why: &str| Some(why.to_owned());
+        let because = |why: &str| Some(why.to_owned());
         let system = SYSTEM_DIRS.iter().any(|dir| path.starts_with(dir))
             || SYSTEM_FILES.iter().any(|file| path == Path::new(file));
         if system && !path.starts_with("/dev/shm") {
-            return said("it belongs to the system; changing it takes a command the person allows");
+            return because(
+                "it belongs to the system; changing it takes a command the person allows",
+            );
         }
         if self.homes.iter().any(|home| is_home_config(home, path)) {
-            return said(
+            return because(
                 "it is the configuration of Hermes, which the agent may not change; the person can with hermes config",
             );
         }
         if self.is_home_secret(path) || self.homes.iter().any(|home| is_home_state(home, path)) {
-            return said("it is kept by Hermes itself");
+            return because("it is kept by Hermes itself");
         }
         if let Ok(below) = path.strip_prefix(&self.user_dir) {
             let denied = DENIED_DIRS.iter().any(|dir| below.starts_with(dir))
                 || DENIED_FILES.iter().any(|file| below == Path::new(file));
             if denied {
-                return said("it holds credentials or decides who gets in");
+                return because("it holds credentials or decides who gets in");
             }
         }
         let unsafe_root = !self.safe_roots.is_empty()

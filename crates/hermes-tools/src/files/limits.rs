@@ -11,16 +11,6 @@ pub struct ReadLimits {
     pub chars: usize,
 }
 
-impl Default for ReadLimits {
-    fn default() -> Self {
-        Self {
-            lines: 2_000,
-            line_chars: 2_000,
-            chars: 100_000,
-        }
-    }
-}
-
 impl ReadLimits {
     pub fn from_config(config: &Config) -> Self {
         let output = &config.tool_output;

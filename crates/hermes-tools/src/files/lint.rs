@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::FileToolsShared;
 use super::text::TextFile;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const LINT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of the reported errors.
 const MAX_OUTPUT: usize = 4_000;
 /// Larger files are not checked.
@@ -186,8 +186,9 @@ struct LintOutput(Vec<u8>);
 
 impl OutputSink for LintOutput {
     fn push(&mut self, _: OutputStream, bytes: &[u8]) {
-        let room = MAX_OUTPUT.saturating_sub(self.0.len());
-        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let available = MAX_OUTPUT.saturating_sub(self.0.len());
+        self.0
+            .extend_from_slice(&bytes[..bytes.len().min(available)]);
     }
 }
 
@@ -211,7 +212,7 @@ async fn run(
         Confinement::Off => Confinement::Off,
     };
     let mut exec = Exec::new(script, cwd);
-    exec.timeout = PATIENCE;
+    exec.timeout = LINT_TIMEOUT;
     exec.cancel = cx.cancel.clone();
     exec.stdin = Stdin::Bytes(Bytes::copy_from_slice(content.as_bytes()));
     exec.confinement = confinement;
@@ -220,20 +221,22 @@ async fn run(
         Ok(finished) => finished,
         Err(error) => return LintResult::Unchecked(format!("the check could not run: {error}")),
     };
-    let said = String::from_utf8_lossy(&output.0).trim().to_owned();
+    let output_text = String::from_utf8_lossy(&output.0).trim().to_owned();
     match finished.exit {
         ProcessExit::Code(0) => LintResult::Clean,
         ProcessExit::Code(126 | 127) => {
             LintResult::Unchecked("no program to check it is installed".to_owned())
         }
-        ProcessExit::Code(_) if !said.is_empty() => LintResult::Errors(shortened(&said)),
+        ProcessExit::Code(_) if !output_text.is_empty() => {
+            LintResult::Errors(shortened(&output_text))
+        }
         _ => LintResult::Unchecked("the check did not finish".to_owned()),
     }
 }
 
 /// Removes traces of the checker itself.
-fn shortened(said: &str) -> String {
-    let lines: Vec<&str> = said
+fn shortened(output_text: &str) -> String {
+    let lines: Vec<&str> = output_text
         .lines()
         .filter(|line| {
             let line = line.trim_start();

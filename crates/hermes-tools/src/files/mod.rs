@@ -19,13 +19,13 @@ mod guard;
 mod ledger;
 mod limits;
 mod lint;
+mod location;
 mod open;
 mod patch;
-mod place;
 mod read;
 mod search;
 mod text;
-mod whole;
+mod whole_file;
 mod write;
 
 use std::collections::BTreeSet;
@@ -44,11 +44,11 @@ pub use checkpoints::Checkpoints;
 pub use ledger::FileLedger;
 pub use limits::ReadLimits;
 pub use read::ReadMemory;
-pub use whole::whole_files;
+pub use whole_file::whole_files;
 
 use access::WriteAccess;
 use guard::FileGuard;
-use place::{FileError, FileTarget, SessionFiles};
+use location::{FileError, FileTarget, SessionFiles};
 
 /// The limits of a command that starts in a directory: what may be changed there without asking may also be
 /// changed by these tools.

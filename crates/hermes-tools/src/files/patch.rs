@@ -25,7 +25,7 @@ use super::{FileToolsShared, failed, failed_with, lint};
 
 const NAME: &str = "patch";
 /// Consecutive failures after which another approach is suggested.
-const TOO_OFTEN: u32 = 3;
+const FAILURES_BEFORE_HINT: u32 = 3;
 /// Maximum number of files whose failures are counted.
 const MAX_COUNTED: usize = 256;
 /// Maximum length of a shown diff.
@@ -314,7 +314,7 @@ fn missed(given: &str, error: &ReplaceError, old: &str, content: &str, count: u3
         return failed_with(ToolErrorKind::Failed, text, json!({ "success": false }));
     }
     let near = edit::nearest(content, old);
-    let hint = if count >= TOO_OFTEN {
+    let hint = if count >= FAILURES_BEFORE_HINT {
         format!(
             "This failed {count} times in a row on this file. Read it again and copy the text \
              from there, take a longer piece, or write the whole file with write_file."
@@ -351,8 +351,7 @@ fn cut(diff: String) -> String {
     if diff.len() <= MAX_DIFF {
         return diff;
     }
-    let end = (0..=MAX_DIFF).rev().find(|at| diff.is_char_boundary(*at));
-    let kept = &diff[..end.unwrap_or(0)];
-    let kept = kept.rsplit_once('\n').map_or(kept, |(kept, _)| kept);
-    format!("{kept}\n… {} more bytes of diff", diff.len() - kept.len())
+    let head = &diff[..diff.floor_char_boundary(MAX_DIFF)];
+    let head = head.rsplit_once('\n').map_or(head, |(head, _)| head);
+    format!("{head}\n… {} more bytes of diff", diff.len() - head.len())
 }

@@ -24,8 +24,8 @@ use serde_json::{Value, json};
 
 use super::guard::FileGuard;
 use super::ledger::FileVersion;
+use super::location::{self, FileError, PathProbe, SessionFiles};
 use super::open;
-use super::place::{self, FileError, PathProbe, SessionFiles};
 use super::{FileToolsShared, failed, failed_with};
 use image::Image;
 use memory::PageStatus;
@@ -37,7 +37,7 @@ const DEFAULT_LINES: i64 = 500;
 /// Maximum size of documents and images, which are held in memory.
 const MAX_DOCUMENT: usize = 32 * 1024 * 1024;
 /// Maximum size of a file that is read when it is opened.
-const SMALL: usize = 64 * 1024;
+const MAX_PRELOADED_BYTES: usize = 64 * 1024;
 /// Maximum size of a remote file that can be paged.
 const MAX_REMOTE: usize = 64 * 1024 * 1024;
 /// Maximum number of listed directory entries.
@@ -73,14 +73,13 @@ impl ReadFile {
             When truncated is true, go on with offset=next_offset. Notebooks, .docx and .xlsx come \
             as text, images as images where the model sees. Also the way to read a tool result \
             that was saved to a file because of its length.";
-        let mut spec = ToolSpec::new(
+        let spec = ToolSpec::new(
             NAME,
             "file",
             Effects::ReadsPaths(&["path"]),
             description,
             parameters,
         );
-        spec.result_limit = Some(shared.deps.limits.chars);
         Self { spec, shared }
     }
 
@@ -119,7 +118,7 @@ impl ReadFile {
         let shown = if source.is_at_hand() {
             show(source)
         } else {
-            place::blocking(move || Ok(show(source)))
+            location::blocking(move || Ok(show(source)))
                 .await
                 .map_err(|error| fail(&given, &error))?
         };
@@ -172,7 +171,7 @@ impl ReadFile {
                 let shared = Arc::clone(&self.shared);
                 let looked_at = path.clone();
                 // In one step: switching threads takes longer than reading most files.
-                let found = place::blocking(move || Ok(look(&shared, &guard, &looked_at))).await;
+                let found = location::blocking(move || Ok(look(&shared, &guard, &looked_at))).await;
                 return match found.map_err(|error| fail(given, &error))? {
                     FoundFile::File(source) => {
                         self.as_open(source).await.map_err(|e| fail(given, &e))
@@ -189,7 +188,7 @@ impl ReadFile {
 
     /// The file as an editor has it, if that differs from the disk.
     async fn as_open(&self, mut source: FileSource) -> Result<FileSource, FileError> {
-        let small = source.stamp.size <= place::MAX_EDIT as u64 && !source.needs_decoding();
+        let small = source.stamp.size <= location::MAX_EDIT as u64 && !source.needs_decoding();
         let open = self.shared.deps.open_texts.as_ref();
         let Some(open) = open.filter(|_| small && self.shared.is_local()) else {
             return Ok(source);
@@ -200,10 +199,11 @@ impl ReadFile {
         if let FileBody::File(file) = source.body {
             let read = move || -> Result<Vec<u8>, FileError> {
                 let mut bytes = Vec::new();
-                file.take(place::MAX_EDIT as u64).read_to_end(&mut bytes)?;
+                file.take(location::MAX_EDIT as u64)
+                    .read_to_end(&mut bytes)?;
                 Ok(bytes)
             };
-            source.body = FileBody::Bytes(place::blocking(read).await?);
+            source.body = FileBody::Bytes(location::blocking(read).await?);
         }
         if let FileBody::Bytes(disk) = &source.body
             && let Some(bytes) = open::unsaved(disk, &text)
@@ -273,7 +273,7 @@ impl ReadFile {
             return fail(given, &error.into());
         }
         let text = format!("{NAME}: there is no file {given} ({})", path.display());
-        let found = place::blocking(move || Ok(similar::names(&path))).await;
+        let found = location::blocking(move || Ok(similar::names(&path))).await;
         match found {
             Ok(similar::SimilarPaths::Names(names)) if names.is_empty() => {
                 failed(ToolErrorKind::Failed, text)
@@ -312,7 +312,7 @@ enum FoundFile {
 
 /// Checks and opens; a small file is read at once.
 fn look(shared: &FileToolsShared, guard: &FileGuard, path: &Path) -> FoundFile {
-    let found = match place::probe(path) {
+    let found = match location::probe(path) {
         Ok(PathProbe::File(found)) => found,
         Ok(PathProbe::Directory(dir)) => return FoundFile::Directory(names_in(&dir)),
         // Opening a pipe would wait for a writer, reading a device might never end.
@@ -383,14 +383,15 @@ enum ShowError {
 impl FileSource {
     /// Keeps a small text in memory.
     fn at_hand(mut self) -> std::io::Result<Self> {
-        if self.stamp.size <= SMALL as u64
+        if self.stamp.size <= MAX_PRELOADED_BYTES as u64
             && !self.needs_decoding()
             && let FileBody::File(file) = &self.body
         {
             let mut bytes = Vec::with_capacity(self.stamp.size as usize);
             // It may grow while it is read: then the rest is read from the file.
-            file.take(SMALL as u64 + 1).read_to_end(&mut bytes)?;
-            if bytes.len() <= SMALL {
+            file.take(MAX_PRELOADED_BYTES as u64 + 1)
+                .read_to_end(&mut bytes)?;
+            if bytes.len() <= MAX_PRELOADED_BYTES {
                 self.body = FileBody::Bytes(bytes);
             } else {
                 let mut file = file;
@@ -402,7 +403,7 @@ impl FileSource {
 
     /// Whether showing it takes no time.
     fn is_at_hand(&self) -> bool {
-        matches!(&self.body, FileBody::Bytes(bytes) if bytes.len() <= SMALL)
+        matches!(&self.body, FileBody::Bytes(bytes) if bytes.len() <= MAX_PRELOADED_BYTES)
             && !self.needs_decoding()
     }
 
@@ -439,7 +440,7 @@ impl FileSource {
         }
         let page = match self.body {
             FileBody::File(file) => page::read(
-                BufReader::with_capacity(page::SAMPLE, file),
+                BufReader::with_capacity(page::SAMPLE_BYTES, file),
                 wanted,
                 cancelled,
             ),

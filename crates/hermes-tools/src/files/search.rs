@@ -17,13 +17,13 @@ use hermes_core::tool::{
 };
 use serde_json::{Map, Value, json};
 
-use super::place::{self, PathProbe};
+use super::location::{self, PathProbe};
 use super::{FileToolsShared, SessionFiles, failed, failed_with};
 use query::SearchQuery;
 
 const NAME: &str = "search_files";
 /// From this many matches on, each file is named once instead of in every match.
-const DENSE_FROM: usize = 5;
+const MIN_DENSE_MATCHES: usize = 5;
 
 pub(super) struct SearchFiles {
     spec: ToolSpec,
@@ -158,7 +158,7 @@ impl SearchFiles {
             return Err(refused(why));
         }
         let looked_at = path.clone();
-        let probe = place::blocking(move || Ok(place::probe(&looked_at)))
+        let probe = location::blocking(move || Ok(location::probe(&looked_at)))
             .await
             .map_err(|error| failed(ToolErrorKind::Failed, format!("{NAME}: {error}")))?;
         let real = match probe {
@@ -192,7 +192,7 @@ impl SearchFiles {
                 content::search(&query, &root, &guard, &watch)
             })
         };
-        place::blocking(work)
+        location::blocking(work)
             .await
             .unwrap_or_else(|error| Err(SearchError::Failed(error.to_string())))
     }
@@ -233,7 +233,7 @@ async fn missing(given: &str, path: PathBuf, error: &std::io::Error) -> ToolOutc
     if !matches!(error.kind(), NotFound | NotADirectory) {
         return failed(ToolErrorKind::Failed, format!("{NAME}: {given}: {error}"));
     }
-    let near = place::blocking(move || Ok(super::read::similar_names(&path))).await;
+    let near = location::blocking(move || Ok(super::read::similar_names(&path))).await;
     let text = format!("{NAME}: there is no {given}");
     match near {
         Ok(names) if !names.is_empty() => failed_with(
@@ -247,7 +247,7 @@ async fn missing(given: &str, path: PathBuf, error: &std::io::Error) -> ToolOutc
 
 fn shown(found: SearchResults, query: &SearchQuery) -> Value {
     let mut value = json!({ "total_count": found.total });
-    if found.hits.len() >= DENSE_FROM {
+    if found.hits.len() >= MIN_DENSE_MATCHES {
         value["matches_format"] =
             json!("each file on a line of its own, below it its lines as '  number: text'");
         value["matches_text"] = json!(dense(&found.hits));

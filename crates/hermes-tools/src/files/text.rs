@@ -3,9 +3,9 @@
 use similar::{Algorithm, DiffTag, capture_diff_slices};
 
 /// A NUL in this prefix makes a file binary.
-const SAMPLE: usize = 8_192;
+const SAMPLE_BYTES: usize = 8_192;
 /// Invalid bytes in otherwise valid UTF-8 are mapped to this range.
-const RAW: u32 = 0xF_FF00;
+const RAW_BYTE_BASE: u32 = 0xF_FF00;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TextEncoding {
@@ -27,7 +27,7 @@ pub(super) struct TextFile {
 
 /// Whether a file that begins like this is not text.
 pub(super) fn is_binary(start: &[u8]) -> bool {
-    let start = &start[..start.len().min(SAMPLE)];
+    let start = &start[..start.len().min(SAMPLE_BYTES)];
     if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
         return false;
     }
@@ -115,7 +115,7 @@ impl TextFile {
                 }
                 for c in text.chars() {
                     match (c as u32)
-                        .checked_sub(RAW)
+                        .checked_sub(RAW_BYTE_BASE)
                         .and_then(|raw| u8::try_from(raw).ok())
                     {
                         Some(raw) => bytes.push(raw),
@@ -213,13 +213,13 @@ fn escaped(bytes: &[u8]) -> Option<String> {
         if chunk
             .valid()
             .chars()
-            .any(|c| (RAW..RAW + 256).contains(&(c as u32)))
+            .any(|c| (RAW_BYTE_BASE..RAW_BYTE_BASE + 256).contains(&(c as u32)))
         {
             return None;
         }
         text.push_str(chunk.valid());
         for byte in chunk.invalid() {
-            text.push(char::from_u32(RAW + u32::from(*byte))?);
+            text.push(char::from_u32(RAW_BYTE_BASE + u32::from(*byte))?);
         }
     }
     Some(text)

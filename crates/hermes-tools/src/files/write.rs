@@ -11,7 +11,7 @@ use hermes_core::tool::{
 use serde_json::{Value, json};
 
 use super::change::{self, FileChange};
-use super::place::LoadedFile;
+use super::location::LoadedFile;
 use super::read::UNCHANGED;
 use super::text::{TextFile, plain};
 use super::{FileToolsShared, failed, lint};

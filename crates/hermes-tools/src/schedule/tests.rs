@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use hermes_core::approval::{ApprovalRequest, Approver, DenyAll, Presence, Verdict};
-use hermes_core::ask::Nobody;
+use hermes_core::ask::DeclineAll;
 use hermes_core::clock::Clock;
 use hermes_core::event::ProgressSink;
 use hermes_core::ids::{SessionId, TurnId};
@@ -73,7 +73,7 @@ impl ScheduleHarness {
             cancel: CancellationToken::new(),
             clock: self.clock.clone(),
             approver: self.approver.clone(),
-            asker: Arc::new(Nobody),
+            asker: Arc::new(DeclineAll),
             progress: ProgressSink::none(),
             registry: Registry::default(),
             taint: self.taint.clone(),

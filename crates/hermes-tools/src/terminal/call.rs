@@ -20,7 +20,7 @@ use hermes_policy::{CommandClass, CommandRequest, Permit, PermitReason, RequestK
 use serde_json::{Map, Value, json};
 
 use super::live::LiveOutput;
-use super::{TerminalShared, gateway, guard, hide, meaning, sudo};
+use super::{TerminalShared, exit_codes, gateway, guard, hide, sudo};
 use crate::{confinement_level, reaches_network};
 
 pub(super) struct TerminalTool {
@@ -31,7 +31,7 @@ pub(super) struct TerminalTool {
 impl TerminalTool {
     pub(super) fn new(shared: Arc<TerminalShared>) -> Self {
         Self {
-            spec: super::terminal_spec(),
+            spec: super::terminal_spec(&shared.deps.settings),
             shared,
         }
     }
@@ -293,7 +293,7 @@ impl TerminalTool {
             }
             result.insert("approval".into(), note.into());
         }
-        if let Some(meaning) = meaning::of(&call.command, exit.code())
+        if let Some(meaning) = exit_codes::of(&call.command, exit.code())
             && matches!(exit, ProcessExit::Code(_) | ProcessExit::Signal(_))
         {
             result.insert("exit_code_meaning".into(), meaning.into());

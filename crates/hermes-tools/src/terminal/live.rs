@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::hide;
 
-const EVERY: Duration = Duration::from_millis(250);
-const SHOWN: usize = 500;
+const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
+const MAX_SHOWN_CHARS: usize = 500;
 
 pub(super) struct LiveOutput<'a> {
     collector: OutputCollector,
@@ -38,9 +38,9 @@ impl OutputSink for LiveOutput<'_> {
     fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
         self.collector.push(stream, bytes);
         let now = Instant::now();
-        if now - self.last >= EVERY {
+        if now - self.last >= UPDATE_INTERVAL {
             self.last = now;
-            let tail = self.collector.tail(SHOWN);
+            let tail = self.collector.tail(MAX_SHOWN_CHARS);
             self.progress
                 .report(hide::output(self.command, tail.trim_end()));
         }

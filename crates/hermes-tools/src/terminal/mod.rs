@@ -1,11 +1,11 @@
 //! `terminal` and `process`: commands, in the foreground and in the background.
 
 mod call;
+mod exit_codes;
 mod gateway;
 mod guard;
 mod hide;
 mod live;
-mod meaning;
 mod process;
 mod sudo;
 #[cfg(test)]
@@ -68,8 +68,8 @@ impl TerminalSettings {
             Duration::from_secs(given.filter(|n| *n > 0).unwrap_or(configured))
         };
         let terminal = &config.terminal;
-        let longest = terminal.max_foreground_timeout.unwrap_or(600);
-        let max_timeout = seconds("TERMINAL_MAX_FOREGROUND_TIMEOUT", longest);
+        let max = terminal.max_foreground_timeout.unwrap_or(600);
+        let max_timeout = seconds("TERMINAL_MAX_FOREGROUND_TIMEOUT", max);
         Self {
             timeout: seconds("TERMINAL_TIMEOUT", terminal.timeout.max(1)).min(max_timeout),
             max_timeout,
@@ -131,13 +131,18 @@ Servers, watchers and anything that runs longer than the timeout go to the backg
 session_id at once, which the process tool takes; add notify_on_complete=true when the end matters. Never use &, nohup, \
 disown or setsid for that.";
 
-fn terminal_spec() -> ToolSpec {
-    let mut spec = ToolSpec::new(
+fn terminal_spec(settings: &TerminalSettings) -> ToolSpec {
+    let timeout = format!(
+        "Seconds until the command is ended. {} unless given, at most {}; longer work belongs in the background.",
+        settings.timeout.as_secs(),
+        settings.max_timeout.as_secs()
+    );
+    ToolSpec::new(
         "terminal",
         "terminal",
         Effects::Exclusive,
         TERMINAL,
-        schema!(json!({
+        Arc::new(json!({
             "type": "object",
             "properties": {
                 "command": {"type": "string", "description": "The command, as bash text."},
@@ -149,7 +154,7 @@ fn terminal_spec() -> ToolSpec {
                 "timeout": {
                     "type": "integer",
                     "minimum": 1,
-                    "description": "Seconds until the command is ended. 180 unless configured otherwise, at most 600; longer work belongs in the background."
+                    "description": timeout
                 },
                 "workdir": {
                     "type": "string",
@@ -173,9 +178,7 @@ fn terminal_spec() -> ToolSpec {
             },
             "required": ["command"]
         })),
-    );
-    spec.result_limit = Some(100_000);
-    spec
+    )
 }
 
 const PROCESS: &str = "Looks after processes started with terminal(background=true). Actions: list; poll (state and latest \

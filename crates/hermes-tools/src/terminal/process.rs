@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 
 use super::{TerminalShared, hide};
 
-const PREVIEW: usize = 1000;
-const LIST_PREVIEW: usize = 200;
-const LAST_WORDS: usize = 2000;
-const LINES: usize = 200;
+const PREVIEW_CHARS: usize = 1000;
+const LIST_PREVIEW_CHARS: usize = 200;
+const FINAL_OUTPUT_CHARS: usize = 2000;
+const DEFAULT_LINES: usize = 200;
 
 pub(super) struct ProcessTool {
     spec: ToolSpec,
@@ -68,7 +68,7 @@ impl ProcessTool {
             "poll" => self.poll(&id).await,
             "log" => {
                 let offset = args.integer("offset")?.unwrap_or(0);
-                let limit = args.integer("limit")?.unwrap_or(LINES as i64);
+                let limit = args.integer("limit")?.unwrap_or(DEFAULT_LINES as i64);
                 self.log(&id, offset, limit).await
             }
             "wait" => self.wait(&id, args.integer("timeout")?, cx).await,
@@ -96,13 +96,13 @@ impl ProcessTool {
         let mut processes = Vec::new();
         for info in registry.list(Some(&cx.session)) {
             let preview = registry
-                .tail(&info.id, LIST_PREVIEW)
+                .tail(&info.id, LIST_PREVIEW_CHARS)
                 .await
                 .unwrap_or_default();
             let mut row = Map::new();
             row.insert("session_id".into(), info.id.clone().into());
             let command: String = info.command.chars().take(200).collect();
-            row.insert("command".into(), said(&command));
+            row.insert("command".into(), redacted(&command));
             row.insert("cwd".into(), info.cwd.display().to_string().into());
             row.insert("pid".into(), info.pid.into());
             row.insert("started_at".into(), local_time(info.started_at).into());
@@ -130,10 +130,10 @@ impl ProcessTool {
     async fn poll(&self, id: &str) -> Result<Value, ProcessError> {
         let registry = &self.shared.deps.processes;
         let info = registry.info(id)?;
-        let preview = registry.tail(id, PREVIEW).await?;
+        let preview = registry.tail(id, PREVIEW_CHARS).await?;
         let mut result = Map::new();
         result.insert("session_id".into(), id.into());
-        result.insert("command".into(), said(&info.command));
+        result.insert("command".into(), redacted(&info.command));
         result.insert("status".into(), status(&info).into());
         result.insert("pid".into(), info.pid.into());
         result.insert("uptime_seconds".into(), info.uptime_seconds.into());
@@ -155,7 +155,7 @@ impl ProcessTool {
         let page = registry.log(id, offset, limit).await?;
         Ok(json!({
             "session_id": id,
-            "command": said(&info.command),
+            "command": redacted(&info.command),
             "status": status(&info),
             "output": hidden(&info, &page.lines.join("\n")),
             "total_lines": page.total_lines,
@@ -171,20 +171,20 @@ impl ProcessTool {
     ) -> Result<Value, ProcessError> {
         let registry = &self.shared.deps.processes;
         let info = registry.info(id)?;
-        let longest = self.shared.deps.settings.timeout;
+        let max_wait = self.shared.deps.settings.timeout;
         let asked = timeout
             .and_then(|seconds| u64::try_from(seconds).ok())
             .filter(|seconds| *seconds > 0)
-            .map_or(longest, Duration::from_secs);
-        let waited = registry.wait(id, asked.min(longest), &cx.cancel).await?;
+            .map_or(max_wait, Duration::from_secs);
+        let waited = registry.wait(id, asked.min(max_wait), &cx.cancel).await?;
         let mut result = Map::new();
         let (state, shown) = match waited {
-            WaitOutcome::Ended(_) => ("exited", LAST_WORDS),
-            WaitOutcome::TimedOut => ("timeout", PREVIEW),
-            WaitOutcome::Interrupted => ("interrupted", PREVIEW),
+            WaitOutcome::Ended(_) => ("exited", FINAL_OUTPUT_CHARS),
+            WaitOutcome::TimedOut => ("timeout", PREVIEW_CHARS),
+            WaitOutcome::Interrupted => ("interrupted", PREVIEW_CHARS),
         };
         result.insert("status".into(), state.into());
-        result.insert("command".into(), said(&info.command));
+        result.insert("command".into(), redacted(&info.command));
         if let WaitOutcome::Ended(ended) = waited {
             add_end(&mut result, ended);
         }
@@ -196,10 +196,10 @@ impl ProcessTool {
                 "The wait was stopped; the process runs on.".into(),
             );
         }
-        if asked > longest {
+        if asked > max_wait {
             let note = format!(
                 "One wait takes {} s at most; {} s were asked for.",
-                longest.as_secs(),
+                max_wait.as_secs(),
                 asked.as_secs()
             );
             result.insert("timeout_note".into(), note.into());
@@ -214,12 +214,12 @@ impl ProcessTool {
         let registry = &self.shared.deps.processes;
         let killed = registry.kill(id).await?;
         let info = registry.info(id)?;
-        let output = registry.tail(id, LAST_WORDS).await?;
+        let output = registry.tail(id, FINAL_OUTPUT_CHARS).await?;
         let mut result = Map::new();
         let state = if killed { "killed" } else { "already_exited" };
         result.insert("status".into(), state.into());
         result.insert("session_id".into(), id.into());
-        result.insert("command".into(), said(&info.command));
+        result.insert("command".into(), redacted(&info.command));
         if let Some(ended) = info.ended {
             add_end(&mut result, ended);
         }
@@ -284,8 +284,8 @@ fn hidden(info: &ProcessInfo, output: &str) -> Value {
     hide::output(&info.command, output).into()
 }
 
-/// Its command.
-fn said(command: &str) -> Value {
+/// The command without secrets.
+fn redacted(command: &str) -> Value {
     redact::keys(command).into()
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hermes_config::{Config, Env, Home, ProcessEnv};
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Approver, Verdict};
-use hermes_core::ask::Nobody;
+use hermes_core::ask::DeclineAll;
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::event::ProgressSink;
 use hermes_core::ids::{SessionId, TurnId};
@@ -135,7 +135,7 @@ impl TerminalHarness {
             cancel: CancellationToken::new(),
             clock: Arc::new(SystemClock),
             approver: self.approver.clone(),
-            asker: Arc::new(Nobody),
+            asker: Arc::new(DeclineAll),
             progress: ProgressSink::new(move |text| progress.lock().unwrap().push(text)),
             registry: Registry::default(),
             taint: Taint::default(),
@@ -454,6 +454,19 @@ async fn killed_processes_and_unknown_ones() {
     let deaf = done(harness.call("terminal", "deaf", args).await);
     assert_eq!(deaf["notify_on_complete"], false);
     assert!(deaf["notify_unsupported"].as_str().is_some());
+}
+
+#[test]
+fn the_description_states_the_configured_times() {
+    let settings = TerminalSettings {
+        timeout: Duration::from_secs(45),
+        max_timeout: Duration::from_secs(90),
+        ..TerminalSettings::from_config(&Config::default(), &Env::default())
+    };
+    let spec = super::terminal_spec(&settings);
+    let about = &spec.parameters["properties"]["timeout"]["description"];
+    let about = about.as_str().unwrap();
+    assert!(about.contains("45 unless given, at most 90;"), "{about}");
 }
 
 #[test]

@@ -20,12 +20,12 @@ use serde_json::{Value, json};
 use super::{WebDeps, keep};
 
 const NAME: &str = "web_extract";
-const MOST_PAGES: usize = 5;
-const LEAST_CHARS: i64 = 2_000;
-const MOST_CHARS: i64 = 500_000;
+const MAX_PAGES: usize = 5;
+const MIN_CHARS: i64 = 2_000;
+const MAX_CHARS: i64 = 500_000;
 /// PDFs are large; HTML is cut earlier by its reader.
 const MAX_BYTES: usize = 20_000_000;
-const TIME: Duration = Duration::from_mins(1);
+const EXTRACT_TIMEOUT: Duration = Duration::from_mins(1);
 const ACCEPT: &str = "text/html,application/xhtml+xml,text/markdown;q=0.9,text/plain;q=0.9,\
     application/json;q=0.9,application/pdf;q=0.9,application/xml;q=0.8,*/*;q=0.5";
 
@@ -99,11 +99,11 @@ impl WebExtract {
             "type": "object",
             "properties": {
                 "urls": {
-                    "type": "array", "items": { "type": "string" }, "maxItems": MOST_PAGES,
+                    "type": "array", "items": { "type": "string" }, "maxItems": MAX_PAGES,
                     "description": "Addresses of the pages, http or https, at most 5.",
                 },
                 "char_limit": {
-                    "type": "integer", "minimum": LEAST_CHARS,
+                    "type": "integer", "minimum": MIN_CHARS,
                     "description": "Characters of each page to show (15000 unless told otherwise).",
                 },
             },
@@ -115,7 +115,6 @@ impl WebExtract {
             vision_analyze for them. Each page that cannot be read says why in its error.";
         let mut spec = ToolSpec::new(NAME, "web", Effects::ReadOnly, description, parameters);
         spec.untrusted = true;
-        spec.result_limit = Some(100_000);
         Self { spec, deps }
     }
 
@@ -124,9 +123,9 @@ impl WebExtract {
         let items = wanted(&args)?;
         let limit = match args.integer("char_limit")? {
             Some(limit) => limit,
-            None => i64::try_from(self.deps.settings.extract_char_limit).unwrap_or(MOST_CHARS),
+            None => i64::try_from(self.deps.settings.extract_char_limit).unwrap_or(MAX_CHARS),
         };
-        let limit = limit.clamp(LEAST_CHARS, MOST_CHARS) as usize;
+        let limit = limit.clamp(MIN_CHARS, MAX_CHARS) as usize;
         let selection = select_extract(&self.deps.settings, self.deps.services.access());
         if let Some(remark) = &selection.remark {
             tracing::warn!("web_extract: {remark}");
@@ -173,7 +172,7 @@ impl WebExtract {
                     Err(entry) => entry,
                 }
             })
-            .buffered(MOST_PAGES)
+            .buffered(MAX_PAGES)
             .collect()
             .await
     }
@@ -183,7 +182,7 @@ impl WebExtract {
         let want = FetchOptions {
             accept: ACCEPT,
             max_bytes: MAX_BYTES,
-            timeout: TIME,
+            timeout: EXTRACT_TIMEOUT,
         };
         let fetched = match self.deps.pages.get(url, &want, &cx.cancel).await {
             Ok(fetched) => fetched,
@@ -300,9 +299,9 @@ fn wanted(args: &Args<'_>) -> Result<Vec<Result<String, ExtractEntry>>, ToolOutc
             .map(str::trim)
             .filter(|url| !url.is_empty());
         match url {
-            Some(url) if at >= MOST_PAGES => Err(ExtractEntry::failed(
+            Some(url) if at >= MAX_PAGES => Err(ExtractEntry::failed(
                 url,
-                format!("at most {MOST_PAGES} pages are read at once; ask for this one again"),
+                format!("at most {MAX_PAGES} pages are read at once; ask for this one again"),
                 ToolErrorKind::BadArguments,
             )),
             Some(url) => Ok(url.to_owned()),
@@ -318,11 +317,7 @@ fn wanted(args: &Args<'_>) -> Result<Vec<Result<String, ExtractEntry>>, ToolOutc
 
 fn short(url: &str) -> String {
     let end = url.find(['?', '#']).unwrap_or(url.len());
-    let mut short: String = url[..end].chars().take(80).collect();
-    if short.len() < end {
-        short.push('…');
-    }
-    short
+    hermes_core::text::shorten(&url[..end], 80)
 }
 
 pub(super) fn status(code: u16) -> String {

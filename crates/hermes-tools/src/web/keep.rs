@@ -8,10 +8,10 @@ use sha2::{Digest as _, Sha256};
 use url::Url;
 
 /// Maximum length of a stored page in characters.
-const MOST_KEPT: usize = 2_000_000;
+const MAX_STORED_CHARS: usize = 2_000_000;
 /// Maximum number of stored pages, and of their bytes together; the oldest are removed.
-const MOST_PAGES: usize = 500;
-const MOST_BYTES: u64 = 200_000_000;
+const MAX_STORED_PAGES: usize = 500;
+const MAX_STORED_BYTES: u64 = 200_000_000;
 
 /// A page as the model gets it.
 pub(super) fn fit(text: &str, url: &str, limit: usize, dir: &Path) -> String {
@@ -68,22 +68,22 @@ fn on_to_line(tail: &str) -> &str {
 fn keep(text: &str, total: usize, url: &str, dir: &Path) -> std::io::Result<PathBuf> {
     create_private_dir(dir)?;
     let path = dir.join(name(url));
-    let end = at_char(text, MOST_KEPT);
+    let end = at_char(text, MAX_STORED_CHARS);
     if end == text.len() {
         write_atomic(&path, text.as_bytes(), 0o600)?;
     } else {
         let cut = format!(
-            "{}\n\n[the first {MOST_KEPT} of {total} characters are kept]\n",
+            "{}\n\n[the first {MAX_STORED_CHARS} of {total} characters are kept]\n",
             &text[..end]
         );
         write_atomic(&path, cut.as_bytes(), 0o600)?;
     }
-    prune(dir, &path, MOST_PAGES, MOST_BYTES);
+    prune(dir, &path, MAX_STORED_PAGES, MAX_STORED_BYTES);
     Ok(path)
 }
 
 /// Removes the pages that were read longest ago, never `newest`.
-fn prune(dir: &Path, newest: &Path, most: usize, most_bytes: u64) {
+fn prune(dir: &Path, newest: &Path, max_pages: usize, max_bytes: u64) {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return;
     };
@@ -101,7 +101,7 @@ fn prune(dir: &Path, newest: &Path, most: usize, most_bytes: u64) {
     let mut bytes = 0;
     for (at, (_, size, path)) in pages.into_iter().enumerate() {
         bytes += size;
-        if (at + 1 >= most || bytes > most_bytes)
+        if (at + 1 >= max_pages || bytes > max_bytes)
             && let Err(error) = std::fs::remove_file(&path)
         {
             tracing::warn!(path = %path.display(), %error, "an old page cannot be removed");
@@ -189,14 +189,17 @@ mod tests {
     fn what_is_kept_has_an_end() {
         let dir = tempfile::tempdir().unwrap();
         fit(
-            &"ä".repeat(MOST_KEPT + 10),
+            &"ä".repeat(MAX_STORED_CHARS + 10),
             "https://x.test/",
             2_000,
             dir.path(),
         );
         let kept = std::fs::read_to_string(dir.path().join(name("https://x.test/"))).unwrap();
         let chars = kept.chars().count();
-        assert!((MOST_KEPT..MOST_KEPT + 100).contains(&chars), "{chars}");
+        assert!(
+            (MAX_STORED_CHARS..MAX_STORED_CHARS + 100).contains(&chars),
+            "{chars}"
+        );
     }
 
     #[test]

@@ -16,9 +16,9 @@ use super::{WebDeps, failed};
 
 const NAME: &str = "web_search";
 const DEFAULT_HITS: i64 = 5;
-const MOST_HITS: i64 = 100;
+const MAX_HITS: i64 = 100;
 /// Longer queries are texts, which no service accepts.
-const LONGEST_QUERY: usize = 2_000;
+const MAX_QUERY_CHARS: usize = 2_000;
 
 pub(super) struct WebSearch {
     spec: ToolSpec,
@@ -35,7 +35,7 @@ impl WebSearch {
                     "description": "What to look for. Operators such as site:example.org, filetype:pdf, -word or \"exact words\" work where the service knows them.",
                 },
                 "limit": {
-                    "type": "integer", "minimum": 1, "maximum": MOST_HITS, "default": DEFAULT_HITS,
+                    "type": "integer", "minimum": 1, "maximum": MAX_HITS, "default": DEFAULT_HITS,
                     "description": "How many results at most.",
                 },
             },
@@ -45,14 +45,13 @@ impl WebSearch {
             Read a page that looks right with web_extract before relying on it.";
         let mut spec = ToolSpec::new(NAME, "web", Effects::ReadOnly, description, parameters);
         spec.untrusted = true;
-        spec.result_limit = Some(100_000);
         Self { spec, deps }
     }
 
     async fn run(&self, args: &ToolArgs, cx: &ToolContext) -> Result<ToolOutcome, ToolOutcome> {
         let args = Args::new(NAME, args);
         let query = args.required("query", "what to search for")?.trim();
-        if query.len() > LONGEST_QUERY {
+        if query.len() > MAX_QUERY_CHARS {
             return Err(args.bad("query is too long; ask in a sentence or two"));
         }
         if self.deps.pages.guard().leaks(query) {
@@ -60,7 +59,7 @@ impl WebSearch {
             return Err(failed(ToolErrorKind::Denied, text));
         }
         let limit = args.integer("limit")?.unwrap_or(DEFAULT_HITS);
-        let limit = limit.clamp(1, MOST_HITS) as usize;
+        let limit = limit.clamp(1, MAX_HITS) as usize;
         let selection = select_search(&self.deps.settings, self.deps.services.access());
         if let Some(remark) = &selection.remark {
             tracing::warn!("web_search: {remark}");

@@ -29,10 +29,10 @@ const NAME: &str = "vision_analyze";
 const TASK: &str = "vision";
 const MAX_BYTES: usize = 50 << 20;
 /// Maximum number of images processed concurrently.
-const AT_ONCE: usize = 2;
+const MAX_CONCURRENT_IMAGES: usize = 2;
 /// Download attempts, and the pause before the second.
-const ATTEMPTS: u32 = 3;
-const PAUSE: Duration = Duration::from_secs(1);
+const MAX_ATTEMPTS: u32 = 3;
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const MAX_TOKENS: u32 = 2_000;
 const TEMPERATURE: f32 = 0.1;
 
@@ -107,7 +107,7 @@ impl VisionAnalyze {
         Self {
             spec,
             deps,
-            workers: Arc::new(Semaphore::new(AT_ONCE)),
+            workers: Arc::new(Semaphore::new(MAX_CONCURRENT_IMAGES)),
         }
     }
 
@@ -188,10 +188,10 @@ impl VisionAnalyze {
                     FetchError::Unreachable { .. } | FetchError::Broken(_)
                 ),
             };
-            if passing && attempt < ATTEMPTS {
+            if passing && attempt < MAX_ATTEMPTS {
                 tokio::select! {
                     () = cx.cancel.cancelled() => return Err(failed(ToolErrorKind::Cancelled, "cancelled")),
-                    () = sleep(PAUSE * attempt) => {}
+                    () = sleep(RETRY_PAUSE * attempt) => {}
                 }
                 attempt += 1;
                 continue;
@@ -227,10 +227,10 @@ impl VisionAnalyze {
                 format!("the image cannot be read: {error}"),
             )
         };
-        let place = Arc::clone(&self.workers).acquire_owned().await;
-        let place = place.map_err(|error| broken(error.to_string()))?;
+        let permit = Arc::clone(&self.workers).acquire_owned().await;
+        let permit = permit.map_err(|error| broken(error.to_string()))?;
         let work = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _place = permit;
             image::prepare(&bytes)
         });
         match work.await {

@@ -33,8 +33,11 @@ fn editor_command() -> Option<String> {
     named.or_else(|| {
         let path = std::env::var_os("PATH")?;
         let dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
-        let here = |name: &&&str| dirs.iter().any(|dir| dir.join(name).is_file());
-        EDITORS.iter().find(here).map(|name| (*name).to_owned())
+        let is_installed = |name: &&&str| dirs.iter().any(|dir| dir.join(name).is_file());
+        EDITORS
+            .iter()
+            .find(is_installed)
+            .map(|name| (*name).to_owned())
     })
 }
 

@@ -15,8 +15,8 @@ use crate::prompt::{self, PromptRequest};
 use crate::theme::Theme;
 
 impl App {
-    pub(crate) fn on_port_event(&mut self, news: HostUpdate, now: Instant) {
-        match news {
+    pub(crate) fn on_port_event(&mut self, update: HostUpdate, now: Instant) {
+        match update {
             HostUpdate::Event(event) => {
                 self.on_session_event(event.event, event.turn.is_none(), now);
             }
@@ -71,9 +71,9 @@ impl App {
                 preview,
                 millis,
             } => {
-                let took = Duration::from_millis(millis);
+                let elapsed = Duration::from_millis(millis);
                 self.transcript
-                    .tool_finished(&call_id, &name, error, &preview, took);
+                    .tool_finished(&call_id, &name, error, &preview, elapsed);
             }
             AgentEvent::ApprovalNeeded { request } => {
                 let why = format!("approval needed for {}", request.tool);
@@ -213,13 +213,13 @@ impl App {
         }
         self.explain(summary);
         self.prompts.clear();
-        let took = self
+        let elapsed = self
             .turn
             .take()
             .map(|turn| now.saturating_duration_since(turn.since));
         self.turn_cost = summary.cost.usd();
         self.awaiting = false;
-        if took.is_some_and(|took| took >= LONG_TURN) {
+        if elapsed.is_some_and(|elapsed| elapsed >= LONG_TURN) {
             self.notify(match summary.exit {
                 TurnExit::Answered => "the turn has ended",
                 _ => "the turn has ended without an answer",
@@ -248,8 +248,9 @@ impl App {
     }
 
     fn withdraw_prompt(&mut self, question: &str, now: Instant) {
-        if let Some(told) = self.prompts.withdraw(question) {
-            self.transcript.push_before_tools(NoticeCell::warning(told));
+        if let Some(outcome) = self.prompts.withdraw(question) {
+            self.transcript
+                .push_before_tools(NoticeCell::warning(outcome));
         }
         self.transcript.tool_approval_resolved(question, now);
         self.title();

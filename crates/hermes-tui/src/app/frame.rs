@@ -55,8 +55,8 @@ impl App {
         };
         if self.is_full_screen() {
             self.recent.extend(drawing.rows.iter().cloned());
-            let over = self.recent.len().saturating_sub(MAX_RECENT_ROWS);
-            self.recent.drain(..over);
+            let excess = self.recent.len().saturating_sub(MAX_RECENT_ROWS);
+            self.recent.drain(..excess);
             if drawing.overlay.is_none() {
                 drawing.overlay = Some(self.full_screen_frame(&drawing.frame, columns, height));
             }
@@ -65,8 +65,8 @@ impl App {
     }
 
     /// The scrollback again, for another width or theme.
-    pub(crate) fn replay(&mut self, columns: u16, most: usize) -> Vec<StyledRow> {
-        let rows = self.transcript.replay(columns, most, &self.cx());
+    pub(crate) fn replay(&mut self, columns: u16, max_rows: usize) -> Vec<StyledRow> {
+        let rows = self.transcript.replay(columns, max_rows, &self.cx());
         if self.is_full_screen() {
             let from = rows.len().saturating_sub(MAX_RECENT_ROWS);
             self.recent = rows[from..].iter().cloned().collect();
@@ -81,16 +81,16 @@ impl App {
 
     /// `tui.screen: full`: the end of the transcript above the frame.
     fn full_screen_frame(&self, frame: &ScreenFrame, columns: u16, height: u16) -> ScreenFrame {
-        let room = usize::from(height).saturating_sub(frame.lines.len());
+        let available = usize::from(height).saturating_sub(frame.lines.len());
         let mut above: Vec<Line<'static>> = Vec::new();
         for row in self.recent.iter().rev() {
-            if above.len() >= room {
+            if above.len() >= available {
                 break;
             }
             above.extend(wrap_like_terminal(row, columns).into_iter().rev());
         }
-        above.truncate(room);
-        above.resize(room, Line::default());
+        above.truncate(available);
+        above.resize(available, Line::default());
         above.reverse();
         let shift = u16::try_from(above.len()).unwrap_or(u16::MAX);
         above.extend(frame.lines.iter().cloned());
@@ -102,12 +102,12 @@ impl App {
 
     /// The frame below the scrollback.
     pub(crate) fn frame(&self, columns: u16, height: u16, now: Instant) -> ScreenFrame {
-        let room = usize::from(height);
+        let available = usize::from(height);
         let mut below: Vec<Line<'static>> = Vec::new();
-        let status = self.display.status_line && room >= 4;
-        let above = self.above_input(columns, room, now);
-        let taken = above.len() + usize::from(status);
-        let input = self.input_frame(columns, height, taken, now);
+        let status = self.display.status_line && available >= 4;
+        let above = self.above_input(columns, available, now);
+        let used_rows = above.len() + usize::from(status);
+        let input = self.input_frame(columns, height, used_rows, now);
         let mut cursor = input.cursor;
         if let Some((_, row)) = &mut cursor {
             *row += u16::try_from(above.len()).unwrap_or(0);
@@ -118,14 +118,14 @@ impl App {
             below.push(self.status_line(columns, now));
         }
         // The rest is for live output, as long as part of the scrollback stays visible.
-        let most = (room * 2 / 3).max(4).min(room.saturating_sub(1));
-        let live = most.saturating_sub(below.len());
+        let max_rows = (available * 2 / 3).max(4).min(available.saturating_sub(1));
+        let live = max_rows.saturating_sub(below.len());
         let at = (now, self.spinner_frame(now));
         let mut lines = match live {
             0 => Vec::new(),
             live => self.transcript.live_lines(columns, live, at, &self.cx()),
         };
-        let apart = room >= 10 && below.len() + lines.len() + 1 < room;
+        let apart = available >= 10 && below.len() + lines.len() + 1 < available;
         lines.extend((apart && !self.transcript.is_empty()).then(Line::default));
         if let Some((_, row)) = &mut cursor {
             *row += u16::try_from(lines.len()).unwrap_or(0);
@@ -141,43 +141,49 @@ impl App {
     }
 
     /// The spinner line, queued messages, a rule.
-    fn above_input(&self, columns: u16, room: usize, now: Instant) -> Vec<Line<'static>> {
+    fn above_input(&self, columns: u16, available: usize, now: Instant) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
-        if room >= 5 {
-            lines.extend(self.running_line(columns, room, now));
+        if available >= 5 {
+            lines.extend(self.running_line(columns, available, now));
         }
-        if room >= 8 {
+        if available >= 8 {
             lines.extend(self.waiting_lines(columns));
         }
-        if room >= 6 && !self.prompts.is_open() {
+        if available >= 6 && !self.prompts.is_open() {
             let rule = self.theme.glyphs().rule.repeat(usize::from(columns));
             lines.push(Line::styled(rule, self.theme.style(StyleRole::Border)));
         }
         lines
     }
 
-    fn input_frame(&self, columns: u16, height: u16, taken: usize, now: Instant) -> ScreenFrame {
-        let taken = u16::try_from(taken).unwrap_or(u16::MAX);
-        let room = height.saturating_sub(taken).max(1);
+    fn input_frame(
+        &self,
+        columns: u16,
+        height: u16,
+        used_rows: usize,
+        now: Instant,
+    ) -> ScreenFrame {
+        let used_rows = u16::try_from(used_rows).unwrap_or(u16::MAX);
+        let available = height.saturating_sub(used_rows).max(1);
         if self.prompts.is_open() {
             // One row of the scrollback stays visible if there is space for both.
-            let room = if height > 10 {
-                room.saturating_sub(1)
+            let available = if height > 10 {
+                available.saturating_sub(1)
             } else {
-                room
+                available
             };
-            return self.prompts.view(columns, room, now, &self.theme);
+            return self.prompts.view(columns, available, now, &self.theme);
         }
-        let most = (height / 2)
+        let max_rows = (height / 2)
             .clamp(1, MAX_COMPOSER_LINES)
-            .max(room.min(3))
-            .min(room);
-        self.composer.view(columns, most, &self.theme)
+            .max(available.min(3))
+            .min(available);
+        self.composer.view(columns, max_rows, &self.theme)
     }
 
     /// `* Running cargo clippy (3s · Esc to stop)`
-    fn running_line(&self, columns: u16, room: usize, now: Instant) -> Option<Line<'static>> {
-        let (what, since) = self.running(room, now)?;
+    fn running_line(&self, columns: u16, available: usize, now: Instant) -> Option<Line<'static>> {
+        let (what, since) = self.running(available, now)?;
         let glyphs = self.theme.glyphs();
         let sign = if self.display.animated {
             let frames = glyphs.spinner;
@@ -206,8 +212,8 @@ impl App {
         // one first.
         let verb = min_activity_width(&what, glyphs.ellipsis);
         while room_for(&facts) < verb && facts.pop().is_some() {}
-        let (room, facts) = (room_for(&facts), beside(&facts));
-        let what = width::truncate_with(&what, room, glyphs.ellipsis).into_owned();
+        let (available, facts) = (room_for(&facts), beside(&facts));
+        let what = width::truncate_with(&what, available, glyphs.ellipsis).into_owned();
         let line = Line::from(vec![
             Span::styled(format!("{sign} "), self.theme.style(StyleRole::Accent)),
             Span::styled(what, self.theme.style(StyleRole::Text)),
@@ -221,7 +227,7 @@ impl App {
     }
 
     /// The current activity and when it began.
-    fn running(&self, room: usize, now: Instant) -> Option<(String, Option<Instant>)> {
+    fn running(&self, available: usize, now: Instant) -> Option<(String, Option<Instant>)> {
         let Some(turn) = &self.turn else {
             if self.awaiting {
                 return Some(("Sending".to_owned(), None));
@@ -245,7 +251,9 @@ impl App {
                 (None, Activity::Thinking) => "Thinking".to_owned(),
                 (None, Activity::Writing) => "Writing".to_owned(),
                 // The tool's own output is above, if there is space.
-                (None, Activity::Tool(..)) if room >= MIN_HEIGHT_FOR_LIVE => "Working".to_owned(),
+                (None, Activity::Tool(..)) if available >= MIN_HEIGHT_FOR_LIVE => {
+                    "Working".to_owned()
+                }
                 (None, Activity::Tool(what, 0)) => width::harmless(&what).into_owned(),
                 (None, Activity::Tool(what, others)) => {
                     format!("{} and {others} more", width::harmless(&what))
@@ -270,9 +278,9 @@ impl App {
                 format!("  {hint}")
             };
             let used = width::width(&label) + width::width(&hint);
-            let room = usize::from(columns).saturating_sub(used);
+            let available = usize::from(columns).saturating_sub(used);
             let text = width::harmless(text.lines().next().unwrap_or_default()).into_owned();
-            let text = width::truncate_with(&text, room.max(4), glyphs.ellipsis).into_owned();
+            let text = width::truncate_with(&text, available.max(4), glyphs.ellipsis).into_owned();
             let line = Line::from(vec![
                 Span::styled(label, dim),
                 Span::styled(text, self.theme.style(StyleRole::User)),

@@ -327,7 +327,7 @@ impl App {
         self.ask(UiAsk::Slash(line.to_owned()));
     }
 
-    /// Starts a command in the program, which runs until [`crate::port::News::Done`].
+    /// Starts a command in the program, which runs until [`crate::port::HostUpdate::Done`].
     pub(super) fn start_command(&mut self, what: String, now: Instant) {
         self.running_commands.push_back((what, now));
         self.dirty = true;

@@ -30,13 +30,13 @@ const FRAME_INTERVAL: Duration = Duration::from_micros(16_600);
 /// screen refresh.
 const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(4);
 /// How long a size must stay unchanged before everything is printed again for it.
-const RESIZE_SETTLE: Duration = Duration::from_millis(75);
+const RESIZE_SETTLE_TIME: Duration = Duration::from_millis(75);
 /// Maximum number of rows printed again.
-const REFLOW_ROWS: usize = 5000;
+const MAX_REFLOW_ROWS: usize = 5000;
 /// The exit signal that is not sent by a key.
-const TERM: i32 = 15;
+const SIGTERM: i32 = 15;
 /// Events and keys processed before the next frame.
-const BATCH: usize = 512;
+const MAX_EVENTS_PER_FRAME: usize = 512;
 
 /// Shows a conversation until the person leaves. The terminal is restored when this returns.
 pub async fn run(port: UiPort, options: AppOptions) -> Result<ExitReason, AppError> {
@@ -73,7 +73,7 @@ struct EventLoop {
 enum LoopEvent {
     Signal(ProcessSignal),
     Input(TerminalInput),
-    News(Box<HostUpdate>),
+    Update(Box<HostUpdate>),
     ComposerResult(ComposerResult),
     Timer,
     /// A request was sent to the program.
@@ -129,7 +129,7 @@ impl EventLoop {
         };
         let screen_options = ScreenOptions {
             reflow,
-            reflow_rows: REFLOW_ROWS,
+            reflow_rows: MAX_REFLOW_ROWS,
             ..ScreenOptions::new(look)
         };
         let out = rustix::stdio::stdout().try_clone_to_owned()?;
@@ -189,8 +189,8 @@ impl EventLoop {
                     (Err(_), _) => LoopEvent::Ended,
                 }
             }
-            news = self.port.news.recv() => {
-                news.map_or(LoopEvent::Ended, |news| LoopEvent::News(Box::new(news)))
+            update = self.port.updates.recv() => {
+                update.map_or(LoopEvent::Ended, |update| LoopEvent::Update(Box::new(update)))
             }
             Some(arrived) = self.arrivals.recv() => LoopEvent::ComposerResult(arrived),
             () = wait(wakes) => LoopEvent::Timer,
@@ -198,7 +198,7 @@ impl EventLoop {
         match happened {
             LoopEvent::Signal(signal) => return self.on_signal(signal),
             LoopEvent::Input(input) => return self.on_input(input),
-            LoopEvent::News(news) => self.drain_ready(*news),
+            LoopEvent::Update(update) => self.drain_ready(*update),
             LoopEvent::ComposerResult(arrived) => {
                 self.app.on_composer_result(arrived, Instant::now());
             }
@@ -213,9 +213,9 @@ impl EventLoop {
     fn drain_ready(&mut self, first: HostUpdate) {
         let now = Instant::now();
         self.app.on_port_event(first, now);
-        for _ in 0..BATCH {
-            match self.port.news.try_recv() {
-                Ok(news) => self.app.on_port_event(news, now),
+        for _ in 0..MAX_EVENTS_PER_FRAME {
+            match self.port.updates.try_recv() {
+                Ok(update) => self.app.on_port_event(update, now),
                 Err(_) => break,
             }
         }
@@ -246,7 +246,7 @@ impl EventLoop {
     fn on_input(&mut self, first: TerminalInput) -> Result<LoopControl, AppError> {
         self.key_pending = true;
         let mut next = Some(first);
-        for _ in 0..BATCH {
+        for _ in 0..MAX_EVENTS_PER_FRAME {
             let Some(input) = next else {
                 break;
             };
@@ -292,7 +292,7 @@ impl EventLoop {
             self.app.replay(self.screen.size().width, usize::MAX);
         }
         if self.screen.needs_reflow() {
-            self.reflow = Some(Instant::now() + RESIZE_SETTLE);
+            self.reflow = Some(Instant::now() + RESIZE_SETTLE_TIME);
         }
         self.app.touch();
     }
@@ -349,7 +349,7 @@ impl EventLoop {
             self.app.touch();
             return Ok(());
         }
-        let rows = self.app.replay(width, REFLOW_ROWS);
+        let rows = self.app.replay(width, MAX_REFLOW_ROWS);
         self.screen.leave_overlay()?;
         self.screen.reflow(&rows, &drawing.frame)?;
         self.drawn = Some(now);
@@ -435,12 +435,12 @@ impl EventLoop {
                     break result.unwrap_or_else(|_| Err("the editor's thread is gone".to_owned()));
                 }
                 signal = self.signals.next() => match signal {
-                    ProcessSignal::Hangup | ProcessSignal::End(TERM) => return Ok(LoopControl::End(ExitReason::TerminalGone)),
+                    ProcessSignal::Hangup | ProcessSignal::End(SIGTERM) => return Ok(LoopControl::End(ExitReason::TerminalGone)),
                     // These keys were meant for the editor.
                     ProcessSignal::End(_) | ProcessSignal::Suspend | ProcessSignal::Continue | ProcessSignal::Resize => {}
                 },
-                news = self.port.news.recv() => match news {
-                    Some(news) => self.app.on_port_event(news, Instant::now()),
+                update = self.port.updates.recv() => match update {
+                    Some(update) => self.app.on_port_event(update, Instant::now()),
                     None => return Ok(LoopControl::End(ExitReason::Disconnected)),
                 },
             }
@@ -464,7 +464,7 @@ impl EventLoop {
         }
         let drawing = self.app.draw(width, height, now);
         let rows = if self.full {
-            self.app.replay(width, REFLOW_ROWS)
+            self.app.replay(width, MAX_REFLOW_ROWS)
         } else {
             drawing.rows
         };
@@ -492,10 +492,10 @@ fn open_log(path: &std::path::Path) -> Option<File> {
 
 /// Whether the locale supports symbols.
 pub(crate) fn is_utf8() -> bool {
-    let said = ["LC_ALL", "LC_CTYPE", "LANG"]
+    let usage = ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()
         .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
-    said.is_none_or(|locale| {
+    usage.is_none_or(|locale| {
         let locale = locale.to_lowercase();
         locale.contains("utf-8") || locale.contains("utf8") || !matches!(&*locale, "c" | "posix")
     })

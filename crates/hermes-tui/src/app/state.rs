@@ -138,9 +138,12 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new(mut options: AppOptions, mut composer: Composer, look: Appearance) -> Self {
-        let wishes = options.tui.keys.clone().unwrap_or_default();
-        let (keys, bad) =
-            Keymap::from_config(wishes.iter().map(|(name, keys)| (name, keys.as_slice())));
+        let configured = options.tui.keys.clone().unwrap_or_default();
+        let (keys, bad) = Keymap::from_config(
+            configured
+                .iter()
+                .map(|(name, keys)| (name, keys.as_slice())),
+        );
         let manner = DisplayOptions {
             reasoning: options.reasoning,
             verbose: options.verbose,
@@ -287,9 +290,9 @@ impl App {
     }
 
     /// The result of [`UiRequest::Copy`].
-    pub(crate) fn on_copied(&mut self, taken: bool, now: Instant) {
+    pub(crate) fn on_copied(&mut self, accepted: bool, now: Instant) {
         self.hint(
-            if taken {
+            if accepted {
                 "copied"
             } else {
                 "too long for the clipboard"

@@ -13,7 +13,7 @@ use crate::theme::StyleRole;
 use crate::width;
 
 /// From this share on, the context window is nearly full.
-const NEARLY_FULL: u64 = 80;
+const NEARLY_FULL_PERCENT: u64 = 80;
 
 /// A fact of the status line. The one with the lowest rank is dropped first if there is not enough
 /// space.
@@ -115,7 +115,7 @@ impl App {
         }
         if let Some((used, size)) = status.context.filter(|(_, size)| *size > 0) {
             let percent = used * 100 / u64::from(size);
-            let role = if percent >= NEARLY_FULL {
+            let role = if percent >= NEARLY_FULL_PERCENT {
                 StyleRole::Warning
             } else {
                 StyleRole::Dim
@@ -179,12 +179,12 @@ impl App {
     }
 
     pub(super) fn status_line(&self, columns: u16, now: Instant) -> Line<'static> {
-        let room = usize::from(columns);
+        let available = usize::from(columns);
         let glyphs = self.theme.glyphs();
         if let Some((hint, _)) = self.hint.as_ref().filter(|(_, until)| *until > now) {
-            let text = width::truncate_with(hint, room.saturating_sub(2), glyphs.ellipsis);
+            let text = width::truncate_with(hint, available.saturating_sub(2), glyphs.ellipsis);
             let line = Line::styled(format!("  {text}"), self.theme.style(StyleRole::Warning));
-            return width::truncate_line(&line, room, glyphs.ellipsis);
+            return width::truncate_line(&line, available, glyphs.ellipsis);
         }
         let help = self.help();
         let mut facts = self.facts();
@@ -193,7 +193,7 @@ impl App {
             2 + text + 3 * facts.len().saturating_sub(1)
         };
         let tail = if help.is_empty() { 0 } else { 2 + help.len() };
-        while wide(&facts) + tail > room && facts.len() > 1 {
+        while wide(&facts) + tail > available && facts.len() > 1 {
             shrink(&mut facts);
         }
         let mut spans = vec![Span::raw("  ")];
@@ -204,11 +204,11 @@ impl App {
             spans.push(Span::styled(fact.text.clone(), self.theme.style(fact.role)));
         }
         let used = wide(&facts);
-        if used + tail <= room {
-            spans.push(Span::raw(" ".repeat(room - used - help.len())));
+        if used + tail <= available {
+            spans.push(Span::raw(" ".repeat(available - used - help.len())));
             spans.push(Span::styled(help, self.theme.style(StyleRole::Dim)));
         }
-        width::truncate_line(&Line::from(spans), room, glyphs.ellipsis)
+        width::truncate_line(&Line::from(spans), available, glyphs.ellipsis)
     }
 }
 

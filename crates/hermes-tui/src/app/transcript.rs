@@ -16,7 +16,7 @@ use crate::row::{RowFlow, StyledRow};
 use crate::width;
 
 /// Lines of reasoning shown while it is streamed.
-const THOUGHT_LINES: usize = 4;
+const MAX_THOUGHT_LINES: usize = 4;
 
 #[derive(Default)]
 pub(crate) struct Transcript {
@@ -35,7 +35,7 @@ enum LiveCell {
     Text {
         stream: Box<AssistantStream>,
         /// Part of it is in the scrollback.
-        begun: bool,
+        has_started: bool,
         done: bool,
     },
     Thought {
@@ -140,7 +140,7 @@ impl Transcript {
         stream.push(text);
         self.live.push_back(LiveCell::Text {
             stream: Box::new(stream),
-            begun: false,
+            has_started: false,
             done: false,
         });
     }
@@ -271,7 +271,9 @@ impl Transcript {
         let mut seen = false;
         self.live.retain_mut(|live| match live {
             LiveCell::Text {
-                begun: true, done, ..
+                has_started: true,
+                done,
+                ..
             } if !*done => {
                 *done = true;
                 seen = true;
@@ -351,13 +353,13 @@ impl Transcript {
             match first {
                 LiveCell::Text {
                     stream,
-                    begun,
+                    has_started,
                     done: false,
                 } => {
                     let new = stream.take_finished(width, cx);
                     if !new.is_empty() {
-                        rows.extend((apart && !*begun).then(StyledRow::default));
-                        *begun = true;
+                        rows.extend((apart && !*has_started).then(StyledRow::default));
+                        *has_started = true;
                     }
                     rows.extend(new);
                     break;
@@ -366,12 +368,18 @@ impl Transcript {
                 _ => {}
             }
             match self.live.remove(index) {
-                Some(LiveCell::Text { stream, begun, .. }) => {
-                    if stream.is_empty() && !begun {
+                Some(LiveCell::Text {
+                    stream,
+                    has_started,
+                    ..
+                }) => {
+                    if stream.is_empty() && !has_started {
                         continue;
                     }
                     let (rest, cell) = stream.finish(width, cx);
-                    rows.extend((apart && !begun && !rest.is_empty()).then(StyledRow::default));
+                    rows.extend(
+                        (apart && !has_started && !rest.is_empty()).then(StyledRow::default),
+                    );
                     rows.extend(rest);
                     self.cells.push(Box::new(cell));
                 }
@@ -401,19 +409,24 @@ impl Transcript {
         self.cells.push(cell);
     }
 
-    /// The scrollback again for another width: the last rows, `most` or a few more.
-    pub(crate) fn replay(&self, width: u16, most: usize, cx: &CellContext<'_>) -> Vec<StyledRow> {
+    /// The scrollback again for another width: the last rows, `max_rows` or a few more.
+    pub(crate) fn replay(
+        &self,
+        width: u16,
+        max_rows: usize,
+        cx: &CellContext<'_>,
+    ) -> Vec<StyledRow> {
         let mut parts: Vec<Vec<StyledRow>> = Vec::new();
         let mut count = 0;
-        let begun = self.live.iter().find_map(|live| match live {
+        let has_started = self.live.iter().find_map(|live| match live {
             LiveCell::Text {
                 stream,
-                begun: true,
+                has_started: true,
                 ..
             } => Some(stream),
             _ => None,
         });
-        if let Some(stream) = begun {
+        if let Some(stream) = has_started {
             let mut rows = stream.given(width, cx);
             let apart = self.cells.last();
             if apart.is_some_and(|before| CellKind::Assistant.apart_from(before.kind())) {
@@ -423,7 +436,7 @@ impl Transcript {
             parts.push(rows);
         }
         for (index, cell) in self.cells.iter().enumerate().rev() {
-            if count >= most {
+            if count >= max_rows {
                 break;
             }
             let mut rows = cell.rows(width, cx);
@@ -438,8 +451,8 @@ impl Transcript {
             parts.push(rows);
         }
         let mut rows: Vec<StyledRow> = parts.into_iter().rev().flatten().collect();
-        let over = rows.len().saturating_sub(most);
-        rows.drain(..over);
+        let excess = rows.len().saturating_sub(max_rows);
+        rows.drain(..excess);
         rows
     }
 
@@ -476,11 +489,11 @@ impl Transcript {
         rows
     }
 
-    /// The last `most` lines that are not in the scrollback yet.
+    /// The last `max_rows` lines that are not in the scrollback yet.
     pub(crate) fn live_lines(
         &self,
         width: u16,
-        most: usize,
+        max_rows: usize,
         (now, tick): (Instant, usize),
         cx: &CellContext<'_>,
     ) -> Vec<Line<'static>> {
@@ -488,14 +501,14 @@ impl Transcript {
         let mut before = self.cells.last().map(|cell| cell.kind());
         for live in &self.live {
             let new = match live {
-                LiveCell::Text { stream, .. } => stream.tail(width, most, cx),
+                LiveCell::Text { stream, .. } => stream.tail(width, max_rows, cx),
                 LiveCell::Thought { cell, .. } => {
                     let rows = if cx.reasoning {
                         cell.rows(width, cx)
                     } else {
                         Vec::new()
                     };
-                    let skip = rows.len().saturating_sub(THOUGHT_LINES);
+                    let skip = rows.len().saturating_sub(MAX_THOUGHT_LINES);
                     clip_rows(rows.into_iter().skip(skip), width)
                 }
                 LiveCell::Tool {
@@ -507,16 +520,22 @@ impl Transcript {
                 LiveCell::Done(cell) => clip_rows(cell.rows(width, cx), width),
             };
             // A text that began in the scrollback continues directly below its own rows.
-            let begun = matches!(live, LiveCell::Text { begun: true, .. });
-            let apart = before.is_some_and(|kind| live.kind().apart_from(kind)) && !begun;
+            let has_started = matches!(
+                live,
+                LiveCell::Text {
+                    has_started: true,
+                    ..
+                }
+            );
+            let apart = before.is_some_and(|kind| live.kind().apart_from(kind)) && !has_started;
             if !new.is_empty() {
                 lines.extend(apart.then(Line::default));
                 lines.extend(new);
                 before = Some(live.kind());
             }
         }
-        let over = lines.len().saturating_sub(most);
-        lines.drain(..over);
+        let excess = lines.len().saturating_sub(max_rows);
+        lines.drain(..excess);
         lines
     }
 

@@ -13,12 +13,12 @@ use crate::{ansi, diff, markdown};
 
 #[derive(Clone, Debug)]
 pub(crate) struct CommandOutputCell {
-    said: ShownText,
+    shown_text: ShownText,
 }
 
 impl CommandOutputCell {
-    pub(crate) fn new(said: ShownText) -> Self {
-        Self { said }
+    pub(crate) fn new(shown_text: ShownText) -> Self {
+        Self { shown_text }
     }
 }
 
@@ -73,14 +73,14 @@ fn plain(text: &str, columns: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
 
 impl TranscriptCell for CommandOutputCell {
     fn kind(&self) -> CellKind {
-        match self.said.kind {
+        match self.shown_text.kind {
             TextKind::Plain | TextKind::Markdown | TextKind::Diff => CellKind::Assistant,
             TextKind::Info | TextKind::Warning | TextKind::Error { .. } => CellKind::Notice,
         }
     }
 
     fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
-        body(&self.said.kind, &self.said.text, width, cx)
+        body(&self.shown_text.kind, &self.shown_text.text, width, cx)
     }
 }
 

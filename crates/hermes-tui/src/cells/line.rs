@@ -104,12 +104,12 @@ pub(super) fn block(
     let lines = trimmed(lines);
     let (shown, hidden) = match part {
         BlockPart::All => (lines, 0),
-        BlockPart::First(most) => (
-            &lines[..most.min(lines.len())],
-            lines.len().saturating_sub(most),
+        BlockPart::First(max_lines) => (
+            &lines[..max_lines.min(lines.len())],
+            lines.len().saturating_sub(max_lines),
         ),
-        BlockPart::Last(most) => {
-            let hidden = lines.len().saturating_sub(most);
+        BlockPart::Last(max_lines) => {
+            let hidden = lines.len().saturating_sub(max_lines);
             (&lines[hidden..], hidden)
         }
     };

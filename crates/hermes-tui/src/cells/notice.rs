@@ -1,6 +1,6 @@
 //! Notices of the program.
 
-mod words;
+mod event_text;
 
 use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit};
 use ratatui_core::text::{Line, Span};
@@ -45,12 +45,12 @@ impl NoticeCell {
 
     /// For events that are reported to the person: notices, retries, another route, a compaction.
     pub(crate) fn from_event(event: &AgentEvent) -> Option<Self> {
-        words::event_text(event)
+        event_text::event_text(event)
     }
 
     /// Why a turn ended, if it did not end with an answer.
     pub(crate) fn from_exit(exit: &TurnExit) -> Option<Self> {
-        words::exit_text(exit)
+        event_text::exit_text(exit)
     }
 }
 

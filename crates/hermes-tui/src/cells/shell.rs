@@ -13,7 +13,7 @@ use crate::theme::StyleRole;
 use crate::width;
 
 /// More output is shown than for a tool, because the person asked for it.
-const SHOWN: usize = 40;
+const MAX_OUTPUT_LINES: usize = 40;
 
 #[derive(Clone, Debug)]
 pub(crate) struct ShellCell {
@@ -47,7 +47,7 @@ impl TranscriptCell for ShellCell {
     }
 
     fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
-        self.paint(BlockPart::Last(SHOWN), width, cx)
+        self.paint(BlockPart::Last(MAX_OUTPUT_LINES), width, cx)
     }
 
     fn whole(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {

@@ -21,13 +21,13 @@ use crate::width;
 use facts::ToolFacts;
 
 /// Lines of output shown while it runs.
-const LIVE_OUTPUT_LINES: usize = 5;
+const MAX_LIVE_OUTPUT_LINES: usize = 5;
 /// Progress reports that are kept.
 const MAX_PROGRESS: usize = 200;
 /// Lines of a command in the transcript.
 const MAX_COMMAND_LINES: usize = 4;
 /// Lines of a command while it runs.
-const LIVE_COMMAND_LINES: usize = 3;
+const MAX_LIVE_COMMAND_LINES: usize = 3;
 
 #[derive(Clone, Debug)]
 pub(crate) struct ToolCell {
@@ -124,7 +124,7 @@ impl ToolCell {
         let sign = frames.get(tick % frames.len().max(1)).unwrap_or(&"");
         let head = CellHead {
             glyph: Span::styled(*sign, theme.style(StyleRole::Accent)),
-            title: self.title(false, LIVE_COMMAND_LINES * usize::from(columns), cx),
+            title: self.title(false, MAX_LIVE_COMMAND_LINES * usize::from(columns), cx),
             // Whole seconds, so that nothing is drawn in between.
             facts: took(Duration::from_secs(elapsed.as_secs()))
                 .map(|time| Span::styled(time, theme.style(StyleRole::Dim)))
@@ -133,15 +133,15 @@ impl ToolCell {
             exact: false,
         };
         let mut rows = head.rows(columns, cx);
-        rows.truncate(LIVE_COMMAND_LINES);
+        rows.truncate(MAX_LIVE_COMMAND_LINES);
         if self.facts.name == "delegate_task" {
             rows.extend(tree::running(&self.facts, &self.progress, columns, cx));
         } else {
             let lines = ansi::lines(&self.progress.join("\n"), theme);
-            let last = lines.len().saturating_sub(LIVE_OUTPUT_LINES);
+            let last = lines.len().saturating_sub(MAX_LIVE_OUTPUT_LINES);
             rows.extend(block(
                 &lines[last..],
-                BlockPart::Last(LIVE_OUTPUT_LINES),
+                BlockPart::Last(MAX_LIVE_OUTPUT_LINES),
                 columns,
                 cx,
             ));
@@ -163,8 +163,8 @@ impl ToolCell {
         ShellCell::new(command, output).ended(code, self.took)
     }
 
-    /// `room`: columns available for a command.
-    fn title(&self, done: bool, room: usize, cx: &CellContext<'_>) -> Vec<Span<'static>> {
+    /// `available`: columns available for a command.
+    fn title(&self, done: bool, available: usize, cx: &CellContext<'_>) -> Vec<Span<'static>> {
         let theme = cx.theme;
         let mut title = title::tool_title(&self.facts, done, cx.cwd, theme.glyphs());
         if self.awaits_approval && !done {
@@ -172,7 +172,9 @@ impl ToolCell {
         } else if self.error == Some(ToolErrorKind::Denied) {
             title.is_not_begun("Denied:");
         }
-        let room = room.saturating_sub(width::width(&title.verb) + 4).max(20);
+        let available = available
+            .saturating_sub(width::width(&title.verb) + 4)
+            .max(20);
         let mut spans = vec![Span::styled(title.verb, theme.style(StyleRole::Tool))];
         let object = if title.exact {
             width::harmless(title.object.lines().next().unwrap_or_default()).into_owned()
@@ -182,7 +184,7 @@ impl ToolCell {
         if !object.is_empty() {
             let object = width::expand_tabs(&object, 0);
             let mark = format!("{} ({})", theme.glyphs().ellipsis, cx.transcript_key);
-            let object = width::truncate_with(&object, room, &mark).into_owned();
+            let object = width::truncate_with(&object, available, &mark).into_owned();
             spans.push(Span::styled(
                 format!(" {object}"),
                 theme.style(StyleRole::Text),
@@ -228,14 +230,14 @@ impl ToolCell {
             facts.push(Span::styled(time, theme.style(StyleRole::Dim)));
         }
         let title = title::tool_title(&self.facts, true, cx.cwd, theme.glyphs());
-        let room = if part == BlockPart::All {
+        let available = if part == BlockPart::All {
             usize::MAX
         } else {
             MAX_COMMAND_LINES * usize::from(columns)
         };
         let head = CellHead {
             glyph: Span::styled(sign, theme.style(role)),
-            title: self.title(true, room, cx),
+            title: self.title(true, available, cx),
             facts,
             exact: title.exact,
         };
@@ -260,7 +262,7 @@ fn lines_after_first(
     cx: &CellContext<'_>,
 ) -> Vec<StyledRow> {
     let command = width::harmless(command);
-    let most = if part == BlockPart::All {
+    let max_lines = if part == BlockPart::All {
         usize::MAX
     } else {
         MAX_COMMAND_LINES
@@ -268,15 +270,15 @@ fn lines_after_first(
     let rest: Vec<&str> = command.lines().skip(1).collect();
     let mut rows: Vec<StyledRow> = rest
         .iter()
-        .take(most)
+        .take(max_lines)
         .map(|line| {
             let text = format!("    {}", width::expand_tabs(line, 4));
             let span = Span::styled(text.trim_end().to_owned(), cx.theme.style(StyleRole::Text));
             StyledRow::unbroken(Line::from(span))
         })
         .collect();
-    if rest.len() > most {
-        rows.push(super::line::more(rest.len() - most, columns, cx));
+    if rest.len() > max_lines {
+        rows.push(super::line::more(rest.len() - max_lines, columns, cx));
     }
     rows
 }
@@ -297,7 +299,7 @@ impl TranscriptCell for ToolCell {
         if cx.verbose {
             return self.whole(columns, cx);
         }
-        let mut rows = self.head(columns, BlockPart::Last(body::OUTPUT_LINES), cx);
+        let mut rows = self.head(columns, BlockPart::Last(body::MAX_OUTPUT_LINES), cx);
         rows.extend(body::short(&self.facts, &self.progress, columns, cx));
         rows
     }

@@ -73,8 +73,8 @@ impl TranscriptCell for UserCell {
         notes.extend(self.stamp.as_deref());
         if let Some(first) = rows.first_mut().filter(|_| !notes.is_empty()) {
             let note = format!("  {}", notes.join(" "));
-            let room = usize::from(width).saturating_sub(width::line_width(&first.line));
-            if width::width(&note) <= room {
+            let available = usize::from(width).saturating_sub(width::line_width(&first.line));
+            if width::width(&note) <= available {
                 first.push(Span::styled(note, theme.style(StyleRole::Dim)));
             }
         }

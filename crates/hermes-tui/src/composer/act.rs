@@ -132,8 +132,8 @@ impl Composer {
 
     fn popup_key(&mut self, key: KeyPress, action: Option<KeyAction>) -> Option<ComposerOutcome> {
         if key == KeyPress::plain(KeyCode::Tab) {
-            let taken = self.completion.take(&mut self.editor);
-            return Some(if taken {
+            let accepted_completion = self.completion.take(&mut self.editor);
+            return Some(if accepted_completion {
                 self.changed()
             } else {
                 ComposerOutcome::Nothing
@@ -236,9 +236,9 @@ impl Composer {
         let column = *self.column.get_or_insert(column);
         let at = layout.offset(text, target, column);
         self.editor.place(at);
-        let kept = self.column;
+        let column_before = self.column;
         let outcome = self.changed();
-        self.column = kept;
+        self.column = column_before;
         outcome
     }
 

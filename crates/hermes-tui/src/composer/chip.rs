@@ -9,9 +9,9 @@ use hermes_core::image::{self, ImageError};
 use hermes_core::message::Part;
 
 /// Pastes up to this many characters …
-pub(crate) const INLINE_CHARS: usize = 1_000;
+pub(crate) const MAX_INLINE_CHARS: usize = 1_000;
 /// … and lines are inserted as plain text.
-pub(crate) const INLINE_LINES: usize = 5;
+pub(crate) const MAX_INLINE_LINES: usize = 5;
 
 /// A unit that is moved and deleted as one and stands for more than it shows.
 #[derive(Clone, Debug, PartialEq)]

@@ -15,7 +15,7 @@ use super::stored::{BodyStore, StoredText};
 use super::text::RichText;
 
 /// Drafts of a project.
-const SLOTS: usize = 8;
+const MAX_DRAFTS: usize = 8;
 /// Larger paste bodies get a file of their own, which is written once.
 const MAX_INLINE_BYTES: usize = 32 << 10;
 
@@ -79,7 +79,7 @@ impl DraftSlots {
                 .and_then(|meta| meta.modified())
                 .unwrap_or(SystemTime::UNIX_EPOCH)
         };
-        let mut slots: Vec<usize> = (0..SLOTS).collect();
+        let mut slots: Vec<usize> = (0..MAX_DRAFTS).collect();
         slots.sort_by_key(age);
         slots.into_iter().find_map(|slot| self.hold(slot))
     }
@@ -88,7 +88,7 @@ impl DraftSlots {
     /// this one is empty.
     pub(super) fn take_over(&self, session: &str, fresh: bool) -> Option<(DraftSlot, RichText)> {
         let mut found: Vec<(bool, SystemTime, usize)> = Vec::new();
-        for slot in 0..SLOTS {
+        for slot in 0..MAX_DRAFTS {
             let path = self.path(slot);
             let Some(file) = read(&path) else {
                 continue;

@@ -9,7 +9,7 @@ use super::text::RichText;
 use super::undo::{EditKind, TextChange, UndoStack};
 
 /// Size of the kill ring.
-const KILLS: usize = 30;
+const KILL_RING_SIZE: usize = 30;
 
 #[derive(Debug, Default)]
 pub(super) struct TextEditor {
@@ -187,7 +187,7 @@ impl TextEditor {
             }
             _ => self.kills.push_front(killed),
         }
-        self.kills.truncate(KILLS);
+        self.kills.truncate(KILL_RING_SIZE);
         self.last = LastEdit::Kill;
         true
     }

@@ -15,7 +15,7 @@ use super::text::RichText;
 /// A larger file is truncated to its end.
 const MAX_FILE: u64 = 4 << 20;
 /// How much is kept, and how much is read of another program's file.
-const KEPT_BYTES: u64 = 2 << 20;
+const MAX_HISTORY_BYTES: u64 = 2 << 20;
 /// Larger pastes are stored as a chip without a body.
 const MAX_BODY: usize = 16 << 10;
 /// Longer texts are not stored.
@@ -23,7 +23,7 @@ const MAX_LINE: usize = 256 << 10;
 /// Maximum number of entries imported from another program.
 const MAX_SEED_ENTRIES: usize = 200;
 /// Another process writes a line much faster.
-const LOCK_WAIT: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The history file of a project.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ impl History {
         if let Some(dir) = self.path.parent() {
             create_private_dir(dir)?;
         }
-        let lock = FileLock::acquire(&self.path.with_extension("lock"), LOCK_WAIT)
+        let lock = FileLock::acquire(&self.path.with_extension("lock"), LOCK_TIMEOUT)
             .map_err(io::Error::other)?;
         let mut file = OpenOptions::new()
             .read(true)
@@ -100,11 +100,11 @@ impl History {
         }
         file.write_all(lines.as_bytes())?;
         if size + lines.len() as u64 > MAX_FILE {
-            let kept = tail(&self.path, KEPT_BYTES)?;
-            let skip = kept.len().saturating_sub(MAX_ENTRIES);
+            let lines_read = tail(&self.path, MAX_HISTORY_BYTES)?;
+            let skip = lines_read.len().saturating_sub(MAX_ENTRIES);
             write_atomic(
                 &self.path,
-                (kept[skip..].join("\n") + "\n").as_bytes(),
+                (lines_read[skip..].join("\n") + "\n").as_bytes(),
                 0o600,
             )?;
         }
@@ -133,7 +133,10 @@ pub(super) fn seeds(paths: &[PathBuf]) -> Vec<RichText> {
     let mut entries = Vec::new();
     for path in paths {
         let regular = fs::metadata(path).is_ok_and(|meta| meta.is_file());
-        let Some(lines) = regular.then(|| tail(path, KEPT_BYTES).ok()).flatten() else {
+        let Some(lines) = regular
+            .then(|| tail(path, MAX_HISTORY_BYTES).ok())
+            .flatten()
+        else {
             continue;
         };
         if lines.iter().any(|line| line.starts_with('+')) {

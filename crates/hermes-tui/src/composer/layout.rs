@@ -151,16 +151,16 @@ fn break_line(
     let mut earlier: Option<(usize, usize)> = None;
     let mut hanging = false;
     for (at, unit) in text.units(line.clone()) {
-        let (_, taken) = displayed_unit(text, at, unit, width);
+        let (_, consumed) = displayed_unit(text, at, unit, width);
         let blank = unit.starts_with([' ', '\t']);
         if CLOSING.contains(unit) {
             chance = earlier.filter(|(cut, _)| *cut > start);
-        } else if breaks(unit, taken) && at > start {
+        } else if breaks(unit, consumed) && at > start {
             chance = Some((at, columns));
         }
-        if hanging || columns + taken > width {
+        if hanging || columns + consumed > width {
             // Unless the caret is in front of it, which must be visible.
-            if blank && taken == 1 && !hanging && columns == width && at != caret {
+            if blank && consumed == 1 && !hanging && columns == width && at != caret {
                 hanging = true;
                 chance = None;
                 continue;
@@ -177,7 +177,7 @@ fn break_line(
             start = cut;
             columns = if hanging { 0 } else { columns - before };
             hanging = false;
-            if columns + taken > width {
+            if columns + consumed > width {
                 spans.push(ScreenLine {
                     range: start..at,
                     soft: true,
@@ -187,8 +187,8 @@ fn break_line(
             }
         }
         earlier = chance;
-        columns += taken;
-        if blank || breaks(unit, taken) {
+        columns += consumed;
+        if blank || breaks(unit, consumed) {
             chance = Some((at + unit.len(), columns));
         }
     }

@@ -34,7 +34,7 @@ use tokio::sync::mpsc;
 
 use crate::port::{Candidate, UiAsk};
 
-pub(crate) use chip::{Chip, INLINE_CHARS, INLINE_LINES};
+pub(crate) use chip::{Chip, MAX_INLINE_CHARS, MAX_INLINE_LINES};
 pub use complete::CompletionCommand;
 
 use complete::Completer;
@@ -45,11 +45,11 @@ use storage::ComposerStorage;
 use text::RichText;
 
 /// Longer texts are folded into a chip, wherever they come from, so that every key stays fast.
-const FOLD_BYTES: usize = 32 << 10;
+const MAX_UNFOLDED_BYTES: usize = 32 << 10;
 /// Characters that may arrive as keys before a paste is recognised.
-const FIRST_LETTERS: usize = 8;
+const MAX_KEYS_BEFORE_PASTE: usize = 8;
 /// Capacity of the channel for thread results.
-const ARRIVALS: usize = 64;
+const RESULT_QUEUE_CAPACITY: usize = 64;
 
 /// What a composer is started with.
 #[derive(Clone, Debug, Default)]
@@ -137,7 +137,7 @@ impl Composer {
     /// The composer and the channel of its threads: pass received results to
     /// [`Composer::on_result`].
     pub fn new(setup: ComposerSetup) -> (Self, mpsc::Receiver<ComposerResult>) {
-        let (arrivals, arrived) = mpsc::channel(ARRIVALS);
+        let (arrivals, arrived) = mpsc::channel(RESULT_QUEUE_CAPACITY);
         let (storage, kept) =
             ComposerStorage::open(setup.keep.as_deref(), &setup.project, &setup.seeds);
         let composer = Self {
@@ -252,8 +252,8 @@ impl Composer {
             return self.pictures(dropped);
         }
         let text = RichText::plain(text);
-        let long = text.as_str().chars().nth(INLINE_CHARS).is_some()
-            || chip::lines(text.as_str()) > INLINE_LINES;
+        let long = text.as_str().chars().nth(MAX_INLINE_CHARS).is_some()
+            || chip::lines(text.as_str()) > MAX_INLINE_LINES;
         if long {
             self.editor.insert_chip(Chip::paste(text.as_str()));
         } else {
@@ -268,7 +268,7 @@ impl Composer {
         let before = &self.editor.text().as_str()[..caret];
         let blank = |c: char| c.is_whitespace() || c == text::MARK;
         let word = before.rsplit(blank).next().unwrap_or_default();
-        if word.is_empty() || word.len() > FIRST_LETTERS {
+        if word.is_empty() || word.len() > MAX_KEYS_BEFORE_PASTE {
             return None;
         }
         let dropped = images::dropped(&format!("{word}{text}"), &self.project)?;
@@ -352,7 +352,7 @@ impl Composer {
 
 /// External text: unchanged, or as a chip if it is too long to edit.
 fn folded(text: &str) -> RichText {
-    if text.len() > FOLD_BYTES {
+    if text.len() > MAX_UNFOLDED_BYTES {
         RichText::chip(std::sync::Arc::new(Chip::paste(
             RichText::plain(text).as_str(),
         )))

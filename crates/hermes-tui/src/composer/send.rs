@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::chip::{Chip, ChipError};
 use super::text::{RichText, TextPiece};
-use super::{FOLD_BYTES, Submission, SubmissionKind, folded};
+use super::{MAX_UNFOLDED_BYTES, Submission, SubmissionKind, folded};
 
 /// Expands all chips. Images leave nothing in the text: they are attached.
 pub(super) fn expand(text: &RichText) -> Result<String, ChipError> {
@@ -108,7 +108,7 @@ pub(super) fn relabel(edited: &str, before: &RichText) -> RichText {
 }
 
 fn push_folded(rich: &mut RichText, text: &str) {
-    if text.len() > FOLD_BYTES {
+    if text.len() > MAX_UNFOLDED_BYTES {
         rich.push(&folded(text));
     } else {
         rich.push_text(text);

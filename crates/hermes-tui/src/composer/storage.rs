@@ -15,7 +15,7 @@ use super::text::RichText;
 /// Capacity of the write queue.
 const MAX_JOBS: usize = 64;
 /// Another process writes the names much faster.
-const LOCK_WAIT: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of command names kept.
 const MAX_USED_COMMANDS: usize = 100;
 
@@ -72,7 +72,7 @@ impl ComposerStorage {
         } else {
             history.load()
         };
-        let kept = SavedState {
+        let saved_state = SavedState {
             history: entries,
             used: read_used(&used),
         };
@@ -89,10 +89,10 @@ impl ComposerStorage {
             }
             Err(error) => tracing::warn!(%error, "history and drafts are not kept"),
         }
-        if new && !kept.history.is_empty() {
-            storage.send(SaveJob::History(kept.history.clone()));
+        if new && !saved_state.history.is_empty() {
+            storage.send(SaveJob::History(saved_state.history.clone()));
         }
-        (storage, kept)
+        (storage, saved_state)
     }
 
     fn send(&self, job: SaveJob) {
@@ -260,7 +260,7 @@ impl StorageWriter {
         if let Some(dir) = self.used.parent() {
             create_private_dir(dir)?;
         }
-        let _lock = FileLock::acquire(&self.used.with_extension("lock"), LOCK_WAIT)
+        let _lock = FileLock::acquire(&self.used.with_extension("lock"), LOCK_TIMEOUT)
             .map_err(std::io::Error::other)?;
         let mut used = read_used(&self.used);
         used.retain(|known| *known != name);

@@ -127,9 +127,9 @@ fn chip(piece: StoredPiece, bodies: &impl BodyStore) -> Option<Chip> {
             chars,
             lines,
         } => {
-            let kept = || String::from_utf8(bodies.load(&file?)?).ok();
+            let load_body = || String::from_utf8(bodies.load(&file?)?).ok();
             Some(Chip::Paste(Paste {
-                body: body.or_else(kept).map(Into::into),
+                body: body.or_else(load_body).map(Into::into),
                 chars,
                 lines,
             }))

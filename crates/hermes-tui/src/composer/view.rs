@@ -19,7 +19,7 @@ use crate::width;
 /// Maximum rows of the popup.
 const MAX_POPUP_ROWS: usize = 8;
 /// The prompt sign before the text and a space.
-const SIGN: usize = 2;
+const SIGN_COLUMNS: usize = 2;
 const SEARCH: &str = "search: ";
 /// Below this width the sign is omitted.
 const MIN_WIDTH_FOR_SIGN: usize = 8;
@@ -58,20 +58,24 @@ impl Composer {
         if height == 0 {
             return ScreenFrame::default();
         }
-        let indent = if width < MIN_WIDTH_FOR_SIGN { 0 } else { SIGN };
+        let indent = if width < MIN_WIDTH_FOR_SIGN {
+            0
+        } else {
+            SIGN_COLUMNS
+        };
         let hit = self.search.as_ref().and_then(|s| s.hit(&self.recall));
         let editor = &self.editor;
         let (text, begin, caret) = hit.map_or_else(
             || (editor.text(), editor.begin(), editor.caret()),
             |hit| (hit, 0, 0),
         );
-        let room = width - indent;
-        let layout = TextLayout::new(text, begin, caret, room);
+        let available = width - indent;
+        let layout = TextLayout::new(text, begin, caret, available);
         let (line, column) = layout.locate(text, caret);
         let first = if hit.is_some() {
             0
         } else {
-            self.seen_width.set(room);
+            self.seen_width.set(available);
             self.scrolled(line, layout.len(), height)
         };
         let marked = self.marked(text);
@@ -81,11 +85,11 @@ impl Composer {
             if indent > 0 {
                 spans.push(self.sign(index == 0, theme));
             }
-            spans.extend(styled(text, span.range.clone(), room, &marked, theme));
+            spans.extend(styled(text, span.range.clone(), available, &marked, theme));
             lines.push(Line::from(spans));
         }
         if text.is_empty() && !self.placeholder.is_empty() && self.search.is_none() {
-            let hint = width::truncate_with(&self.placeholder, room, theme.glyphs().ellipsis);
+            let hint = width::truncate_with(&self.placeholder, available, theme.glyphs().ellipsis);
             let style = theme.style(StyleRole::Placeholder);
             if let Some(first) = lines.first_mut() {
                 first.push_span(Span::styled(hint.into_owned(), style));
@@ -143,16 +147,16 @@ impl Composer {
 fn styled(
     text: &RichText,
     range: Range<usize>,
-    room: usize,
+    available: usize,
     marked: &[Range<usize>],
     theme: &Theme,
 ) -> Vec<Span<'static>> {
     let mut spans: Vec<Span<'static>> = Vec::new();
     let mut columns = 0;
     for (at, unit) in text.units(range) {
-        let (mut seen, taken) = displayed_unit(text, at, unit, room);
-        columns += taken;
-        if columns > room {
+        let (mut seen, consumed) = displayed_unit(text, at, unit, available);
+        columns += consumed;
+        if columns > available {
             // A space that overhangs the edge.
             break;
         }
@@ -268,15 +272,15 @@ fn row_line(row: &PopupRow, selected: bool, column: usize, theme: &Theme) -> Lin
         };
         push(&mut spans, &width::harmless(grapheme), style);
     }
-    let mut taken = width::width(&row.label);
-    let room = column.saturating_sub(taken + 1);
-    if !row.hint.is_empty() && room > 2 {
-        let hint = width::truncate_with(&row.hint, room, theme.glyphs().ellipsis);
+    let mut consumed = width::width(&row.label);
+    let available = column.saturating_sub(consumed + 1);
+    if !row.hint.is_empty() && available > 2 {
+        let hint = width::truncate_with(&row.hint, available, theme.glyphs().ellipsis);
         push(&mut spans, &format!(" {hint}"), over(StyleRole::Dim));
-        taken += 1 + width::width(&hint);
+        consumed += 1 + width::width(&hint);
     }
     if !row.about.is_empty() {
-        let gap = column.saturating_sub(taken) + 2;
+        let gap = column.saturating_sub(consumed) + 2;
         let about = width::harmless(row.about.lines().next().unwrap_or_default()).into_owned();
         push(&mut spans, &" ".repeat(gap), base);
         push(&mut spans, &about, over(StyleRole::Dim));

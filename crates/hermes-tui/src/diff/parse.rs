@@ -7,7 +7,7 @@ use super::{DiffFileChange, DiffHunk, DiffLine, FileDiff, LineChange};
 /// Texts with more lines than this are not compared but shown one after the other.
 const MAX_COMPARED: usize = 4_000;
 /// Context lines around a change.
-const CONTEXT: usize = 3;
+const CONTEXT_LINES: usize = 3;
 
 pub(super) fn unified(text: &str) -> Vec<FileDiff> {
     let mut files: Vec<FileDiff> = Vec::new();
@@ -188,7 +188,7 @@ pub(super) fn between(path: &str, before: &str, after: &str) -> FileDiff {
         });
     } else {
         let diff = TextDiff::from_lines(before, after);
-        for group in diff.grouped_ops(CONTEXT) {
+        for group in diff.grouped_ops(CONTEXT_LINES) {
             let mut lines = Vec::new();
             for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
                 let sign = match change.tag() {

@@ -13,7 +13,7 @@ pub(super) const PASTE_PAUSE: Duration = Duration::from_millis(50);
 /// One line with its Enter is either a message from a program that types (a multiplexer, a macro,
 /// dictation) or the first line of a paste over a slow connection: how long to wait for the next
 /// line.
-const LINE_WAIT: Duration = Duration::from_millis(150);
+const LINE_TIMEOUT: Duration = Duration::from_millis(150);
 /// This many consecutive keys, each within [`MACHINE_GAP`] of the previous one, are a paste.
 const MIN_RUN: u32 = 3;
 /// A paste is passed on in parts of this size.
@@ -141,7 +141,13 @@ impl PasteDetector {
     /// When [`PasteDetector::expire`] is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let last = self.last.filter(|_| !self.held.is_empty())?;
-        Some(last + if self.sends { LINE_WAIT } else { PASTE_PAUSE })
+        Some(
+            last + if self.sends {
+                LINE_TIMEOUT
+            } else {
+                PASTE_PAUSE
+            },
+        )
     }
 
     /// A pause: what is held is complete.
@@ -210,7 +216,7 @@ mod tests {
             now += Duration::from_millis(*gap);
             burst.feed(TerminalInput::Key(key.parse().unwrap()), now, &mut out);
         }
-        now += LINE_WAIT;
+        now += LINE_TIMEOUT;
         burst.expire(now, &mut out);
         assert_eq!(burst.deadline(), None);
         let tell = |input: &TerminalInput| match input {
@@ -341,7 +347,7 @@ mod tests {
             });
             burst.feed_all(keys.map(TerminalInput::Key).collect(), now, &mut out);
         }
-        burst.expire(now + LINE_WAIT, &mut out);
+        burst.expire(now + LINE_TIMEOUT, &mut out);
         let tell = |input: &TerminalInput| match input {
             TerminalInput::Key(key) => key.to_string(),
             TerminalInput::Paste(text) => format!("paste {text:?}"),

@@ -7,7 +7,7 @@ use crate::keys::{KeyCode, KeyPress, Modifiers};
 /// it does not depend on how the bytes are split.
 const MAX_SEQUENCE: usize = 4096;
 /// A paste is passed on in parts of about this size.
-const PASTE_PART: usize = 4 << 20;
+const PASTE_PART_BYTES: usize = 4 << 20;
 const PASTE_END: &[u8] = b"\x1b[201~";
 
 /// Turns bytes into inputs, however they are split.
@@ -106,7 +106,7 @@ impl KeyDecoder {
             self.end_paste(self.searched + end, PASTE_END.len(), out);
             return true;
         }
-        if self.bytes.len() > PASTE_PART {
+        if self.bytes.len() > PASTE_PART_BYTES {
             let part = whole_characters(&self.bytes[..self.bytes.len() - PASTE_END.len()]);
             out.push(pasted(&self.bytes[..part]));
             self.bytes.drain(..part);

@@ -21,13 +21,13 @@ const ESCAPE_TIMEOUT: Duration = Duration::from_millis(30);
 const MAX_PIECES: usize = 16;
 /// The thread answers at once; this is for one that cannot.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(5);
-const TRIES: u32 = 100;
+const MAX_TRIES: u32 = 100;
 
 /// Input of the person, as it arrives.
 pub struct InputReader {
     queue: mpsc::Receiver<TerminalInput>,
     /// Taken out of the queue while waiting for the thread.
-    kept: VecDeque<TerminalInput>,
+    buffered: VecDeque<TerminalInput>,
     shared: Arc<ReaderShared>,
     wake: PipeWriter,
     thread: Option<JoinHandle<()>>,
@@ -88,7 +88,7 @@ impl InputReader {
             .spawn(move || reader.run())?;
         Ok(Self {
             queue,
-            kept: VecDeque::new(),
+            buffered: VecDeque::new(),
             shared,
             wake,
             thread: Some(thread),
@@ -99,7 +99,7 @@ impl InputReader {
     /// The next input; after [`TerminalInput::Closed`] it never comes. May be dropped and called again
     /// without losing one.
     pub async fn next(&mut self) -> TerminalInput {
-        if let Some(input) = self.kept.pop_front() {
+        if let Some(input) = self.buffered.pop_front() {
             return input;
         }
         if self.closed {
@@ -113,7 +113,7 @@ impl InputReader {
     /// Another input, if one is here already.
     pub fn try_next(&mut self) -> Option<TerminalInput> {
         let input = self
-            .kept
+            .buffered
             .pop_front()
             .or_else(|| self.queue.try_recv().ok())?;
         self.closed = input == TerminalInput::Closed;
@@ -128,13 +128,13 @@ impl InputReader {
         let mut typed = Vec::new();
         let mut others = VecDeque::new();
         let loot = std::mem::take(&mut self.shared.lock().type_ahead);
-        for input in self.kept.drain(..).chain(loot) {
+        for input in self.buffered.drain(..).chain(loot) {
             match input {
                 TerminalInput::Key(_) | TerminalInput::Paste(_) => typed.push(input),
                 other => others.push_back(other),
             }
         }
-        self.kept = others;
+        self.buffered = others;
         typed
     }
 
@@ -155,7 +155,7 @@ impl InputReader {
         // A full pipe has woken it already.
         let _ = self.wake.write(&[0]);
         self.shared.changed.notify_all();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             let control = self.shared.lock();
             let (control, _) = self
                 .shared
@@ -168,7 +168,7 @@ impl InputReader {
             drop(control);
             // It may wait for room in the queue.
             while let Ok(input) = self.queue.try_recv() {
-                self.kept.push_back(input);
+                self.buffered.push_back(input);
             }
             if answered {
                 return;

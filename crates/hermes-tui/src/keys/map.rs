@@ -73,15 +73,15 @@ fn areas_overlap(a: KeyArea, b: KeyArea) -> bool {
 }
 
 impl Keymap {
-    /// The defaults with `wishes` (action → keys; none: the action has no key) applied. Invalid
+    /// The defaults with `configured` (action → keys; none: the action has no key) applied. Invalid
     /// entries are reported and ignored. A key given to one action is removed from the defaults of
     /// others, but not from another configured action.
     pub fn from_config<'a>(
-        wishes: impl IntoIterator<Item = (&'a str, &'a [String])>,
+        configured: impl IntoIterator<Item = (&'a str, &'a [String])>,
     ) -> (Self, Vec<KeymapError>) {
         let mut errors = Vec::new();
         let mut wanted: Vec<(KeyAction, Vec<KeyPress>)> = Vec::new();
-        for (name, keys) in wishes {
+        for (name, keys) in configured {
             match parse_keys(name, keys) {
                 Ok((action, keys)) => match conflict(&wanted, action, &keys) {
                     Some((key, other)) => errors.push(KeymapError::Conflict {
@@ -101,8 +101,8 @@ impl Keymap {
             } else {
                 let area = action.area();
                 keys.retain(|key| {
-                    !wanted.iter().any(|(wished, taken)| {
-                        areas_overlap(wished.area(), area) && taken.contains(key)
+                    !wanted.iter().any(|(wished, assigned)| {
+                        areas_overlap(wished.area(), area) && assigned.contains(key)
                     })
                 });
                 if keys.is_empty() && REQUIRED.contains(action) {
@@ -199,8 +199,8 @@ fn conflict(
     wanted
         .iter()
         .filter(|(other, _)| *other != action && areas_overlap(other.area(), action.area()))
-        .find_map(|(other, taken)| {
-            let key = keys.iter().find(|key| taken.contains(key))?;
+        .find_map(|(other, assigned)| {
+            let key = keys.iter().find(|key| assigned.contains(key))?;
             Some((*key, *other))
         })
 }
@@ -229,13 +229,16 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn map(wishes: &[(&str, &[&str])]) -> (Keymap, Vec<String>) {
-        let wishes: Vec<(&str, Vec<String>)> = wishes
+    fn map(configured: &[(&str, &[&str])]) -> (Keymap, Vec<String>) {
+        let configured: Vec<(&str, Vec<String>)> = configured
             .iter()
             .map(|(name, keys)| (*name, keys.iter().map(ToString::to_string).collect()))
             .collect();
-        let (map, errors) =
-            Keymap::from_config(wishes.iter().map(|(name, keys)| (*name, keys.as_slice())));
+        let (map, errors) = Keymap::from_config(
+            configured
+                .iter()
+                .map(|(name, keys)| (*name, keys.as_slice())),
+        );
         (map, errors.iter().map(ToString::to_string).collect())
     }
 

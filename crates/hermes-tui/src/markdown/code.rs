@@ -9,13 +9,13 @@ use crate::theme::StyleRole;
 use crate::width;
 
 /// Maximum length of the rules around code, which are not copied along with wide code.
-const RULE: usize = 60;
+const MAX_RULE_COLUMNS: usize = 60;
 
 /// `── rust ─────`
 pub(super) fn label(info: &str, columns: usize, cx: &CellContext<'_>) -> Line<'static> {
     let style = cx.theme.style(StyleRole::Border);
     let rule = cx.theme.glyphs().rule;
-    let columns = columns.min(RULE);
+    let columns = columns.min(MAX_RULE_COLUMNS);
     let name = width::harmless(info.trim());
     let mark = cx.theme.glyphs().ellipsis;
     let name = width::truncate_with(&name, columns.saturating_sub(6), mark).into_owned();
@@ -33,7 +33,7 @@ pub(super) fn label(info: &str, columns: usize, cx: &CellContext<'_>) -> Line<'s
 pub(super) fn end(columns: usize, cx: &CellContext<'_>) -> Line<'static> {
     let rule = cx.theme.glyphs().rule;
     Line::styled(
-        rule.repeat(columns.min(RULE)),
+        rule.repeat(columns.min(MAX_RULE_COLUMNS)),
         cx.theme.style(StyleRole::Border),
     )
 }

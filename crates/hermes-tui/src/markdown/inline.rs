@@ -241,6 +241,7 @@ fn with(style: Style, more: Style) -> Style {
 
 /// The colour of `more`, with the modifiers of both.
 fn merge(style: Style, more: Style) -> Style {
-    let kept = style.add_modifier & (Modifier::BOLD | Modifier::ITALIC | Modifier::CROSSED_OUT);
-    more.add_modifier(kept)
+    let inherited =
+        style.add_modifier & (Modifier::BOLD | Modifier::ITALIC | Modifier::CROSSED_OUT);
+    more.add_modifier(inherited)
 }

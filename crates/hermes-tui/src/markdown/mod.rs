@@ -70,10 +70,7 @@ fn shorten(text: &str, piece: &mut split::MarkdownPiece) {
     if !prose || source.len() <= TAIL_BYTES || head.contains('|') {
         return;
     }
-    let mut from = source.len() - TAIL_BYTES;
-    while !source.is_char_boundary(from) {
-        from += 1;
-    }
+    let from = source.ceil_char_boundary(source.len() - TAIL_BYTES);
     let rest = &source[from..];
     let at = rest.find(['\n', ' ']).map_or(0, |at| at + 1);
     let blanks = rest[at..].len() - rest[at..].trim_start().len();

@@ -29,7 +29,7 @@ pub(super) struct PiecePainter {
     /// Everything but code is indented by this much, below a bullet.
     bullet: bool,
     /// Something was rendered.
-    begun: bool,
+    started: bool,
     before: Option<PieceKind>,
     /// The number of the next item.
     next: u64,
@@ -79,9 +79,9 @@ impl PiecePainter {
                 vec![code::line(source, highlighter, cx)]
             }
             PieceKind::Block | PieceKind::Item | PieceKind::Definition => {
-                let room = columns.saturating_sub(margin).max(MIN_WIDTH);
+                let available = columns.saturating_sub(margin).max(MIN_WIDTH);
                 let number = (self.before == Some(PieceKind::Item)).then_some(self.next);
-                let mut page = PiecePage::new(cx, room, number);
+                let mut page = PiecePage::new(cx, available, number);
                 let source = width::harmless(source);
                 if piece.kind == PieceKind::Definition {
                     page.definition(&source);
@@ -95,7 +95,7 @@ impl PiecePainter {
         if rows.is_empty() {
             return;
         }
-        if self.begun && self.apart(piece) {
+        if self.started && self.apart(piece) {
             out.push(StyledRow::default());
         }
         let flush = matches!(
@@ -103,7 +103,7 @@ impl PiecePainter {
             PieceKind::Fence | PieceKind::Code | PieceKind::Close
         );
         for mut row in rows {
-            if !self.begun && self.bullet {
+            if !self.started && self.bullet {
                 let bullet = format!("{} ", cx.theme.glyphs().bullet);
                 if flush {
                     row.line = code::label(source, columns.saturating_sub(2), cx);
@@ -112,7 +112,7 @@ impl PiecePainter {
             } else if margin > 0 && !flush && !row.line.spans.is_empty() {
                 row.prefix([Span::raw("  ")]);
             }
-            self.begun = true;
+            self.started = true;
             out.push(row);
         }
         self.before = Some(piece.kind.clone());
@@ -189,8 +189,8 @@ impl<'a> PiecePage<'a> {
                 Event::Start(Tag::Table(alignments)) => {
                     self.flush(&mut inline);
                     let table = self.table(alignments, &mut events);
-                    let room = self.columns.saturating_sub(self.depth()).max(MIN_WIDTH);
-                    for row in table.rows(room, self.cx) {
+                    let available = self.columns.saturating_sub(self.depth()).max(MIN_WIDTH);
+                    for row in table.rows(available, self.cx) {
                         let before = self.before();
                         self.push(row, before);
                     }

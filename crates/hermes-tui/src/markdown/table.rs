@@ -45,11 +45,11 @@ impl MarkdownTable {
     /// The column widths; `None` if the table does not fit.
     fn fit(&self, columns: usize) -> Option<Vec<usize>> {
         let count = self.count();
-        let room = columns.checked_sub(SEPARATOR_COLUMNS * count.saturating_sub(1))?;
+        let available = columns.checked_sub(SEPARATOR_COLUMNS * count.saturating_sub(1))?;
         let natural: Vec<usize> = (0..count)
             .map(|index| self.column(index).map(cell_width).max().unwrap_or(0).max(1))
             .collect();
-        if natural.iter().sum::<usize>() <= room {
+        if natural.iter().sum::<usize>() <= available {
             return Some(natural);
         }
         let least: Vec<usize> = (0..count)
@@ -59,10 +59,10 @@ impl MarkdownTable {
             })
             .collect();
         let needed: usize = least.iter().sum();
-        if needed > room {
+        if needed > available {
             return None;
         }
-        Some(share(&natural, &least, room))
+        Some(share(&natural, &least, available))
     }
 
     fn grid(&self, widths: &[usize], cx: &CellContext<'_>) -> Vec<StyledRow> {
@@ -167,7 +167,7 @@ impl MarkdownTable {
 }
 
 /// Takes the missing space from the widest columns.
-fn share(natural: &[usize], least: &[usize], room: usize) -> Vec<usize> {
+fn share(natural: &[usize], least: &[usize], available: usize) -> Vec<usize> {
     // The largest maximum width at which all columns fit, between the minimum and the natural
     // width.
     let total = |cap: usize| -> usize {
@@ -177,10 +177,10 @@ fn share(natural: &[usize], least: &[usize], room: usize) -> Vec<usize> {
             .map(|(natural, least)| (*natural).min(cap).max(*least))
             .sum()
     };
-    let (mut low, mut high) = (0, room);
+    let (mut low, mut high) = (0, available);
     while low < high {
         let middle = (low + high).div_ceil(2);
-        if total(middle) <= room {
+        if total(middle) <= available {
             low = middle;
         } else {
             high = middle - 1;
@@ -191,7 +191,7 @@ fn share(natural: &[usize], least: &[usize], room: usize) -> Vec<usize> {
         .zip(least)
         .map(|(natural, least)| (*natural).min(low).max(*least))
         .collect();
-    let mut spare = room - widths.iter().sum::<usize>().min(room);
+    let mut spare = available - widths.iter().sum::<usize>().min(available);
     for (wide, natural) in widths.iter_mut().zip(natural) {
         let more = spare.min(natural.saturating_sub(*wide));
         *wide += more;

@@ -38,12 +38,12 @@ impl PanelView {
                 lines.push(Line::styled(text, theme.style(StyleRole::Dim)));
             }
         }
-        let most = match h {
+        let max_lines = match h {
             0..6 => 0,
             6..10 => 1,
             _ => (h / 5).max(2),
         };
-        lines.extend(self.footer(w, most, theme));
+        lines.extend(self.footer(w, max_lines, theme));
         let at = lines.len();
         match &self.state {
             PanelState::List => {
@@ -61,26 +61,26 @@ impl PanelView {
                 let label = flat(&label);
                 let label = width::truncate_with(&label, w / 2, theme.glyphs().ellipsis);
                 let label = format!(" {label}: ");
-                let taken = width::width(&label);
-                let columns = w.saturating_sub(taken);
+                let used_columns = width::width(&label);
+                let columns = w.saturating_sub(used_columns);
                 let (text, column) = entry.view(columns, of.key.secret);
                 let line = Line::from(vec![
                     Span::styled(label, theme.style(StyleRole::Accent)),
                     Span::styled(text, theme.style(StyleRole::Strong)),
                 ]);
                 lines.push(fitted(&line, w));
-                (lines, Some((taken + column, at)))
+                (lines, Some((used_columns + column, at)))
             }
         }
     }
 
     /// The footer text, wrapped if it is long.
-    fn footer(&self, w: usize, most: usize, theme: &Theme) -> Vec<Line<'static>> {
-        let room = w.saturating_sub(2).max(1);
+    fn footer(&self, w: usize, max_lines: usize, theme: &Theme) -> Vec<Line<'static>> {
+        let available = w.saturating_sub(2).max(1);
         let style = theme.style(StyleRole::Dim);
-        let broken = |text: &String| width::wrap_text(&flat(text), room, style);
+        let broken = |text: &String| width::wrap_text(&flat(text), available, style);
         let mut lines: Vec<Line<'static>> = self.panel.footer.iter().flat_map(broken).collect();
-        lines.truncate(most);
+        lines.truncate(max_lines);
         for line in &mut lines {
             line.spans.insert(0, Span::raw(" "));
         }
@@ -106,7 +106,7 @@ impl PanelView {
 
     /// The detail of a row; text that was cut in the row comes first.
     fn detail(&self, row: &PanelRow, group: usize, w: usize, theme: &Theme) -> Vec<String> {
-        let (_, cut) = self.cells(&row.cells, group, self.room(w), theme);
+        let (_, cut) = self.cells(&row.cells, group, self.available(w), theme);
         let mut texts: Vec<String> = Vec::new();
         if cut {
             let cells = row.cells.iter().map(|cell| cell.trim());
@@ -114,25 +114,25 @@ impl PanelView {
             texts.push(cells.join(&format!(" {} ", theme.glyphs().dot)));
         }
         texts.extend(row.detail.lines().map(str::to_owned));
-        let room = w.saturating_sub(2).max(1);
+        let available = w.saturating_sub(2).max(1);
         let mut lines = Vec::new();
         for text in texts {
-            for line in width::wrap_text(&flat(&text), room, Style::default()) {
+            for line in width::wrap_text(&flat(&text), available, Style::default()) {
                 lines.push(format!(" {line}"));
             }
         }
         lines
     }
 
-    /// The keys of the panel, in as many lines as they need, at most `most`.
-    fn hints(&self, w: usize, most: usize, theme: &Theme) -> Vec<Line<'static>> {
+    /// The keys of the panel, in as many lines as they need, at most `max_lines`.
+    fn hints(&self, w: usize, max_lines: usize, theme: &Theme) -> Vec<Line<'static>> {
         let keys = self.panel.keys.iter().filter(|key| !key.label.is_empty());
         let mut hints: Vec<(String, String)> = keys
             .filter(|key| !key.row || self.row().is_some())
             .map(|key| (shown_key(&key.key), flat(&key.label)))
             .collect();
         hints.push(("Esc".to_owned(), String::new()));
-        hint_lines(&hints, w, most, theme)
+        hint_lines(&hints, w, max_lines, theme)
     }
 }
 
@@ -147,8 +147,8 @@ fn confirmation(of: &PendingKey, w: usize, theme: &Theme) -> Vec<Line<'static>> 
             Span::styled(format!("  {answer}"), theme.style(StyleRole::Dim)),
         ])];
     }
-    let room = w.saturating_sub(2).max(1);
-    let mut lines = width::wrap_text(&question, room, style);
+    let available = w.saturating_sub(2).max(1);
+    let mut lines = width::wrap_text(&question, available, style);
     lines.truncate(4);
     for line in &mut lines {
         line.spans.insert(0, Span::raw(" "));
@@ -164,7 +164,7 @@ fn confirmation(of: &PendingKey, w: usize, theme: &Theme) -> Vec<Line<'static>> 
 pub(crate) fn hint_lines(
     hints: &[(String, String)],
     w: usize,
-    most: usize,
+    max_lines: usize,
     theme: &Theme,
 ) -> Vec<Line<'static>> {
     let dot = format!(" {} ", theme.glyphs().dot);
@@ -197,7 +197,7 @@ pub(crate) fn hint_lines(
     }
     lines
         .into_iter()
-        .take(most)
+        .take(max_lines)
         .map(|spans| fitted(&Line::from(spans), w))
         .collect()
 }

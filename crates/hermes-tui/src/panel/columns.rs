@@ -7,7 +7,7 @@ use crate::theme::Theme;
 use crate::width;
 
 /// Space between two cells.
-const GAP: usize = 2;
+const GAP_COLUMNS: usize = 2;
 /// Minimum width of the first column.
 const MIN_NAME_COLUMNS: usize = 12;
 
@@ -64,13 +64,13 @@ impl PanelColumns {
     }
 
     /// The widths of a group for this many columns.
-    fn fitted(&self, group: usize, room: usize) -> Vec<usize> {
+    fn fitted(&self, group: usize, available: usize) -> Vec<usize> {
         let group = if self.groups.len() == 1 { 0 } else { group };
         let mut widths = self.groups.get(group).cloned().unwrap_or_default();
-        let sum = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
-        if let (true, Some(first)) = (sum > room, widths.first_mut()) {
-            let least = (room / 2).max(MIN_NAME_COLUMNS);
-            *first = (*first).min(least.max(first.saturating_sub(sum - room)));
+        let sum = widths.iter().sum::<usize>() + GAP_COLUMNS * widths.len().saturating_sub(1);
+        if let (true, Some(first)) = (sum > available, widths.first_mut()) {
+            let least = (available / 2).max(MIN_NAME_COLUMNS);
+            *first = (*first).min(least.max(first.saturating_sub(sum - available)));
         }
         widths
     }
@@ -87,11 +87,11 @@ impl PanelView {
         &self,
         cells: &[String],
         group: usize,
-        room: usize,
+        available: usize,
         theme: &Theme,
     ) -> (String, bool) {
         let ellipsis = theme.glyphs().ellipsis;
-        let widths = self.columns.fitted(group, room);
+        let widths = self.columns.fitted(group, available);
         let mut text = String::new();
         let mut cut = false;
         for (at, cell) in cells.iter().enumerate() {
@@ -101,7 +101,7 @@ impl PanelView {
             cut |= shown != cell;
             let blanks = " ".repeat(column.saturating_sub(width::width(&shown)));
             if at > 0 {
-                text.push_str(&" ".repeat(GAP));
+                text.push_str(&" ".repeat(GAP_COLUMNS));
             }
             if self.columns.numbers.get(at) == Some(&true) {
                 text.push_str(&blanks);
@@ -112,7 +112,7 @@ impl PanelView {
             }
         }
         let text = text.trim_end();
-        let shown = width::truncate_with(text, room, ellipsis);
+        let shown = width::truncate_with(text, available, ellipsis);
         cut |= *shown != *text;
         (shown.into_owned(), cut)
     }

@@ -99,12 +99,12 @@ impl TextEntry {
         };
         let (before, after) = self.text.split_at(self.cursor);
         // One column stays free for the cursor at the end.
-        let room = columns.saturating_sub(1);
+        let available = columns.saturating_sub(1);
         let mut left = Vec::new();
         let mut used = 0;
         for piece in shown(before).into_iter().rev() {
             let wide = width::width(&piece);
-            if used + wide > room {
+            if used + wide > available {
                 break;
             }
             used += wide;

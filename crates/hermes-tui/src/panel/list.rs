@@ -22,9 +22,9 @@ pub(super) enum ListLine {
 
 /// The index of the best match among `places`, the first of several.
 pub(super) fn best(panel: &Panel, places: &[RowPosition], filter: &str) -> usize {
-    let score = |place: &RowPosition| {
-        let group = panel.groups.get(place.group)?;
-        fit(group, group.rows.get(place.row)?, filter)
+    let score = |at_row: &RowPosition| {
+        let group = panel.groups.get(at_row.group)?;
+        fit(group, group.rows.get(at_row.row)?, filter)
     };
     let scores = places.iter().map(score).enumerate();
     // `max_by_key` returns the last of equal elements.
@@ -76,7 +76,7 @@ fn matching(panel: &Panel, filter: &str) -> Vec<RowPosition> {
         }
         // Stable: rows that match equally well keep their order.
         scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-        places.extend(scored.into_iter().map(|(_, place)| place));
+        places.extend(scored.into_iter().map(|(_, at_row)| at_row));
     }
     places
 }
@@ -118,31 +118,31 @@ pub(super) fn items(
     let mut items = Vec::new();
     let mut number = 0;
     for (at, group) in panel.groups.iter().enumerate() {
-        let here = places[number..]
+        let rows_here = places[number..]
             .iter()
-            .take_while(|place| place.group == at)
+            .take_while(|at_row| at_row.group == at)
             .count();
-        let said = here > 0 || (group.rows.is_empty() && !filtered);
-        if said && !group.title.is_empty() {
+        let has_line = rows_here > 0 || (group.rows.is_empty() && !filtered);
+        if has_line && !group.title.is_empty() {
             if spaced && !items.is_empty() {
                 items.push(ListLine::Blank);
             }
             items.push(ListLine::Heading(at));
         }
-        let rows = places.iter().enumerate().skip(number).take(here);
-        items.extend(rows.map(|(number, place)| ListLine::Row(number, *place)));
-        number += here;
+        let rows = places.iter().enumerate().skip(number).take(rows_here);
+        items.extend(rows.map(|(number, at_row)| ListLine::Row(number, *at_row)));
+        number += rows_here;
     }
     items
 }
 
-pub(super) fn row(panel: &Panel, place: RowPosition) -> Option<&PanelRow> {
-    panel.groups.get(place.group)?.rows.get(place.row)
+pub(super) fn row(panel: &Panel, at_row: RowPosition) -> Option<&PanelRow> {
+    panel.groups.get(at_row.group)?.rows.get(at_row.row)
 }
 
 /// The index of the row with this id among the visible ones.
 pub(super) fn position(panel: &Panel, places: &[RowPosition], id: &str) -> Option<usize> {
     places
         .iter()
-        .position(|place| row(panel, *place).is_some_and(|row| row.id == id))
+        .position(|at_row| row(panel, *at_row).is_some_and(|row| row.id == id))
 }

@@ -190,9 +190,9 @@ impl PanelView {
         if key == KeyPress::plain(KeyCode::Enter) {
             return self.done(&of, Some(entry.text().to_owned()));
         }
-        let taken = entry.key(key);
+        let is_handled = entry.key(key);
         self.state = PanelState::Text(of, entry);
-        if taken {
+        if is_handled {
             PanelOutcome::Redraw
         } else {
             PanelOutcome::Nothing
@@ -296,8 +296,8 @@ impl PanelView {
     /// Rows of a panel that was replaced.
     fn fit(&mut self, stay: Option<&str>) {
         self.places = list::fitting(&self.panel, self.filter.text());
-        let place = stay.and_then(|id| list::position(&self.panel, &self.places, id));
-        self.cursor = match (place, stay) {
+        let restored = stay.and_then(|id| list::position(&self.panel, &self.places, id));
+        self.cursor = match (restored, stay) {
             (Some(at), _) => at,
             // Its row is gone: use the one in its place.
             (None, Some(_)) => self.cursor.min(self.places.len().saturating_sub(1)),
@@ -312,8 +312,9 @@ impl PanelView {
         named
             .and_then(|id| list::position(&self.panel, &self.places, id))
             .or_else(|| {
-                self.places.iter().position(|place| {
-                    list::row(&self.panel, *place).is_some_and(|row| row.mark == RowMark::Current)
+                self.places.iter().position(|restored| {
+                    list::row(&self.panel, *restored)
+                        .is_some_and(|row| row.mark == RowMark::Current)
                 })
             })
             .unwrap_or(0)

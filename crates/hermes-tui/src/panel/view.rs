@@ -27,16 +27,16 @@ impl PanelView {
         }
         if h >= 6 && !self.panel.columns.is_empty() {
             let cells: Vec<String> = self.panel.columns.clone();
-            let text = self.cells(&cells, 0, self.room(w), theme).0;
+            let text = self.cells(&cells, 0, self.available(w), theme).0;
             let line = format!("{}{text}", " ".repeat(self.margin()));
             frame
                 .lines
                 .push(Line::styled(line, theme.style(StyleRole::Dim)));
         }
         let (below, cursor) = self.below(w, h, theme);
-        let taken = frame.lines.len() + below.len();
-        let room = h.saturating_sub(taken).max(1);
-        frame.lines.extend(self.rows(w, room, theme));
+        let used_rows = frame.lines.len() + below.len();
+        let available = h.saturating_sub(used_rows).max(1);
+        frame.lines.extend(self.rows(w, available, theme));
         while frame.lines.len() + below.len() < h {
             frame.lines.push(Line::default());
         }
@@ -101,9 +101,10 @@ impl PanelView {
             if used + width::width(&busy) + width::width(&right) + 9 > w {
                 right = String::new();
             }
-            let room = w.saturating_sub(used + width::width(&right) + 9);
-            if room >= 4 {
-                let busy = width::truncate_with(&busy, room, theme.glyphs().ellipsis).into_owned();
+            let available = w.saturating_sub(used + width::width(&right) + 9);
+            if available >= 4 {
+                let busy =
+                    width::truncate_with(&busy, available, theme.glyphs().ellipsis).into_owned();
                 spans.push(Span::styled(rule.repeat(2), border));
                 used += width::width(&busy) + 4;
                 let style = theme.style(StyleRole::Accent);
@@ -146,7 +147,7 @@ impl PanelView {
         if self.columns.marks { 5 } else { 3 }
     }
 
-    pub(super) fn room(&self, w: usize) -> usize {
+    pub(super) fn available(&self, w: usize) -> usize {
         w.saturating_sub(self.margin())
     }
 
@@ -185,7 +186,7 @@ impl PanelView {
             .map(|item| match item {
                 ListLine::Blank => Line::default(),
                 ListLine::Heading(group) => self.heading(*group, w, theme),
-                ListLine::Row(number, place) => self.line(*number, *place, w, theme),
+                ListLine::Row(number, position) => self.line(*number, *position, w, theme),
             })
             .collect()
     }
@@ -201,8 +202,8 @@ impl PanelView {
         Line::styled(text, theme.style(StyleRole::Dim))
     }
 
-    fn line(&self, number: usize, place: RowPosition, w: usize, theme: &Theme) -> Line<'static> {
-        let Some(row) = list::row(&self.panel, place) else {
+    fn line(&self, number: usize, position: RowPosition, w: usize, theme: &Theme) -> Line<'static> {
+        let Some(row) = list::row(&self.panel, position) else {
             return Line::default();
         };
         let chosen = number == self.cursor;
@@ -223,7 +224,7 @@ impl PanelView {
             let (sign, role) = sign(row.mark, theme);
             spans.push(Span::styled(format!("{sign} "), over(theme.style(role))));
         }
-        let (text, _) = self.cells(&row.cells, place.group, self.room(w), theme);
+        let (text, _) = self.cells(&row.cells, position.group, self.available(w), theme);
         let role = match row.mark {
             RowMark::Off => StyleRole::Dim,
             _ => StyleRole::Text,

@@ -38,13 +38,13 @@ impl KeyGuard {
         let unseen = self.opens.is_none();
         self.typed(now);
         if !unseen && !self.writing {
-            let told = format!("{} was pressed too soon and ignored", key.shown());
-            return (KeyResult::Ignored(vec![key]), Some(told));
+            let notice = format!("{} was pressed too soon and ignored", key.shown());
+            return (KeyResult::Ignored(vec![key]), Some(notice));
         }
         // Enter and Esc do not edit a draft.
         if key.text().is_some() || key.code == KeyCode::Backspace {
-            let told = (!unseen).then(|| "what you type goes to your draft".to_owned());
-            (KeyResult::Draft(vec![key]), told)
+            let notice = (!unseen).then(|| "what you type goes to your draft".to_owned());
+            (KeyResult::Draft(vec![key]), notice)
         } else {
             (KeyResult::Redraw, None)
         }

@@ -94,16 +94,16 @@ impl LineEdit {
         })
     }
 
-    /// The part around the caret that fits `room` columns, and the caret's column in it.
-    pub(crate) fn view(&self, room: u16, style: Style) -> (Span<'static>, u16) {
-        let room = usize::from(room.max(1));
+    /// The part around the caret that fits `available` columns, and the caret's column in it.
+    pub(crate) fn view(&self, available: u16, style: Style) -> (Span<'static>, u16) {
+        let available = usize::from(available.max(1));
         let left = &self.text[..self.caret];
         // One column is reserved for the caret behind the text.
         let mut from = self.caret;
         let mut wide = 0;
         for part in left.graphemes(true).rev() {
             let shown = width::width(&width::visible(part));
-            if wide + shown >= room {
+            if wide + shown >= available {
                 break;
             }
             wide += shown;
@@ -113,7 +113,7 @@ impl LineEdit {
         let mut to = self.caret;
         for part in self.text[self.caret..].graphemes(true) {
             let shown = width::width(&width::visible(part));
-            if wide + shown > room {
+            if wide + shown > available {
                 break;
             }
             wide += shown;

@@ -28,13 +28,13 @@ pub(crate) const CLARIFY: &str = "clarify";
 /// Columns of an action in the line that reports the decision.
 const MAX_ACTION_COLUMNS: usize = 72;
 /// How often the countdown until keys count is updated.
-const COUNTDOWN: Duration = Duration::from_millis(200);
+const COUNTDOWN_INTERVAL: Duration = Duration::from_millis(200);
 /// The person is notified once more this long before an approval is denied automatically.
-const LAST_CALL: Duration = Duration::from_secs(10);
+const LAST_CALL_TIME: Duration = Duration::from_secs(10);
 
 /// A paste that the terminal does not mark is recognised after a few keys, and may be held back to wait for
 /// another line: keys this close before it belong to it.
-const PASTE_START: Duration = Duration::from_millis(250);
+const PASTE_START_TIME: Duration = Duration::from_millis(250);
 
 /// A prompt request.
 #[derive(Clone, Debug)]
@@ -135,7 +135,7 @@ impl PromptQueue {
         let Some(OpenPrompt::Approval(prompt)) = &self.open else {
             return false;
         };
-        let due = prompt.expires.is_some_and(|at| now + LAST_CALL >= at);
+        let due = prompt.expires.is_some_and(|at| now + LAST_CALL_TIME >= at);
         let id = &prompt.request.id;
         if !due || self.called.as_ref() == Some(id) {
             return false;
@@ -296,7 +296,8 @@ impl PromptQueue {
     /// Keys that were ignored just now.
     fn just_ignored(&mut self, now: Instant) -> Vec<KeyPress> {
         let ignored = self.ignored.take();
-        let recent = ignored.filter(|(_, at)| now.saturating_duration_since(*at) < PASTE_START);
+        let recent =
+            ignored.filter(|(_, at)| now.saturating_duration_since(*at) < PASTE_START_TIME);
         recent.map(|(keys, _)| keys).unwrap_or_default()
     }
 
@@ -332,7 +333,11 @@ impl PromptQueue {
             (!left.is_zero()).then(|| now + step.min(left))
         });
         let opens = guard.left(now).map(|left| {
-            let step = if animated { left.min(COUNTDOWN) } else { left };
+            let step = if animated {
+                left.min(COUNTDOWN_INTERVAL)
+            } else {
+                left
+            };
             now + step
         });
         settles.into_iter().chain(opens).chain(second).min()
@@ -340,7 +345,7 @@ impl PromptQueue {
 }
 
 fn approval_decision(request: &ApprovalRequest, verdict: Verdict) -> PromptDecision {
-    let told = match &verdict {
+    let decision_text = match &verdict {
         Verdict::Once => "approved once".to_owned(),
         Verdict::Session => "approved for this session".to_owned(),
         Verdict::Always(rule) => format!("approved always: {}", rule.0),
@@ -349,7 +354,7 @@ fn approval_decision(request: &ApprovalRequest, verdict: Verdict) -> PromptDecis
     };
     PromptDecision {
         denied: matches!(verdict, Verdict::Deny { .. }),
-        summary: format!("{told}  ({})", about(request)),
+        summary: format!("{decision_text}  ({})", about(request)),
         command: AgentCommand::Answer {
             request: request.id.clone(),
             verdict,
@@ -366,7 +371,7 @@ fn about(request: &ApprovalRequest) -> String {
 }
 
 fn question_decision(question: &Question, answer: Answer) -> PromptDecision {
-    let told = match &answer {
+    let decision_text = match &answer {
         Answer::Text { text } => text.clone(),
         Answer::Form { values } => values
             .iter()
@@ -379,18 +384,18 @@ fn question_decision(question: &Question, answer: Answer) -> PromptDecision {
         Answer::Agreed => "agreed".to_owned(),
         Answer::Declined { .. } | Answer::Unanswered { .. } => "no answer".to_owned(),
     };
-    let told = if question.from == CLARIFY {
+    let decision_text = if question.from == CLARIFY {
         String::new()
     } else {
         format!(
-            "{} asked: {}  {told}",
+            "{} asked: {}  {decision_text}",
             question.from,
             first_line(&question.text)
         )
     };
     PromptDecision {
         denied: matches!(answer, Answer::Declined { .. }),
-        summary: told,
+        summary: decision_text,
         command: AgentCommand::Reply {
             question: question.id.clone(),
             answer,

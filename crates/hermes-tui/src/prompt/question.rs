@@ -207,9 +207,9 @@ impl QuestionPrompt {
             }
             QuestionEntry::Visit => None,
         };
-        let taken = line.map(|line| line.insert(text)).is_some();
-        self.problem = (!taken).then(|| PASTE_IGNORED.to_owned());
-        taken
+        let accepted = line.map(|line| line.insert(text)).is_some();
+        self.problem = (!accepted).then(|| PASTE_IGNORED.to_owned());
+        accepted
     }
 }
 

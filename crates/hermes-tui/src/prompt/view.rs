@@ -28,7 +28,7 @@ impl PromptQueue {
         theme: &Theme,
     ) -> ScreenFrame {
         let waiting = self.waiting.len();
-        let place = (waiting + self.answered > 0)
+        let position_text = (waiting + self.answered > 0)
             .then(|| format!("{} of {}", self.answered + 1, self.answered + 1 + waiting));
         let look = PromptLook {
             columns: usize::from(columns),
@@ -37,8 +37,12 @@ impl PromptQueue {
         };
         match &self.open {
             None => ScreenFrame::default(),
-            Some(OpenPrompt::Approval(prompt)) => approval(prompt, place, &look).fit(height, &look),
-            Some(OpenPrompt::Question(prompt)) => question(prompt, place, &look).fit(height, &look),
+            Some(OpenPrompt::Approval(prompt)) => {
+                approval(prompt, position_text, &look).fit(height, &look)
+            }
+            Some(OpenPrompt::Question(prompt)) => {
+                question(prompt, position_text, &look).fit(height, &look)
+            }
         }
     }
 }
@@ -103,21 +107,21 @@ impl PromptSheet {
             lines.push(self.title);
         }
         let above = lines.len();
-        let room = height.saturating_sub(foot + above).max(1);
+        let available = height.saturating_sub(foot + above).max(1);
         let count = self.body.len();
         let mut top = 0;
-        if count <= room {
+        if count <= available {
             lines.extend(self.body);
         } else {
             // The last line says how much more there is.
-            let shown = room.saturating_sub(1).max(1);
+            let shown = available.saturating_sub(1).max(1);
             top = self.scroll.min(count - shown);
             if let Some(focus) = self.focus {
                 top = top.clamp((focus + 1).saturating_sub(shown), focus);
             }
             let below = count - top - shown;
             lines.extend(self.body.into_iter().skip(top).take(shown));
-            if room > 1 {
+            if available > 1 {
                 lines.push(look.more(top, below));
             }
         }
@@ -139,6 +143,31 @@ impl PromptSheet {
 
 fn small(number: usize) -> u16 {
     u16::try_from(number).unwrap_or(u16::MAX)
+}
+
+/// A key and its meaning.
+struct KeyHint {
+    key: String,
+    label: String,
+    /// What Enter does.
+    is_default: bool,
+}
+
+impl KeyHint {
+    fn new(key: impl Into<String>, label: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            label: label.into(),
+            is_default: false,
+        }
+    }
+
+    fn default_answer(key: &str, label: &str) -> Self {
+        Self {
+            is_default: true,
+            ..Self::new(key, label)
+        }
+    }
 }
 
 impl PromptLook<'_> {
@@ -177,8 +206,8 @@ impl PromptLook<'_> {
         let left = format!(" {name} ");
         let used = 2 + width::width(&left) + width::width(&right);
         if used > self.columns {
-            let room = self.columns.saturating_sub(2);
-            let left = width::truncate(&left, room).into_owned();
+            let available = self.columns.saturating_sub(2);
+            let left = width::truncate(&left, available).into_owned();
             return Line::from(vec![
                 Span::styled(rule.repeat(2), border),
                 Span::styled(left, self.style(StyleRole::Strong)),
@@ -203,9 +232,9 @@ impl PromptLook<'_> {
 
     fn labelled(&self, first: &Span<'static>, text: &str, role: StyleRole) -> Vec<Line<'static>> {
         let indent = width::width(&first.content);
-        let room = self.columns.saturating_sub(indent).max(1);
+        let available = self.columns.saturating_sub(indent).max(1);
         let mut lines = Vec::new();
-        for line in width::wrap_text(&width::visible(text), room, Style::default()) {
+        for line in width::wrap_text(&width::visible(text), available, Style::default()) {
             let words: String = line.spans.iter().map(|span| &*span.content).collect();
             let prefix = if lines.is_empty() {
                 first.clone()
@@ -223,10 +252,10 @@ impl PromptLook<'_> {
     /// Every character of a command, broken at the screen edge: spaces at a break are part of it.
     fn exact(&self, first: &str, text: &str) -> Vec<Line<'static>> {
         let indent = width::width(first);
-        let room = self.columns.saturating_sub(indent).max(2);
+        let available = self.columns.saturating_sub(indent).max(2);
         let mut lines = Vec::new();
         for part in text.split('\n') {
-            for piece in chop(&width::visible(part), room) {
+            for piece in chop(&width::visible(part), available) {
                 let prefix = if lines.is_empty() {
                     first.to_owned()
                 } else {
@@ -242,27 +271,31 @@ impl PromptLook<'_> {
     }
 
     /// Keys and their meaning, as many per line as fit.
-    fn keys(&self, keys: &[(&str, String)]) -> Vec<Line<'static>> {
+    fn keys(&self, keys: &[KeyHint]) -> Vec<Line<'static>> {
         let mut lines: Vec<Line<'static>> = Vec::new();
-        for (key, label) in keys {
-            let marked = key.strip_prefix('>');
-            let key = marked.unwrap_or(key);
-            let room = self.columns.saturating_sub(4 + width::width(key) + 1);
-            let label = width::truncate(label, room.max(1)).into_owned();
+        for KeyHint {
+            key,
+            label,
+            is_default,
+        } in keys
+        {
+            let available = self.columns.saturating_sub(4 + width::width(key) + 1);
+            let label = width::truncate(label, available.max(1)).into_owned();
             let wide = width::width(key) + 1 + width::width(&label);
             let fits = lines.last().is_some_and(|line| {
-                width::line_width(line) + 4 + wide <= self.columns && marked.is_none()
+                width::line_width(line) + 4 + wide <= self.columns && !is_default
             });
-            let gap = match (fits, marked) {
-                (true, _) | (_, None) => Span::raw("    "),
-                (false, Some(_)) => Span::styled(
+            let gap = if *is_default {
+                Span::styled(
                     format!("  {} ", self.theme.glyphs().pointer),
                     self.style(StyleRole::Accent),
-                ),
+                )
+            } else {
+                Span::raw("    ")
             };
             let item = [
                 gap,
-                Span::styled(key.to_owned(), self.style(StyleRole::Key)),
+                Span::styled(key.clone(), self.style(StyleRole::Key)),
                 Span::raw(" "),
                 Span::styled(label, self.style(StyleRole::Text)),
             ];
@@ -301,8 +334,8 @@ impl PromptLook<'_> {
     fn typed(&self, label: &str, line: &LineEdit) -> (Line<'static>, usize) {
         let label = format!("{INDENT}{label}");
         let start = width::width(&label);
-        let room = self.columns.saturating_sub(start).max(2);
-        let (span, column) = line.view(small(room), self.style(StyleRole::Text));
+        let available = self.columns.saturating_sub(start).max(2);
+        let (span, column) = line.view(small(available), self.style(StyleRole::Text));
         let line = Line::from(vec![Span::styled(label, self.style(StyleRole::Dim)), span]);
         (line, start + usize::from(column))
     }
@@ -314,8 +347,8 @@ impl PromptLook<'_> {
     }
 }
 
-/// `text` in pieces of at most `room` columns, complete.
-fn chop(text: &str, room: usize) -> Vec<String> {
+/// `text` in pieces of at most `available` columns, complete.
+fn chop(text: &str, available: usize) -> Vec<String> {
     let text = width::expand_tabs(text, 0);
     let mut rest = &*text;
     let mut pieces = Vec::new();
@@ -323,7 +356,7 @@ fn chop(text: &str, room: usize) -> Vec<String> {
         let first = width::graphemes(rest)
             .next()
             .map_or(0, |(part, _)| part.len());
-        let (piece, after) = rest.split_at(width::fitting(rest, room).max(first));
+        let (piece, after) = rest.split_at(width::fitting(rest, available).max(first));
         pieces.push(piece.to_owned());
         rest = after;
     }
@@ -336,7 +369,11 @@ fn tenths(left: Duration) -> String {
     format!("{}.{}s", tenths / 10, tenths % 10)
 }
 
-fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &PromptLook<'_>) -> PromptSheet {
+fn approval(
+    prompt: &ApprovalPrompt,
+    position_text: Option<String>,
+    look: &PromptLook<'_>,
+) -> PromptSheet {
     let request = &prompt.request;
     let tool = width::visible(&request.tool).into_owned();
     let expires = prompt.expires.map(|at| {
@@ -345,7 +382,11 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &PromptLook<'_
         let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
         format!("denied in {seconds} s")
     });
-    let facts: Vec<String> = expires.into_iter().chain(place).chain([tool]).collect();
+    let facts: Vec<String> = expires
+        .into_iter()
+        .chain(position_text)
+        .chain([tool])
+        .collect();
     let sign = if request.tool == "terminal" {
         "  $ "
     } else {
@@ -375,12 +416,15 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &PromptLook<'_
     let rule = request.rule.as_ref().map_or("", |rule| &rule.0);
     match &prompt.stage {
         ApprovalStage::Choose => {
-            let mut keys = vec![("y", "once".to_owned()), ("s", "this session".to_owned())];
+            let mut keys = vec![KeyHint::new("y", "once"), KeyHint::new("s", "this session")];
             if request.rule.is_some() {
-                keys.push(("a", format!("always: {}", width::visible(rule))));
+                keys.push(KeyHint::new(
+                    "a",
+                    format!("always: {}", width::visible(rule)),
+                ));
             }
-            keys.push((">n", "deny".to_owned()));
-            keys.push(("e", "deny and explain".to_owned()));
+            keys.push(KeyHint::default_answer("n", "deny"));
+            keys.push(KeyHint::new("e", "deny and explain"));
             sheet.keys = look.keys(&keys);
         }
         ApprovalStage::Rule { .. } => {
@@ -388,30 +432,34 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &PromptLook<'_
             sheet.notes.extend(stored);
             sheet.letters = "a e Esc";
             sheet.keys = look.keys(&[
-                ("a", "store it and allow".to_owned()),
-                ("e", "edit it".to_owned()),
-                ("Esc", "back".to_owned()),
+                KeyHint::new("a", "store it and allow"),
+                KeyHint::new("e", "edit it"),
+                KeyHint::new("Esc", "back"),
             ]);
         }
         ApprovalStage::EditRule { line, .. } => {
             sheet.type_into("rule: ", line, look);
             sheet.keys = look.keys(&[
-                ("Enter", "store it and allow".to_owned()),
-                ("Esc", "back".to_owned()),
+                KeyHint::new("Enter", "store it and allow"),
+                KeyHint::new("Esc", "back"),
             ]);
         }
         ApprovalStage::Why { line } => {
             sheet.type_into("why not: ", line, look);
-            sheet.keys = look.keys(&[("Enter", "deny".to_owned()), ("Esc", "back".to_owned())]);
+            sheet.keys = look.keys(&[KeyHint::new("Enter", "deny"), KeyHint::new("Esc", "back")]);
         }
     }
     look.closed(&mut sheet.keys, prompt.guard());
     sheet
 }
 
-fn question(prompt: &QuestionPrompt, place: Option<String>, look: &PromptLook<'_>) -> PromptSheet {
+fn question(
+    prompt: &QuestionPrompt,
+    position_text: Option<String>,
+    look: &PromptLook<'_>,
+) -> PromptSheet {
     let question = &prompt.question;
-    let facts: Vec<String> = place.into_iter().collect();
+    let facts: Vec<String> = position_text.into_iter().collect();
     let name = if question.from == super::CLARIFY {
         "A question".to_owned()
     } else {
@@ -433,8 +481,8 @@ fn question(prompt: &QuestionPrompt, place: Option<String>, look: &PromptLook<'_
         QuestionEntry::Text(line) => {
             sheet.type_into("answer: ", line, look);
             sheet.keys.extend(look.keys(&[
-                ("Enter", "answer".to_owned()),
-                ("Esc", "no answer".to_owned()),
+                KeyHint::new("Enter", "answer"),
+                KeyHint::new("Esc", "no answer"),
             ]));
         }
         QuestionEntry::Choice(picker) => choices(picker, &mut sheet, look),
@@ -445,8 +493,8 @@ fn question(prompt: &QuestionPrompt, place: Option<String>, look: &PromptLook<'_
             }
             sheet.letters = "y [n]";
             sheet.keys.extend(look.keys(&[
-                ("y", "agree to visit this page".to_owned()),
-                (">n", "decline".to_owned()),
+                KeyHint::new("y", "agree to visit this page"),
+                KeyHint::default_answer("n", "decline"),
             ]));
         }
     }
@@ -457,13 +505,13 @@ fn question(prompt: &QuestionPrompt, place: Option<String>, look: &PromptLook<'_
 fn choices(picker: &ChoicePicker, sheet: &mut PromptSheet, look: &PromptLook<'_>) {
     let pointer = look.theme.glyphs().pointer;
     for (index, choice) in picker.options.iter().enumerate() {
-        let here = index == picker.at;
-        if here {
+        let is_current = index == picker.at;
+        if is_current {
             sheet.focus = Some(sheet.body.len());
         }
-        let mark = if here { pointer } else { " " };
+        let mark = if is_current { pointer } else { " " };
         let first = format!("{INDENT}{mark} {}  ", index + 1);
-        let (label, role) = if here {
+        let (label, role) = if is_current {
             (StyleRole::Selected, StyleRole::Selected)
         } else {
             (StyleRole::Dim, StyleRole::Text)
@@ -474,10 +522,10 @@ fn choices(picker: &ChoicePicker, sheet: &mut PromptSheet, look: &PromptLook<'_>
             .extend(look.labelled(&first, &choice.title, role));
     }
     if let Some(own) = &picker.own {
-        let here = picker.on_own();
-        let mark = if here { pointer } else { " " };
+        let is_current = picker.on_own();
+        let mark = if is_current { pointer } else { " " };
         let (line, column) = look.typed(&format!("{mark} your own words: "), own);
-        if here {
+        if is_current {
             sheet.focus = Some(sheet.body.len());
             sheet.cursor = Some((column, CursorAt::Body(sheet.body.len())));
         }
@@ -486,68 +534,71 @@ fn choices(picker: &ChoicePicker, sheet: &mut PromptSheet, look: &PromptLook<'_>
     let glyphs = look.theme.glyphs();
     let arrows = format!("{}{}", glyphs.up, glyphs.down);
     sheet.keys.extend(look.keys(&[
-        (arrows.as_str(), "choose".to_owned()),
-        ("Enter", "answer".to_owned()),
-        ("Esc", "no answer".to_owned()),
+        KeyHint::new(arrows, "choose"),
+        KeyHint::new("Enter", "answer"),
+        KeyHint::new("Esc", "no answer"),
     ]));
 }
 
 fn form(fields: &[FilledField], at: usize, sheet: &mut PromptSheet, look: &PromptLook<'_>) {
     let pointer = look.theme.glyphs().pointer;
     for (index, filled) in fields.iter().enumerate() {
-        let here = index == at;
-        let mark = if here { pointer } else { " " };
+        let is_current = index == at;
+        let mark = if is_current { pointer } else { " " };
         let star = if filled.field.required {
             ""
         } else {
             " (optional)"
         };
         let label = format!("{mark} {}{star}: ", width::visible(&filled.field.title));
-        if here {
+        if is_current {
             sheet.focus = Some(sheet.body.len());
         }
         match &filled.value {
             FieldEntry::Line(line) => {
                 let (mut shown, column) = look.typed(&label, line);
-                if here {
+                if is_current {
                     sheet.cursor = Some((column, CursorAt::Body(sheet.body.len())));
                 }
                 if line.is_empty() {
-                    let room = look.columns.saturating_sub(width::line_width(&shown));
-                    let hint = width::truncate(&hint(filled), room).into_owned();
+                    let available = look.columns.saturating_sub(width::line_width(&shown));
+                    let hint = width::truncate(&hint(filled), available).into_owned();
                     shown.push_span(Span::styled(hint, look.style(StyleRole::Placeholder)));
                 }
                 sheet.body.push(shown);
             }
             FieldEntry::One(chosen) => {
-                let marks = |index: usize| (*chosen == Some(index), *chosen == Some(index) && here);
+                let marks =
+                    |index: usize| (*chosen == Some(index), *chosen == Some(index) && is_current);
                 sheet.body.extend(options(&label, filled, marks, look));
             }
             FieldEntry::Several { at, chosen } => {
                 let marks = |index: usize| {
                     let on = chosen.get(index).copied().unwrap_or_default();
-                    (on, here && *at == index)
+                    (on, is_current && *at == index)
                 };
                 sheet.body.extend(options(&label, filled, marks, look));
             }
         }
-        if let Some(about) = filled.field.description.as_deref().filter(|_| here) {
+        if let Some(about) = filled.field.description.as_deref().filter(|_| is_current) {
             sheet.body.extend(look.block("    ", about, StyleRole::Dim));
         }
     }
     let last = at + 1 == fields.len();
-    let mut keys = vec![("Enter", if last { "send" } else { "next" }.to_owned())];
+    let mut keys = vec![KeyHint::new("Enter", if last { "send" } else { "next" })];
     if let Some(filled) = fields.get(at) {
         match filled.field.kind {
-            FieldKind::Several { .. } => keys.push(("Space", "choose".to_owned())),
-            FieldKind::Boolean | FieldKind::One { .. } => keys.push(("Space", "change".to_owned())),
+            FieldKind::Several { .. } => keys.push(KeyHint::new("Space", "choose")),
+            FieldKind::Boolean | FieldKind::One { .. } => {
+                keys.push(KeyHint::new("Space", "change"));
+            }
             _ => {}
         }
     }
     if at > 0 {
-        keys.push(("Shift+Tab", "back".to_owned()));
+        keys.push(KeyHint::new("Shift+Tab", "back"));
     }
-    keys.push(("Esc", "no answer".to_owned()));
+    keys.push(KeyHint::new("Esc", "no answer"));
     sheet.keys.extend(look.keys(&keys));
 }
 
@@ -583,11 +634,12 @@ fn options(
     ));
     let mut lines = Vec::new();
     for (index, title) in filled.titles().into_iter().enumerate() {
-        let (on, here) = marks(index);
+        let (on, is_current) = marks(index);
         let mark = if on { glyphs.done } else { glyphs.todo };
-        let room = look.columns.saturating_sub(6).max(1);
-        let text = width::truncate(&format!("{mark} {}", width::visible(title)), room).into_owned();
-        let role = match (here, on) {
+        let available = look.columns.saturating_sub(6).max(1);
+        let text =
+            width::truncate(&format!("{mark} {}", width::visible(title)), available).into_owned();
+        let role = match (is_current, on) {
             (true, _) => StyleRole::Selected,
             (false, true) => StyleRole::Strong,
             (false, false) => StyleRole::Text,

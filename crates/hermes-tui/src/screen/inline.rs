@@ -168,9 +168,9 @@ impl<W: Write> InlineScreen<W> {
     /// Clipped to the height of the screen: the end and the cursor stay visible.
     fn clipped(&self, frame: &ScreenFrame) -> (Vec<Line<'static>>, Option<(u16, u16)>) {
         let height = usize::from(self.size.height.max(1));
-        let over = frame.lines.len().saturating_sub(height);
-        let cursor_row = frame.cursor.map_or(over, |(_, row)| usize::from(row));
-        let from = over.min(cursor_row);
+        let excess = frame.lines.len().saturating_sub(height);
+        let cursor_row = frame.cursor.map_or(excess, |(_, row)| usize::from(row));
+        let from = excess.min(cursor_row);
         let lines: Vec<_> = frame
             .lines
             .iter()

@@ -3,7 +3,7 @@
 use ratatui_core::style::{Color, Modifier, Style};
 
 use super::glyphs::UNICODE;
-use super::{ROLES, StyleRole, Theme, ThemeBackground};
+use super::{ROLE_COUNT, StyleRole, Theme, ThemeBackground};
 
 type ThemeFn = fn() -> Theme;
 
@@ -48,7 +48,7 @@ fn build(
     background: ThemeBackground,
     style: impl Fn(StyleRole) -> Style,
 ) -> Theme {
-    let mut styles = [Style::new(); ROLES];
+    let mut styles = [Style::new(); ROLE_COUNT];
     for role in EVERY {
         if let Some(slot) = styles.get_mut(role as usize) {
             *slot = style(role);
@@ -267,7 +267,7 @@ fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
 
-pub(super) const EVERY: [StyleRole; ROLES] = [
+pub(super) const EVERY: [StyleRole; ROLE_COUNT] = [
     StyleRole::Text,
     StyleRole::Dim,
     StyleRole::Strong,

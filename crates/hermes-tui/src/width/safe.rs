@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use unicode_segmentation::UnicodeSegmentation;
 
 /// Further combining marks on one letter are dropped: a stack of them covers other rows.
-const MARKS: usize = 8;
+const MAX_MARKS: usize = 8;
 
 /// Bidirectional controls: text would read differently than it is.
 fn turns(ch: char) -> bool {
@@ -70,7 +70,7 @@ fn made(text: &str, replace: impl Fn(char, &mut String)) -> Cow<'_, str> {
     if text.is_ascii() && !text.contains(harmful) {
         return text.into();
     }
-    let tower = |grapheme: &str| grapheme.len() > MARKS;
+    let tower = |grapheme: &str| grapheme.len() > MAX_MARKS;
     if !text.contains(harmful) && !text.graphemes(true).any(tower) {
         return text.into();
     }
@@ -79,7 +79,7 @@ fn made(text: &str, replace: impl Fn(char, &mut String)) -> Cow<'_, str> {
         for (index, ch) in grapheme.chars().enumerate() {
             if harmful(ch) && !belongs(ch, grapheme) {
                 replace(ch, &mut out);
-            } else if index <= 2 * MARKS {
+            } else if index <= 2 * MAX_MARKS {
                 out.push(ch);
             }
         }

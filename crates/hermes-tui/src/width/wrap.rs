@@ -84,7 +84,7 @@ fn pieces(text: &str) -> Vec<WrapPiece> {
 }
 
 /// Byte ranges of the rows. Spaces at a break belong to none.
-fn ranges(text: &str, room: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
+fn ranges(text: &str, available: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
     let pieces = pieces(text);
     let mut rows = Vec::new();
     let mut start = 0;
@@ -100,7 +100,7 @@ fn ranges(text: &str, room: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
     };
     while at < pieces.len() {
         let piece = &pieces[at];
-        let fits = used + piece.columns <= room(rows.len()).max(1);
+        let fits = used + piece.columns <= available(rows.len()).max(1);
         if fits || at == start {
             if piece.opens && at > start {
                 last_open = Some(at);
@@ -146,7 +146,7 @@ pub fn wrap_row(row: &StyledRow, columns: usize, indent: &Indent) -> Vec<StyledR
         .iter()
         .map(|span| span.content.as_ref())
         .collect();
-    let room = |row: usize| columns - indent.width(row, columns).unwrap_or(0);
+    let available = |row: usize| columns - indent.width(row, columns).unwrap_or(0);
     let starts: Vec<usize> = row
         .line
         .spans
@@ -158,7 +158,7 @@ pub fn wrap_row(row: &StyledRow, columns: usize, indent: &Indent) -> Vec<StyledR
         })
         .collect();
     let mut out = Vec::new();
-    for range in ranges(&text, room) {
+    for range in ranges(&text, available) {
         let before = match indent.width(out.len(), columns) {
             Some(_) => indent.at(out.len()).to_vec(),
             None => Vec::new(),

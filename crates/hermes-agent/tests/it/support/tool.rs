@@ -31,7 +31,6 @@ impl FakeTool {
                 toolset: "test",
                 effects,
                 untrusted: false,
-                result_limit: None,
             },
             work: Box::new(work),
         }

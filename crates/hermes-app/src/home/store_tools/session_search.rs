@@ -136,7 +136,7 @@ impl SessionSearch {
     }
 }
 
-/// Whether one of the conversations shown has read from outside: then what was said in it may come from there. One
+/// Whether one of the shown conversations read untrusted content, which its messages may repeat. One
 /// that cannot be read may have.
 async fn has_read_outside(store: &Store, value: &Value) -> bool {
     let mut shown = BTreeSet::new();

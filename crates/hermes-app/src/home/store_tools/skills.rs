@@ -16,7 +16,7 @@ use hermes_core::args::Args;
 
 const TOOLSET: &str = "skills";
 /// Of a change, when the person is asked about it.
-const SHOWN_CHARS: usize = 4_000;
+const MAX_SHOWN_CHARS: usize = 4_000;
 
 pub(super) struct SkillsList {
     spec: ToolSpec,
@@ -267,7 +267,7 @@ fn shown(change: &Change, args: &ToolArgs) -> String {
         .iter()
         .find_map(|field| args.get(*field)?.as_str())
         .unwrap_or_default();
-    let text: String = text.chars().take(SHOWN_CHARS).collect();
+    let text: String = text.chars().take(MAX_SHOWN_CHARS).collect();
     format!("{}\n{text}", change.gist()).trim_end().to_owned()
 }
 

@@ -27,7 +27,6 @@ fn tool(name: &str, toolset: &'static str) -> Arc<dyn Tool> {
         toolset,
         effects: Effects::Exclusive,
         untrusted: true,
-        result_limit: None,
     }))
 }
 
@@ -191,7 +190,6 @@ fn crowd(count: usize) -> Arc<Feed> {
             toolset: "mcp-web",
             effects: Effects::Exclusive,
             untrusted: true,
-            result_limit: None,
         })) as Arc<dyn Tool>
     });
     let tools: Vec<Arc<dyn Tool>> = many.chain([tool("mcp__git__log", "mcp-git")]).collect();
@@ -223,7 +221,7 @@ fn context(registry: &Registry) -> ToolContext {
         cancel: tokio_util::sync::CancellationToken::new(),
         clock: Arc::new(hermes_core::clock::SystemClock),
         approver: Arc::new(hermes_core::approval::DenyAll),
-        asker: Arc::new(hermes_core::ask::Nobody),
+        asker: Arc::new(hermes_core::ask::DeclineAll),
         progress: hermes_core::event::ProgressSink::none(),
         registry: registry.clone(),
         taint: hermes_core::tool::Taint::default(),

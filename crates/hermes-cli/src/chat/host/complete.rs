@@ -13,7 +13,7 @@ use hermes_app::text::shorten;
 use hermes_app::{Conversation, slash_commands};
 
 /// Answers that are given.
-const MOST: usize = 50;
+const MAX_COMPLETIONS: usize = 50;
 
 /// What may stand where `word` is typed. The best come first: what begins with it, then what has it.
 pub(super) async fn candidates(
@@ -47,7 +47,7 @@ pub(super) async fn candidates(
         .filter_map(|candidate| Some((rank(&candidate)?, candidate)))
         .collect();
     ranked.sort_by_key(|(rank, _)| *rank);
-    ranked.truncate(MOST);
+    ranked.truncate(MAX_COMPLETIONS);
     ranked.into_iter().map(|(_, candidate)| candidate).collect()
 }
 

@@ -37,7 +37,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::output::StderrHold;
 
 /// How often background processes are checked, while there are any.
-const LOOK: Duration = Duration::from_secs(1);
+const PROCESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shows a conversation until the person quits.
 pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
@@ -273,7 +273,7 @@ impl Host {
                         self.live.effect(effect).await;
                     }
                     HostEvent::Changed => self.live.stale = true,
-                    HostEvent::Shell(news) => self.shell(news).await,
+                    HostEvent::Shell(update) => self.shell(update).await,
                 }
             }
             self.settle().await;
@@ -313,7 +313,7 @@ impl Host {
             return;
         }
         if let Some(toolbox) = self.toolbox() {
-            for effect in status::news_of_servers(&toolbox, &mut self.live.down) {
+            for effect in status::server_changes(&toolbox, &mut self.live.down) {
                 self.live.effect(effect).await;
             }
         }
@@ -387,11 +387,11 @@ impl Host {
                 let message = self.conversation.message(input);
                 self.live.command(message).await;
             }
-            Some(Ok(Some(told))) => self.live.unsent(told).await,
+            Some(Ok(Some(command_result))) => self.live.unsent(command_result).await,
             Some(Err(failure)) => {
-                let told =
+                let command_result =
                     CommandResult::from_effect(Effect::Draft(input.text)).and(card(&failure));
-                self.live.unsent(told).await;
+                self.live.unsent(command_result).await;
             }
             None => {
                 self.live
@@ -456,8 +456,8 @@ impl Host {
         }
     }
 
-    async fn shell(&mut self, news: shell::ShellStep) {
-        match news {
+    async fn shell(&mut self, update: shell::ShellStep) {
+        match update {
             shell::ShellStep::Event(event) => self.live.shell_event(event).await,
             shell::ShellStep::Ended { event, note } => self.live.shell_ended(event, note).await,
         }
@@ -493,7 +493,7 @@ impl HostInputs {
             step = next_step(shell) => HostEvent::Shell(step),
             () = next_change(servers) => HostEvent::Changed,
             // There is no event for the end of a background process.
-            () = tokio::time::sleep(LOOK), if status.background > 0 => HostEvent::Changed,
+            () = tokio::time::sleep(PROCESS_CHECK_INTERVAL), if status.background > 0 => HostEvent::Changed,
         }
     }
 
@@ -587,17 +587,17 @@ impl HostInputs {
     }
 
     /// The message was not sent: there will be no answer.
-    async fn unsent(&mut self, told: CommandResult) {
+    async fn unsent(&mut self, command_result: CommandResult) {
         self.shell_event(AgentEvent::Closed).await;
-        self.show(told).await;
+        self.show(command_result).await;
     }
 
     async fn effect(&mut self, effect: Effect) {
         self.send_update(HostUpdate::Effect(effect)).await;
     }
 
-    async fn send_update(&mut self, news: HostUpdate) {
-        if self.port.news.send(news).await.is_err() {
+    async fn send_update(&mut self, update: HostUpdate) {
+        if self.port.updates.send(update).await.is_err() {
             self.left = true;
         }
     }

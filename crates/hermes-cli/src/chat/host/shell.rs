@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use hermes_core::event::AgentEvent;
+use hermes_core::text::last_bytes;
 use hermes_core::tool::ToolErrorKind;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
@@ -13,13 +14,13 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 
 /// The end of the output that is kept, in bytes.
-const KEPT: usize = 64 * 1024;
+const MAX_OUTPUT: usize = 64 * 1024;
 /// The part of the output for the model.
-const TOLD: usize = 8 * 1024;
+const MAX_OUTPUT_FOR_MODEL: usize = 8 * 1024;
 /// Minimum interval between updates of the screen.
-const PACE: Duration = Duration::from_millis(50);
+const MIN_UPDATE_INTERVAL: Duration = Duration::from_millis(50);
 /// How long to wait for the end of the output after the command has ended.
-const LINGER: Duration = Duration::from_millis(200);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A running command.
 pub(super) struct ShellCommand {
@@ -32,7 +33,7 @@ pub(super) struct ShellCommand {
     cut: bool,
     open: bool,
     shown: Option<Instant>,
-    begun: Instant,
+    started_at: Instant,
     stopped: bool,
 }
 
@@ -78,7 +79,7 @@ impl ShellCommand {
             cut: false,
             open: true,
             shown: None,
-            begun: Instant::now(),
+            started_at: Instant::now(),
             stopped: false,
         };
         Ok((this, started))
@@ -86,24 +87,24 @@ impl ShellCommand {
 
     /// The next thing to show. Nothing is lost when it is dropped.
     pub(super) async fn step(&mut self) -> ShellStep {
-        let mut news = false;
+        let mut has_unsent_output = false;
         loop {
-            let wait = self
-                .shown
-                .map_or(Duration::ZERO, |shown| PACE.saturating_sub(shown.elapsed()));
+            let wait = self.shown.map_or(Duration::ZERO, |shown| {
+                MIN_UPDATE_INTERVAL.saturating_sub(shown.elapsed())
+            });
             tokio::select! {
                 read = self.output.read_buf(&mut self.text), if self.open => match read {
                     Ok(1..) => {
                         self.cut_off();
-                        news = true;
+                        has_unsent_output = true;
                     }
                     _ => self.open = false,
                 },
-                () = tokio::time::sleep(wait), if news => {
+                () = tokio::time::sleep(wait), if has_unsent_output => {
                     self.shown = Some(Instant::now());
                     return ShellStep::Event(AgentEvent::ToolProgress {
                         call_id: self.id.clone(),
-                        text: self.kept(),
+                        text: self.output_text(),
                     });
                 }
                 status = self.child.wait() => {
@@ -116,8 +117,8 @@ impl ShellCommand {
     }
 
     fn cut_off(&mut self) {
-        if self.text.len() > KEPT {
-            let extra = self.text.len() - KEPT;
+        if self.text.len() > MAX_OUTPUT {
+            let extra = self.text.len() - MAX_OUTPUT;
             self.text.drain(..extra);
             self.cut = true;
         }
@@ -127,14 +128,14 @@ impl ShellCommand {
     async fn drain(&mut self) {
         while self.open {
             let read = self.output.read_buf(&mut self.text);
-            match tokio::time::timeout(LINGER, read).await {
+            match tokio::time::timeout(DRAIN_TIMEOUT, read).await {
                 Ok(Ok(1..)) => self.cut_off(),
                 _ => self.open = false,
             }
         }
     }
 
-    fn kept(&self) -> String {
+    fn output_text(&self) -> String {
         let text = String::from_utf8_lossy(&self.text);
         if self.cut {
             // The first line is cut somewhere.
@@ -146,7 +147,7 @@ impl ShellCommand {
     }
 
     fn ended(&self, code: Option<i32>) -> ShellStep {
-        let output = self.kept();
+        let output = self.output_text();
         let error = match code {
             Some(0) => None,
             _ if self.stopped => Some(ToolErrorKind::Cancelled),
@@ -162,14 +163,14 @@ impl ShellCommand {
             note: format!(
                 "The person ran this command themselves ({how}):\n$ {}\n{}",
                 self.command,
-                last(&output, TOLD)
+                last_bytes(&output, MAX_OUTPUT_FOR_MODEL)
             ),
             event: AgentEvent::ToolFinished {
                 call_id: self.id.clone(),
                 name: "terminal".to_owned(),
                 error,
                 preview: preview.to_string(),
-                millis: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+                millis: u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX),
             },
         }
     }
@@ -187,15 +188,6 @@ impl ShellCommand {
         self.kill();
         let _ = self.child.wait().await;
     }
-}
-
-/// The end of a text, at most this many bytes.
-fn last(text: &str, most: usize) -> &str {
-    let mut at = text.len().saturating_sub(most);
-    while !text.is_char_boundary(at) {
-        at += 1;
-    }
-    &text[at..]
 }
 
 #[cfg(test)]
@@ -240,8 +232,8 @@ mod tests {
         let Some(AgentEvent::ToolFinished { preview, .. }) = events.last() else {
             panic!("{events:?}")
         };
-        assert!(preview.len() < 2 * KEPT && preview.contains("199999\\n200000"));
-        assert!(note.len() < TOLD + 200);
+        assert!(preview.len() < 2 * MAX_OUTPUT && preview.contains("199999\\n200000"));
+        assert!(note.len() < MAX_OUTPUT_FOR_MODEL + 200);
     }
 
     #[tokio::test]

@@ -89,31 +89,40 @@ fn count(toolbox: &Toolbox) -> McpCount {
     }
 }
 
-/// Tells of servers that went down and came back, each once. `down` remembers.
-pub(super) fn news_of_servers(toolbox: &Toolbox, down: &mut BTreeSet<String>) -> Vec<Effect> {
-    let mut news = Vec::new();
+/// A change of a server that the user is notified of.
+enum ServerNotice {
+    Down(String),
+    Up,
+}
+
+/// Reports servers that went down or came back, each once. `down` contains those that are down.
+pub(super) fn server_changes(toolbox: &Toolbox, down: &mut BTreeSet<String>) -> Vec<Effect> {
+    let mut changes = Vec::new();
     for name in toolbox.names() {
         let Some(server) = toolbox.server(&name) else {
             continue;
         };
-        let told = match server.connection_status().state {
-            // One break that heals by itself is no news.
-            LinkState::Backoff { attempt: 0..=1, .. } => None,
+        let notice = match server.connection_status().state {
+            // A single failure that heals by itself is not reported.
+            LinkState::Backoff { attempt: 0..=1, .. } => continue,
             LinkState::Backoff { why, .. } | LinkState::Parked { why, .. } => {
                 let why = shorten(why.lines().next().unwrap_or_default(), 160);
-                Some((true, format!("is down: {why}  (/mcp)")))
+                ServerNotice::Down(format!("is down: {why}  (/mcp)"))
             }
-            LinkState::NeedsAuth { .. } => Some((true, "needs a login  (/mcp, then l)".to_owned())),
-            LinkState::Ready => Some((false, "is connected again".to_owned())),
-            _ => None,
-        };
-        let kind = match &told {
-            Some((true, _)) if down.insert(name.clone()) => TextKind::Warning,
-            Some((false, _)) if down.remove(&name) => TextKind::Info,
+            LinkState::NeedsAuth { .. } => {
+                ServerNotice::Down("needs a login  (/mcp, then l)".to_owned())
+            }
+            LinkState::Ready => ServerNotice::Up,
             _ => continue,
         };
-        let words = told.map(|(_, words)| words).unwrap_or_default();
-        news.push(show_text(kind, format!("MCP server {name} {words}")));
+        let (kind, text) = match notice {
+            ServerNotice::Down(text) if down.insert(name.clone()) => (TextKind::Warning, text),
+            ServerNotice::Up if down.remove(&name) => {
+                (TextKind::Info, "is connected again".to_owned())
+            }
+            _ => continue,
+        };
+        changes.push(show_text(kind, format!("MCP server {name} {text}")));
     }
-    news
+    changes
 }

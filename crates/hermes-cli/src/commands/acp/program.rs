@@ -79,9 +79,11 @@ impl EditorHost {
             ..TurnOptions::default()
         };
         let resources = self.resources(&options, &cx)?;
-        let taken = resources.mcp.as_ref().and_then(|mcp| mcp.toolbox());
-        let taken = taken.map(|toolbox| toolbox.names()).unwrap_or_default();
-        let (toolbox, problems) = servers::start(opening.servers, &taken, &cx);
+        let used_names = resources.mcp.as_ref().and_then(|mcp| mcp.toolbox());
+        let used_names = used_names
+            .map(|toolbox| toolbox.names())
+            .unwrap_or_default();
+        let (toolbox, problems) = servers::start(opening.servers, &used_names, &cx);
         let front_end = FrontEndSettings {
             guard: opening.guard,
             servers: toolbox.clone(),
@@ -100,7 +102,7 @@ impl EditorHost {
             Ok(opened) => Conversation::with_session(options, &cx, Surface::Line, opened).await?,
             Err(failure) => {
                 if let Some(toolbox) = toolbox {
-                    toolbox.shutdown(wiring::mcp::STOPPING).await;
+                    toolbox.shutdown(wiring::mcp::STOP_TIMEOUT).await;
                 }
                 return Err(failure);
             }

@@ -9,16 +9,16 @@ use serde_json::{Map, Value, json};
 
 use crate::wiring::mcp;
 
-/// Starts them. `taken`: names of servers that the home has.
+/// Starts them. `used_names`: names of servers that the home has.
 pub(super) fn start(
     servers: Vec<OwnServer>,
-    taken: &[String],
+    used_names: &[String],
     cx: &AppContext,
 ) -> (Option<Arc<Toolbox>>, Vec<String>) {
     if servers.is_empty() {
         return (None, Vec::new());
     }
-    let mut names: Vec<String> = taken.to_vec();
+    let mut names: Vec<String> = used_names.to_vec();
     let mut entries: Vec<ServerEntry> = Vec::new();
     for server in servers {
         let name = free(&server.name, &names);
@@ -40,8 +40,8 @@ pub(super) fn start(
 }
 
 /// The tools of a server are called by its name, so that no two may have the same.
-fn free(name: &str, taken: &[String]) -> String {
-    let is_free = |name: &String| !taken.contains(name);
+fn free(name: &str, used_names: &[String]) -> String {
+    let is_free = |name: &String| !used_names.contains(name);
     let own = name.to_owned();
     if is_free(&own) {
         return own;
@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn no_two_servers_have_one_name() {
-        let taken = ["files".to_owned(), "files-2".to_owned()];
-        assert_eq!(free("wiki", &taken), "wiki");
-        assert_eq!(free("files", &taken), "files-3");
+        let used_names = ["files".to_owned(), "files-2".to_owned()];
+        assert_eq!(free("wiki", &used_names), "wiki");
+        assert_eq!(free("files", &used_names), "files-3");
     }
 }

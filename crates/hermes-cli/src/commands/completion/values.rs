@@ -19,9 +19,9 @@ use hermes_store::skills::SkillLibrary;
 use hermes_store::{ListFilter, SessionOrder, Store};
 use serde_json::Value;
 
-/// After this, an answer comes too late to be of use.
-const PATIENCE: Duration = Duration::from_millis(80);
-const MOST_SESSIONS: usize = 60;
+/// A later answer is of no use.
+const COMPLETION_TIMEOUT: Duration = Duration::from_millis(80);
+const MAX_SESSIONS: usize = 60;
 
 /// What is being completed: the home depends on the words typed so far.
 #[derive(Clone, Debug, Default)]
@@ -124,13 +124,13 @@ fn completed(arg: Arg, kind: CompletionKind, request: &CompletionRequest) -> Arg
 type Words = Vec<(String, String)>;
 
 fn in_time(kind: CompletionKind, request: CompletionRequest) -> Words {
-    let (tell, told) = mpsc::sync_channel(1);
+    let (sender, answers) = mpsc::sync_channel(1);
     // The process ends after its answer, and with it a search that takes too long.
     std::thread::spawn(move || {
         // Nobody listens any more when it is late.
-        let _ = tell.send(words(kind, &request).unwrap_or_default());
+        let _ = sender.send(words(kind, &request).unwrap_or_default());
     });
-    told.recv_timeout(PATIENCE).unwrap_or_default()
+    answers.recv_timeout(COMPLETION_TIMEOUT).unwrap_or_default()
 }
 
 fn words(kind: CompletionKind, request: &CompletionRequest) -> Option<Words> {
@@ -223,7 +223,7 @@ fn sessions(home: &Home) -> Option<Words> {
         exclude_sources: vec!["tool".to_owned()],
         // By an index: what was active last would have to be found among all messages.
         order: SessionOrder::Started,
-        limit: MOST_SESSIONS,
+        limit: MAX_SESSIONS,
         ..ListFilter::default()
     }));
     let words = found.ok()?.into_iter().map(|session| {

@@ -72,7 +72,7 @@ pub(super) fn run(cx: &Context, as_json: bool) -> Outcome {
 }
 
 fn unreadable(cx: &Context, error: &ConfigError) -> Outcome {
-    let place = match error {
+    let position = match error {
         ConfigError::Yaml { source, .. } => json!({
             "line": source.line,
             "column": source.column,
@@ -84,7 +84,7 @@ fn unreadable(cx: &Context, error: &ConfigError) -> Outcome {
     cx.out.json(&json!({
         "ok": false,
         "path": cx.home.config_path(),
-        "error": place,
+        "error": position,
     }))?;
     Err(Failure::silent(Exit::Failed))
 }
@@ -116,7 +116,7 @@ fn platforms(cx: &Context, known: &[String]) -> Vec<String> {
     let Ok(loaded) = Config::load(&cx.home, &cx.env) else {
         return Vec::new();
     };
-    let said: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+    let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
     match hermes_gateway::GatewaySettings::load(&cx.home, loaded, &cx.env) {
         Ok(settings) => settings
             .problems
@@ -124,9 +124,9 @@ fn platforms(cx: &Context, known: &[String]) -> Vec<String> {
             .filter(|problem| !known.contains(problem))
             .filter(|problem| {
                 let key = problem.split([' ', ':']).next().unwrap_or_default();
-                !said
-                    .iter()
-                    .any(|said| said.starts_with(key) || said.contains(&format!(".{key}:")))
+                !warnings.iter().any(|warning| {
+                    warning.starts_with(key) || warning.contains(&format!(".{key}:"))
+                })
             })
             .collect(),
         Err(error) => vec![error.to_string()],

@@ -43,11 +43,11 @@ pub(super) fn run(cx: &Context) -> Outcome {
         }
         let Some(complaint) = complaint(&text) else {
             if read(&path)? != before {
-                let kept = keep(draft)?;
+                let draft_path = keep(draft)?;
                 return Err(Failure::new(
                     Exit::Busy,
                     format!(
-                        "{} was changed by someone else in the meantime; your text is in {kept}",
+                        "{} was changed by someone else in the meantime; your text is in {draft_path}",
                         path.display()
                     ),
                 ));
@@ -58,9 +58,9 @@ pub(super) fn run(cx: &Context) -> Outcome {
         };
         cx.out.error(format!("this cannot be read, {complaint}"));
         if !again(cx)? {
-            let kept = keep(draft)?;
+            let draft_path = keep(draft)?;
             return Err(Failure::failed(format!(
-                "{} is unchanged; your text is in {kept}",
+                "{} is unchanged; your text is in {draft_path}",
                 path.display()
             )));
         }

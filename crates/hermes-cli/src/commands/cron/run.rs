@@ -28,8 +28,8 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
 
 /// Delivery is ours for as long as it takes to send.
-const LEASE: Duration = Duration::from_mins(1);
-const SENDING: Duration = Duration::from_secs(45);
+const DELIVERY_LEASE: Duration = Duration::from_mins(1);
+const SEND_TIMEOUT: Duration = Duration::from_secs(45);
 
 pub(super) fn one(reference: &str, json: bool, cx: &Context) -> Outcome {
     // Before anything is opened: a name that is wrong is a matter of milliseconds.
@@ -39,11 +39,11 @@ pub(super) fn one(reference: &str, json: bool, cx: &Context) -> Outcome {
         .map_err(|error| super::refused(&error.into()))?;
     wiring::runtime()?.block_on(async {
         let cancel = interrupted()?;
-        let here = JobRunner::open(cx)?;
+        let runner = JobRunner::open(cx)?;
         cx.out.remark("running; Ctrl+C stops it");
-        let fired = here.scheduler(None).fire(reference, &cancel).await;
-        let handed = here.deliver().await;
-        here.close().await;
+        let fired = runner.scheduler(None).fire(reference, &cancel).await;
+        let handed = runner.deliver().await;
+        runner.close().await;
         let report = fired.map_err(|error| failure(&error))?;
         let report = latest(report, handed?);
         if json {
@@ -58,10 +58,10 @@ pub(super) fn one(reference: &str, json: bool, cx: &Context) -> Outcome {
 pub(super) fn due(json: bool, cx: &Context) -> Outcome {
     wiring::runtime()?.block_on(async {
         let cancel = interrupted()?;
-        let here = JobRunner::open(cx)?;
-        let ran = here.scheduler(None).tick(&cancel).await;
-        let handed = here.deliver().await;
-        here.close().await;
+        let runner = JobRunner::open(cx)?;
+        let ran = runner.scheduler(None).tick(&cancel).await;
+        let handed = runner.deliver().await;
+        runner.close().await;
         let mut reports = ran.map_err(|error| failure(&error))?;
         let handed = handed?;
         for report in &mut reports {
@@ -162,9 +162,11 @@ impl<'a> JobRunner<'a> {
         if !self.scheduler(None).has_unfinished() {
             return Ok(Vec::new());
         }
-        let owned = self
-            .store
-            .own_delivery(self.owner.clone(), LEASE, Arc::new(MachineProcesses));
+        let owned = self.store.own_delivery(
+            self.owner.clone(),
+            DELIVERY_LEASE,
+            Arc::new(MachineProcesses),
+        );
         let delivery = match owned.await {
             Ok((delivery, _)) => delivery,
             Err(StoreError::NotOwner { .. }) => return Ok(Vec::new()),
@@ -181,7 +183,7 @@ impl<'a> JobRunner<'a> {
             settings: Arc::clone(&self.settings),
             store: self.store.clone(),
             delivery: delivery.clone(),
-            lease: LEASE,
+            lease: DELIVERY_LEASE,
             pool: self.pool.clone(),
             pairing: Pairing::new(&self.cx.home, Arc::clone(&clock)),
             clock,
@@ -198,7 +200,7 @@ impl<'a> JobRunner<'a> {
             .scheduler(Some(Arc::new(gateway.post())))
             .settle_earlier_runs()
             .await;
-        gateway.send_owed(SENDING).await?;
+        gateway.send_owed(SEND_TIMEOUT).await?;
         delivery.release().await?;
         Ok(handed)
     }

@@ -10,8 +10,8 @@ use crate::commands::sessions::fit;
 use crate::commands::{Context, counted};
 use crate::exit::{Failure, Outcome};
 
-/// A scheduler looks at least every minute; three looks missed are a fault.
-const STALE: f64 = 200.0;
+/// A scheduler checks at least every minute; three missed checks are a fault.
+const STALE_HEARTBEAT_SECONDS: f64 = 200.0;
 
 pub(super) const NOBODY: &str = "The gateway isn't running, so jobs won't start. \
     Run hermes gateway install, or call hermes cron tick from your own timer.";
@@ -150,7 +150,7 @@ pub(super) fn history(args: &HistoryArgs, cx: &Context) -> Outcome {
             moment(&run.claimed_at),
             run.status,
             fit(&name, 32),
-            took(run)
+            duration_text(run)
         );
         cx.out.foreign_line(line.trim_end())?;
         if let Some(error) = &run.error {
@@ -161,7 +161,7 @@ pub(super) fn history(args: &HistoryArgs, cx: &Context) -> Outcome {
     Ok(())
 }
 
-fn took(run: &Execution) -> String {
+fn duration_text(run: &Execution) -> String {
     let time = |stamp: &Option<String>| {
         chrono::DateTime::parse_from_rfc3339(stamp.as_deref().unwrap_or_default()).ok()
     };
@@ -188,7 +188,7 @@ pub(super) fn status(args: &StatusArgs, cx: &Context) -> Outcome {
         Some((now - text.trim().parse::<f64>().ok()?).max(0.0))
     };
     let (beat, success) = (age("ticker_heartbeat"), age("ticker_last_success"));
-    let stale = |age: Option<f64>| age.is_none_or(|age| age > STALE);
+    let stale = |age: Option<f64>| age.is_none_or(|age| age > STALE_HEARTBEAT_SECONDS);
     let (state, words) = match gateway {
         None => ("stopped", NOBODY),
         Some(_) if stale(beat) => (

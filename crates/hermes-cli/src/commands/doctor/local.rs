@@ -16,13 +16,14 @@ use crate::wiring;
 
 /// What can be seen without starting anything. `None`: there is nothing to start.
 fn looked_at(cx: &Context, report: &mut DoctorReport) -> Option<(LocalModelContext, NamedWeights)> {
-    let here = LocalModelContext::load(cx).ok()?;
-    let route = here.router.describe().ok();
+    let context = LocalModelContext::load(cx).ok()?;
+    let route = context.router.describe().ok();
     let used = route.filter(|route| route.provider == PROVIDER);
-    let name = used
-        .as_ref()
-        .map_or_else(|| here.settings.default_name(), |route| route.model.clone());
-    let weights = match here.settings.weights(&name) {
+    let name = used.as_ref().map_or_else(
+        || context.settings.default_name(),
+        |route| route.model.clone(),
+    );
+    let weights = match context.settings.weights(&name) {
         Ok(weights) => weights,
         Err(error) => {
             report.problem(error.to_string(), "hermes model local use NAME");
@@ -59,7 +60,7 @@ fn looked_at(cx: &Context, report: &mut DoctorReport) -> Option<(LocalModelConte
             return None;
         }
     };
-    let tools = match here.settings.offers_tools(&weights) {
+    let tools = match context.settings.offers_tools(&weights) {
         Some(true) => "tools",
         _ => "chat only",
     };
@@ -67,7 +68,10 @@ fn looked_at(cx: &Context, report: &mut DoctorReport) -> Option<(LocalModelConte
         "{name}: {} million parameters, {tools}",
         facts.parameters / 1_000_000
     ));
-    let needed = table::memory(facts.parameters, facts.context.min(here.settings.context));
+    let needed = table::memory(
+        facts.parameters,
+        facts.context.min(context.settings.context),
+    );
     if let Some(free) = machine::free_memory().filter(|free| *free < needed) {
         report.warning(
             format!(
@@ -78,7 +82,7 @@ fn looked_at(cx: &Context, report: &mut DoctorReport) -> Option<(LocalModelConte
             "a smaller one: hermes model local list",
         );
     }
-    Some((here, weights))
+    Some((context, weights))
 }
 
 pub(super) fn there(cx: &Context, report: &mut DoctorReport) {
@@ -87,22 +91,22 @@ pub(super) fn there(cx: &Context, report: &mut DoctorReport) {
 
 /// Starts it for real, unless it runs.
 pub(super) fn started(cx: &Context, report: &mut DoctorReport) {
-    let Some((here, weights)) = looked_at(cx, report) else {
+    let Some((context, weights)) = looked_at(cx, report) else {
         return;
     };
     if !matches!(program::find(), LocalProgram::Found(_)) {
         return;
     }
-    let log = here.settings.logs.clone();
+    let log = context.settings.logs.clone();
     let fix = format!("its log is {}", log.display());
     let Ok(runtime) = wiring::runtime() else {
         return;
     };
     let began = Instant::now();
     let tried = runtime.block_on(async {
-        let service = LocalService::new(here.settings.clone(), weights.clone())?;
+        let service = LocalService::new(context.settings.clone(), weights.clone())?;
         let held = service.ensure(&|_| {}).await?;
-        let all = server::running(&here.settings).await;
+        let all = server::running(&context.settings).await;
         Ok::<_, server::StartError>(all.into_iter().find(|server| server.pid == held.pid))
     });
     match tried {

@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 use hermes_core::clock::SystemClock;
 use hermes_store::{RepairOptions, repair_database};
 
-use super::here::{private_files, readable_by_others};
+use super::local_checks::{private_files, readable_by_others};
 use super::{Check, DoctorFinding, DoctorReport};
 use crate::commands::{Context, profile};
 
 /// Temporary files of a write take no longer than this; older ones were left by a crash.
-const LEFTOVER: Duration = Duration::from_hours(24);
+const LEFTOVER_AGE: Duration = Duration::from_hours(24);
 
 pub(super) fn run(cx: &Context) -> Vec<DoctorFinding> {
     let steps: [Check; 5] = [
@@ -75,7 +75,7 @@ fn leftovers(cx: &Context, report: &mut DoctorReport) {
         changed.is_ok_and(|at| {
             SystemTime::now()
                 .duration_since(at)
-                .is_ok_and(|age| age > LEFTOVER)
+                .is_ok_and(|age| age > LEFTOVER_AGE)
         })
     };
     for entry in std::fs::read_dir(cx.home.root())
@@ -116,11 +116,11 @@ fn database(cx: &Context, report: &mut DoctorReport) {
     }
     match repair_database(&path, RepairOptions::default(), &SystemClock) {
         Ok(done) if done.problem.is_some() && done.healthy => {
-            let kept = done.backup.map_or(String::new(), |copy| {
+            let backup_note = done.backup.map_or(String::new(), |copy| {
                 format!("; the old one is kept as {}", copy.display())
             });
             report.fixed(format!(
-                "{}{kept}",
+                "{}{backup_note}",
                 done.problem.unwrap_or_else(|| "repaired".to_owned())
             ));
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use chrono::Utc;
 use hermes_config::Home;
 use hermes_gateway::GatewaySettings;
-use hermes_gateway::process::{self, GatewayProcess, Marker, read_state};
+use hermes_gateway::process::{self, GatewayProcess, GatewayState, Marker, read_state};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -21,10 +21,10 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
 
 /// Timeout for the start of a gateway.
-const STARTING: Duration = Duration::from_secs(15);
+const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// Timeout for the end of a gateway, besides draining.
-const STOPPING: Duration = Duration::from_secs(20);
-const KILLED: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn start(args: WhichArgs, cx: &Context) -> Outcome {
     each(args, cx, |home| start_one(home, args, cx))
@@ -80,11 +80,11 @@ fn start_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
         ))?;
         return Ok(());
     }
-    let before = life(home);
+    let before = run_id(home);
     match installed(home, args.system, cx) {
         Some(service) => service
             .start()
-            .map_err(|failure| because(home, &before, failure))?,
+            .map_err(|failure| with_recorded_reason(home, &before, failure))?,
         None if args.system => {
             return Err(Failure::not_found(
                 "no system service is installed: hermes gateway install --system",
@@ -92,18 +92,18 @@ fn start_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
         }
         None => launch(home)?,
     }
-    let process = appeared(home, &before)?;
+    let process = wait_until_running(home, &before)?;
     cx.out.line(format!(
         "the gateway of {} is running (pid {})",
         name(home),
         process.pid
     ))?;
-    remark_silence(home, cx);
+    warn_if_no_platform(home, cx);
     Ok(())
 }
 
-/// A gateway in the background shows nothing: that nobody can write to it is said here.
-fn remark_silence(home: &Home, cx: &Context) {
+/// A gateway in the background shows nothing, so warn here if no platform is configured.
+fn warn_if_no_platform(home: &Home, cx: &Context) {
     if home.root() == cx.home.root() && !status::has_platform(cx) {
         cx.out.remark(NO_PLATFORM);
     }
@@ -146,27 +146,27 @@ fn restart_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
     let Some(running) = process::running(home.root()) else {
         return start_one(home, args, cx);
     };
-    let (target, before) = (running.process, life(home));
+    let (target, before) = (running.process, run_id(home));
     if let Some(service) = service.filter(ServiceManager::is_active) {
         Marker::PlannedStop.leave(home.root(), target, Utc::now())?;
         let restarted = service.restart();
         Marker::PlannedStop.clear(home.root());
-        restarted.map_err(|failure| because(home, &before, failure))?;
+        restarted.map_err(|failure| with_recorded_reason(home, &before, failure))?;
     } else {
-        let told = target
+        let signalled = target
             .signal(Signal::USR1)
             .map_err(|error| Failure::failed(format!("pid {}: {error}", target.pid)))?;
-        if !told {
+        if !signalled {
             return start_one(home, args, cx);
         }
     }
-    let process = appeared(home, &before)?;
+    let process = wait_until_running(home, &before)?;
     cx.out.line(format!(
         "the gateway of {} was restarted (pid {})",
         name(home),
         process.pid
     ))?;
-    remark_silence(home, cx);
+    warn_if_no_platform(home, cx);
     Ok(())
 }
 
@@ -175,11 +175,11 @@ fn end(target: GatewayProcess, drain: Duration) -> Outcome {
     let failed = |error: std::io::Error| Failure::failed(format!("pid {}: {error}", target.pid));
     target.signal(Signal::TERM).map_err(failed)?;
     wiring::runtime()?.block_on(async {
-        if target.gone(STOPPING + drain).await {
+        if target.gone(STOP_TIMEOUT + drain).await {
             return Ok(());
         }
         target.signal(Signal::KILL).map_err(failed)?;
-        if target.gone(KILLED).await {
+        if target.gone(KILL_TIMEOUT).await {
             return Ok(());
         }
         Err(Failure::new(
@@ -203,7 +203,7 @@ fn launch(home: &Home) -> Outcome {
     std::fs::create_dir_all(&logs)
         .map_err(|error| Failure::failed(format!("{}: {error}", logs.display())))?;
     let path = logs.join("gateway.stderr.log");
-    let said = std::fs::OpenOptions::new()
+    let stderr_log = std::fs::OpenOptions::new()
         .create(true)
         .append(true)
         .open(&path)
@@ -218,7 +218,7 @@ fn launch(home: &Home) -> Outcome {
         .current_dir(home.root())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(said)
+        .stderr(stderr_log)
         // Ctrl+C at this terminal is not meant for it.
         .process_group(0);
     command
@@ -240,15 +240,17 @@ pub(super) fn program() -> Result<PathBuf, Failure> {
 }
 
 /// Identifies one run of a home's gateway.
-fn life(home: &Home) -> Value {
+fn run_id(home: &Home) -> Value {
     let state = read_state(home.root()).unwrap_or_default();
     state["started_at"].clone()
 }
 
 /// The service manager only knows that it failed; the gateway has recorded why.
-fn because(home: &Home, before: &Value, failure: Failure) -> Failure {
+fn with_recorded_reason(home: &Home, before: &Value, failure: Failure) -> Failure {
     let state = read_state(home.root()).unwrap_or_default();
-    if state["started_at"] == *before || state["gateway_state"] != "startup_failed" {
+    if state["started_at"] == *before
+        || GatewayState::of(&state) != Some(GatewayState::StartupFailed)
+    {
         return failure;
     }
     not_started(&state)
@@ -261,17 +263,17 @@ fn not_started(state: &Value) -> Failure {
 }
 
 /// Waits until a gateway reports that it runs, in another run than `before`.
-fn appeared(home: &Home, before: &Value) -> Result<GatewayProcess, Failure> {
+fn wait_until_running(home: &Home, before: &Value) -> Result<GatewayProcess, Failure> {
     let waiting = async {
         loop {
             let state = read_state(home.root()).unwrap_or_default();
             let running = process::running(home.root());
-            match state["gateway_state"].as_str() {
+            match GatewayState::of(&state) {
                 _ if state["started_at"] == *before => {}
-                Some("running") if running.is_some() => {
+                Some(GatewayState::Running) if running.is_some() => {
                     return running.map(|running| running.process).ok_or_else(late);
                 }
-                Some("startup_failed") if running.is_none() => {
+                Some(GatewayState::StartupFailed) if running.is_none() => {
                     return Err(not_started(&state));
                 }
                 _ => {}
@@ -280,7 +282,7 @@ fn appeared(home: &Home, before: &Value) -> Result<GatewayProcess, Failure> {
         }
     };
     wiring::runtime()?.block_on(async {
-        tokio::time::timeout(STARTING, waiting)
+        tokio::time::timeout(START_TIMEOUT, waiting)
             .await
             .unwrap_or_else(|_| Err(late()))
     })

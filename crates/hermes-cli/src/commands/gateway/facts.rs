@@ -8,8 +8,9 @@ use hermes_app::hooks::{HookEvent, Hooks};
 use hermes_app::toolsets;
 use hermes_config::fs::write_atomic;
 use hermes_gateway::GatewaySettings;
+use hermes_gateway::process::GatewayState;
 use hermes_gateway::{Gateway, RestartRequest};
-use hermes_gateway::{HomeSynthesizer, HomeTranscriber, SpeechSynthesizer, Transcriber};
+use hermes_gateway::{HomeSynthesizer, HomeTranscriber, Transcriber};
 use hermes_platforms::{PlatformHttp, Posting};
 use hermes_store::delivery::Target;
 use serde_json::{Value, json};
@@ -35,7 +36,7 @@ pub(super) fn transcriber(settings: &GatewaySettings) -> Option<Arc<dyn Transcri
     )))
 }
 
-pub(super) fn speaker(settings: &GatewaySettings) -> Arc<dyn SpeechSynthesizer> {
+pub(super) fn speaker(settings: &GatewaySettings) -> Arc<HomeSynthesizer> {
     let named = named(settings, "tts");
     let http = PlatformHttp::new(&settings.env, None);
     let section = settings.setting("tts");
@@ -53,7 +54,9 @@ fn named(settings: &GatewaySettings, section: &str) -> Option<String> {
         format!("/{section}/provider"),
         format!("/gateway/{section}/provider"),
     ];
-    let written = places.iter().find_map(|place| settings.file.pointer(place));
+    let written = places
+        .iter()
+        .find_map(|pointer| settings.file.pointer(pointer));
     written.and_then(Value::as_str).map(str::to_owned)
 }
 
@@ -122,8 +125,13 @@ impl hermes_api::GatewayFacts for RunningGatewayFacts {
             .iter()
             .map(|one| (one.name.clone(), json!(one.condition)))
             .collect();
+        let state = if status.draining {
+            GatewayState::Draining
+        } else {
+            GatewayState::Running
+        };
         json!({
-            "gateway_state": if status.draining { "draining" } else { "running" },
+            "gateway_state": state,
             "platforms": platforms,
             "active_agents": status.active_turns,
             "queued": status.queued,

@@ -24,7 +24,7 @@ use hermes_gateway::{
 };
 use hermes_platforms::{Platform, PlatformState, UnusablePlatform, webhook};
 use hermes_store::Store;
-use hermes_store::delivery::{Delivery, Left, Target};
+use hermes_store::delivery::{Delivery, RecoveredWork, Target};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -40,19 +40,19 @@ use crate::heap;
 use crate::wiring;
 
 /// How long this process owns delivery without a heartbeat.
-const LEASE: Duration = Duration::from_mins(1);
+const DELIVERY_LEASE: Duration = Duration::from_mins(1);
 /// How long to wait for a command that is delivering.
-const COMMANDS: Duration = Duration::from_secs(50);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(50);
 /// Interval for writing the state and checking requests of others.
-const LOOK: Duration = Duration::from_millis(500);
+const STATE_INTERVAL: Duration = Duration::from_millis(500);
 /// Approximate time until platforms and servers have started.
-const BEGUN: Duration = Duration::from_secs(1);
+const START_DELAY: Duration = Duration::from_secs(1);
 /// Heartbeat interval.
-const HEARTBEAT: Duration = Duration::from_secs(30);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 /// Timeout for hooks at shutdown.
-const HOOKS: Duration = Duration::from_secs(5);
+const HOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for closing the conversations.
-const CLOSING: Duration = Duration::from_secs(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a gateway ended.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ pub(super) async fn begin(
     let beside = tasks::start(parts.tasks);
     let mut running = std::pin::pin!(running);
     let end = tokio::select! {
-        end = watch.over(&parts.gateway) => end,
+        end = watch.wait_for_end(&parts.gateway) => end,
         ended = &mut running => lost(ended),
     };
     watch.stopping(&end, &parts.gateway);
@@ -124,7 +124,10 @@ pub(super) async fn begin(
     let (chats, clients) = tokio::join!(parts.gateway.drain(patience), clients);
     let drained = chats && clients;
     parts.stop_tasks.cancel();
-    if tokio::time::timeout(CLOSING, beside.wait()).await.is_err() {
+    if tokio::time::timeout(CLOSE_TIMEOUT, beside.wait())
+        .await
+        .is_err()
+    {
         tracing::warn!("jobs or the API server took too long to end");
     }
     cancel.cancel();
@@ -140,7 +143,7 @@ pub(super) async fn begin(
             tracing::warn!("closing the database: {error}");
         }
     };
-    if tokio::time::timeout(CLOSING, closing).await.is_err() {
+    if tokio::time::timeout(CLOSE_TIMEOUT, closing).await.is_err() {
         tracing::warn!("what was open took too long to close");
     }
     drop(parts.locks);
@@ -163,7 +166,7 @@ async fn shutting_down(hooks: &Hooks, end: &GatewayEnd) {
         ..HookEvent::default()
     };
     let asking = hooks.ask("gateway:shutdown", &happening);
-    if tokio::time::timeout(HOOKS, asking).await.is_err() {
+    if tokio::time::timeout(HOOK_TIMEOUT, asking).await.is_err() {
         tracing::warn!("hooks on gateway:shutdown took too long");
     }
 }
@@ -248,7 +251,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<GatewayPa
         settings: Arc::clone(settings),
         store: store.clone(),
         delivery: delivery.clone(),
-        lease: LEASE,
+        lease: DELIVERY_LEASE,
         pool: pool.clone(),
         pairing: Pairing::new(&cx.home, Arc::clone(&clock)),
         clock: Arc::clone(&clock),
@@ -302,16 +305,20 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<GatewayPa
 /// No other gateway runs on this home at this point. But a command that ran a job may still be
 /// delivering its result, which takes seconds.
 async fn own(store: &Store) -> Result<Delivery, Failure> {
-    let (end, mut told) = (tokio::time::Instant::now() + COMMANDS, false);
+    let (end, mut reported) = (tokio::time::Instant::now() + COMMAND_TIMEOUT, false);
     let (delivery, left) = loop {
-        let owned = store.own_delivery(process::this_process(), LEASE, Arc::new(MachineProcesses));
+        let owned = store.own_delivery(
+            process::this_process(),
+            DELIVERY_LEASE,
+            Arc::new(MachineProcesses),
+        );
         match owned.await {
             Ok(owned) => break owned,
             Err(error @ StoreError::NotOwner { .. }) if tokio::time::Instant::now() < end => {
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut reported, true) {
                     tracing::info!("not ready yet: {error}");
                 }
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(STATE_INTERVAL).await;
             }
             Err(error @ StoreError::NotOwner { .. }) => {
                 return Err(Failure::new(Exit::Busy, error.to_string()));
@@ -319,7 +326,7 @@ async fn own(store: &Store) -> Result<Delivery, Failure> {
             Err(error) => return Err(no_store(error)),
         }
     };
-    if left != Left::default() {
+    if left != RecoveredWork::default() {
         tracing::info!(
             "taken over: {} messages to answer, {} to send, {} perhaps sent",
             left.waiting,
@@ -473,7 +480,7 @@ struct GatewayMonitor<'a> {
 
 impl GatewayMonitor<'_> {
     /// Runs until it is stopped.
-    async fn over(&mut self, gateway: &Gateway) -> GatewayEnd {
+    async fn wait_for_end(&mut self, gateway: &Gateway) -> GatewayEnd {
         let root = self.cx.home.root().to_owned();
         let _ = std::fs::remove_file(root.join(".clean_shutdown"));
         self.write_state(gateway, GatewayState::Running, None);
@@ -490,17 +497,17 @@ impl GatewayMonitor<'_> {
             std::process::id()
         ));
         facts::announce(&root, gateway).await;
-        let mut look = tokio::time::interval(LOOK);
+        let mut look = tokio::time::interval(STATE_INTERVAL);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut heartbeat = tokio::time::interval(HEARTBEAT);
-        let pulse = self.notifier.watchdog().unwrap_or(HEARTBEAT);
+        let mut heartbeat = tokio::time::interval(HEARTBEAT_INTERVAL);
+        let pulse = self.notifier.watchdog().unwrap_or(HEARTBEAT_INTERVAL);
         let mut pulse = tokio::time::interval(pulse);
-        let begun = tokio::time::sleep(BEGUN);
-        tokio::pin!(begun);
+        let started = tokio::time::sleep(START_DELAY);
+        tokio::pin!(started);
         let mut begins = true;
         loop {
             tokio::select! {
-                () = &mut begun, if begins => {
+                () = &mut started, if begins => {
                     begins = false;
                     footprint::give_back();
                 }

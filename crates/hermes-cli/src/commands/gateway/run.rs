@@ -23,10 +23,10 @@ use crate::output::Output;
 use crate::wiring;
 
 /// How long an old gateway may take to end before it is killed.
-const TAKEOVER: Duration = Duration::from_secs(10);
-const KILLED: Duration = Duration::from_secs(5);
+const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for detached threads.
-const LAST: Duration = Duration::from_millis(500);
+const DETACHED_THREAD_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) fn run(args: &RunArgs, cx: &Context) -> Outcome {
     let out = Output {
@@ -42,7 +42,7 @@ pub(super) fn run(args: &RunArgs, cx: &Context) -> Outcome {
     crate::logging::start_gateway(&cx, args.verbose);
     let runtime = wiring::runtime()?;
     let ended = runtime.block_on(live(args, &cx));
-    runtime.shutdown_timeout(LAST);
+    runtime.shutdown_timeout(DETACHED_THREAD_TIMEOUT);
     match ended? {
         GatewayEnd::Planned | GatewayEnd::Signal => Ok(()),
         // The service manager restarts us.
@@ -100,7 +100,7 @@ async fn live(args: &RunArgs, cx: &Context) -> Result<GatewayEnd, Failure> {
     if args.replace {
         replace(cx).await?;
     }
-    let claim = HomeClaim::take(&cx.home).map_err(|error| taken(&error))?;
+    let claim = HomeClaim::take(&cx.home).map_err(|error| already_running(&error))?;
     // Markers for an earlier gateway with our pid.
     Marker::Takeover.clear(root);
     Marker::PlannedStop.clear(root);
@@ -131,7 +131,7 @@ pub(super) fn failed_start(state: &mut GatewayStateFile, failure: Failure) -> Fa
     failure
 }
 
-fn taken(error: &ClaimError) -> Failure {
+fn already_running(error: &ClaimError) -> Failure {
     let exit = match error {
         ClaimError::Running(_) => Exit::Busy,
         ClaimError::Io { .. } => Exit::Failed,
@@ -162,7 +162,7 @@ async fn end(process: GatewayProcess) -> Outcome {
         Failure::failed(format!("the gateway with pid {}: {error}", process.pid))
     };
     process.signal(Signal::TERM).map_err(failed)?;
-    if process.gone(TAKEOVER).await {
+    if process.gone(TAKEOVER_TIMEOUT).await {
         return Ok(());
     }
     tracing::warn!(
@@ -170,7 +170,7 @@ async fn end(process: GatewayProcess) -> Outcome {
         process.pid
     );
     process.signal(Signal::KILL).map_err(failed)?;
-    if process.gone(KILLED).await {
+    if process.gone(KILL_TIMEOUT).await {
         return Ok(());
     }
     Err(Failure::new(

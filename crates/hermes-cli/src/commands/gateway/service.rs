@@ -193,8 +193,8 @@ fn output(mut command: Command) -> Result<String, Failure> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::failed(format!("{name}: {}", said.trim())))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::failed(format!("{name}: {}", stderr.trim())))
 }
 
 pub(super) fn install(args: &InstallArgs, cx: &Context) -> Outcome {

@@ -169,10 +169,10 @@ fn servers(home: &Home, pid: u32) -> Vec<ServerStatusRow> {
     let notes = crate::wiring::mcp::status_dir(home).read();
     let own = notes.into_iter().filter(|note| note.pid == pid);
     own.flat_map(|note| note.servers)
-        .map(|told| ServerStatusRow {
-            state: told.report["state"].clone(),
-            name: told.name,
-            text: told.line,
+        .map(|recorded| ServerStatusRow {
+            state: recorded.report["state"].clone(),
+            name: recorded.name,
+            text: recorded.line,
         })
         .collect()
 }
@@ -185,8 +185,8 @@ fn row(
     pairing: &Pairing,
 ) -> PlatformStatusRow {
     let platform = settings.platform(name);
-    let told = &state["platforms"][name];
-    let field = |key: &str| told[key].as_str().map(str::to_owned).filter(|_| alive);
+    let recorded = &state["platforms"][name];
+    let field = |key: &str| recorded[key].as_str().map(str::to_owned).filter(|_| alive);
     let listed = platform.map_or(0, listed);
     let paired = pairing
         .approved(Some(name))
@@ -196,7 +196,7 @@ fn row(
         enabled: platform.is_some_and(|platform| platform.enabled == Some(true)),
         state: field("state"),
         error: field("error_message"),
-        received_at: told["received_at"].as_f64().filter(|_| alive),
+        received_at: recorded["received_at"].as_f64().filter(|_| alive),
         home_channel: platform
             .and_then(|platform| platform.home_channel.as_ref())
             .map(|home| home.name.clone().unwrap_or_else(|| home.chat_id.clone())),
@@ -375,8 +375,11 @@ fn headline(summary: &GatewaySummary) -> String {
 }
 
 fn platform_line(row: &PlatformStatusRow, running: bool, full: bool, now: DateTime<Utc>) -> String {
-    let most = if full { usize::MAX } else { 80 };
-    let error = row.error.as_deref().map(|error| first_line(error, most));
+    let max_chars = if full { usize::MAX } else { 80 };
+    let error = row
+        .error
+        .as_deref()
+        .map(|error| first_line(error, max_chars));
     let how = match (row.enabled, row.state.as_deref()) {
         (_, Some("connected")) => "ok".to_owned(),
         (_, Some("connecting")) => "connecting".to_owned(),
@@ -413,13 +416,8 @@ fn platform_line(row: &PlatformStatusRow, running: bool, full: bool, now: DateTi
     line
 }
 
-fn first_line(text: &str, most: usize) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    if line.chars().count() <= most {
-        return line.to_owned();
-    }
-    let cut: String = line.chars().take(most.saturating_sub(1)).collect();
-    format!("{cut}…")
+fn first_line(text: &str, max: usize) -> String {
+    hermes_core::text::shorten_within(text.lines().next().unwrap_or_default(), max)
 }
 
 /// "in 41m", or the moment itself.

@@ -12,11 +12,11 @@ use zip::ZipArchive;
 
 use crate::commands::backup::is_of_the_moment;
 
-const MOST_ENTRIES: usize = 1_000_000;
-/// Above this, what unpacks to more than [`BOMB`] times its size is taken for a trap. Text and
+const MAX_ENTRIES: usize = 1_000_000;
+/// Above this, what unpacks to more than [`MAX_COMPRESSION_RATIO`] times its size is taken for a trap. Text and
 /// databases stay far below.
-const LARGE: u64 = 1024 * 1024 * 1024;
-const BOMB: u64 = 200;
+const MIN_BOMB_BYTES: u64 = 1024 * 1024 * 1024;
+const MAX_COMPRESSION_RATIO: u64 = 200;
 
 /// State of one machine at one time; the reader's own stays.
 const OF_THE_MACHINE: &[&str] = &["gateway_state.json", "processes.json"];
@@ -35,7 +35,7 @@ pub(super) struct ImportPlan {
 }
 
 pub(super) fn plan<R: Read + Seek>(zip: &mut ZipArchive<R>) -> Result<ImportPlan, String> {
-    if zip.len() > MOST_ENTRIES {
+    if zip.len() > MAX_ENTRIES {
         return Err(format!("it has {} entries, which no home has", zip.len()));
     }
     if zip.has_duplicate_names() {
@@ -72,7 +72,7 @@ pub(super) fn plan<R: Read + Seek>(zip: &mut ZipArchive<R>) -> Result<ImportPlan
             files.push((name, number, entry.size()));
         }
     }
-    if bytes > LARGE && bytes / packed.max(1) > BOMB {
+    if bytes > MIN_BOMB_BYTES && bytes / packed.max(1) > MAX_COMPRESSION_RATIO {
         return Err(format!(
             "it would unpack to {} times its size",
             bytes / packed.max(1)

@@ -9,7 +9,7 @@ use super::{DayUsage, InsightsReport};
 use crate::commands::sessions::fit;
 
 /// Rows of a list before the rest is summed up in one.
-const ROWS: usize = 10;
+const MAX_ROWS: usize = 10;
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The report for a terminal of `width` columns.
@@ -170,18 +170,18 @@ fn models(out: &mut String, report: &InsightsReport, width: usize) {
         return;
     }
     line(out, "\nModels");
-    let room = width.saturating_sub(2 + 8 + 8 + 14).max(12);
+    let available = width.saturating_sub(2 + 8 + 8 + 14).max(12);
     line(
         out,
         &format!(
             "  {}{:>8}{:>8}{:>14}",
-            fit("", room),
+            fit("", available),
             "calls",
             "tokens",
             "cost"
         ),
     );
-    for model in report.models.iter().take(ROWS) {
+    for model in report.models.iter().take(MAX_ROWS) {
         let name = if model.provider.is_empty() {
             model.model.clone()
         } else {
@@ -191,7 +191,7 @@ fn models(out: &mut String, report: &InsightsReport, width: usize) {
             out,
             &format!(
                 "  {}{:>8}{:>8}{:>14}",
-                fit(&name, room),
+                fit(&name, available),
                 short(model.calls),
                 short(model.tokens.total),
                 brief_cost(&model.cost)
@@ -202,8 +202,8 @@ fn models(out: &mut String, report: &InsightsReport, width: usize) {
 }
 
 fn more(out: &mut String, count: usize) {
-    if count > ROWS {
-        line(out, &format!("  … and {} more", count - ROWS));
+    if count > MAX_ROWS {
+        line(out, &format!("  … and {} more", count - MAX_ROWS));
     }
 }
 
@@ -211,9 +211,9 @@ fn bars(out: &mut String, title: &str, rows: &[(String, i64)], width: usize) {
     if rows.is_empty() {
         return;
     }
-    let shown = &rows[..rows.len().min(ROWS)];
-    let longest = shown.iter().map(|(name, _)| name.width()).max();
-    let name_room = longest.unwrap_or(0).min(width / 3).max(6);
+    let shown = &rows[..rows.len().min(MAX_ROWS)];
+    let name_width = shown.iter().map(|(name, _)| name.width()).max();
+    let name_room = name_width.unwrap_or(0).min(width / 3).max(6);
     let bar_room = width.saturating_sub(2 + name_room + 1 + 8).max(4);
     let peak = shown.iter().map(|(_, count)| *count).max().unwrap_or(0);
     line(out, &format!("\n{title}"));
@@ -232,11 +232,11 @@ fn bars(out: &mut String, title: &str, rows: &[(String, i64)], width: usize) {
 }
 
 /// Columns of a bar: what is there at all is seen.
-fn scaled(count: i64, peak: i64, room: usize) -> usize {
+fn scaled(count: i64, peak: i64, available: usize) -> usize {
     if count <= 0 || peak <= 0 {
         return 0;
     }
-    ((count as f64 / peak as f64 * room as f64) as usize).max(1)
+    ((count as f64 / peak as f64 * available as f64) as usize).max(1)
 }
 
 /// A curve of one character per value.
@@ -280,8 +280,8 @@ fn when(out: &mut String, report: &InsightsReport, width: usize) {
 }
 
 fn days(out: &mut String, days: &[DayUsage], width: usize) {
-    const SHOWN: usize = 14;
-    let skipped = days.len().saturating_sub(SHOWN);
+    const MAX_DAYS: usize = 14;
+    let skipped = days.len().saturating_sub(MAX_DAYS);
     let rows = &days[skipped..];
     let peak = rows.iter().map(|day| day.messages).max().unwrap_or(0);
     line(out, "\nDays (messages; sessions started, and their tokens)");
@@ -289,12 +289,12 @@ fn days(out: &mut String, days: &[DayUsage], width: usize) {
         line(out, &format!("  … {skipped} earlier days with activity"));
     }
     for day in rows {
-        let room = width.saturating_sub(2 + 10 + 8 + 18).max(4);
-        let bar = "█".repeat(scaled(day.messages, peak, room));
+        let available = width.saturating_sub(2 + 10 + 8 + 18).max(4);
+        let bar = "█".repeat(scaled(day.messages, peak, available));
         line(
             out,
             &format!(
-                "  {} {:>6} {bar:<room$} {:>5} {:>7}",
+                "  {} {:>6} {bar:<available$} {:>5} {:>7}",
                 day.date,
                 short(day.messages),
                 short(day.sessions),

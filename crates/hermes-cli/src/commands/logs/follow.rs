@@ -11,8 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::record::{LogFilter, LogRecord, LogRecords};
 use crate::exit::{Failure, Outcome};
 
-/// How often the file is looked at.
-const EVERY: Duration = Duration::from_millis(200);
+/// How often the file is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Shows what is appended after `end` until nobody reads any more. A file that was rotated away is
 /// read to its end before the new one.
@@ -38,7 +38,7 @@ pub(super) fn follow(
             Some(_) => {}
             None => source = FollowedFile::open(path, 0),
         }
-        if text.is_empty() && reader_is_gone(EVERY) {
+        if text.is_empty() && reader_is_gone(POLL_INTERVAL) {
             return Ok(());
         }
     }

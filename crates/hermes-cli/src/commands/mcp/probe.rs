@@ -13,8 +13,8 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring::{self, mcp};
 
-/// What ending the servers of a command may take.
-pub(super) const STOPPING: Duration = Duration::from_secs(3);
+/// Timeout for stopping the servers of a command.
+pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct McpTestArgs {
@@ -88,7 +88,7 @@ pub(super) fn connect(
             let snapshot = server.catalogue().borrow().clone();
             snapshot.map_or_else(Vec::new, |snapshot| names(&snapshot))
         });
-        toolbox.shutdown(STOPPING).await;
+        toolbox.shutdown(STOP_TIMEOUT).await;
         let report = reports
             .into_iter()
             .next()
@@ -139,9 +139,5 @@ fn names(snapshot: &CatalogueSnapshot) -> Vec<String> {
 }
 
 fn first_line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    match line.char_indices().nth(90) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line.to_owned(),
-    }
+    hermes_core::text::shorten(text.lines().next().unwrap_or_default(), 90)
 }

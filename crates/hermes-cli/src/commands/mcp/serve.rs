@@ -23,9 +23,9 @@ use crate::wiring;
 /// Versions of the protocol that this server speaks, newest first.
 const VERSIONS: &[&str] = &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 /// Longest message that is read.
-const LONGEST: usize = 4 * 1024 * 1024;
+const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Calls at once.
-const CALLS: usize = 16;
+const MAX_CONCURRENT_CALLS: usize = 16;
 
 const PARSE_ERROR: i64 = -32700;
 const INVALID_REQUEST: i64 = -32600;
@@ -49,7 +49,7 @@ pub(super) fn run(_: &ServeArgs, cx: &Context) -> Outcome {
             desk,
             answers,
             running: HashMap::new(),
-            room: Arc::new(Semaphore::new(CALLS)),
+            call_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)),
         };
         let read = server.serve().await;
         drop(server);
@@ -64,7 +64,7 @@ struct ServeLoop {
     answers: mpsc::Sender<Value>,
     /// Calls under way, by the text of their id.
     running: HashMap<String, CancellationToken>,
-    room: Arc<Semaphore>,
+    call_permits: Arc<Semaphore>,
 }
 
 impl Drop for ServeLoop {
@@ -86,7 +86,7 @@ impl ServeLoop {
             if read == 0 {
                 return Ok(());
             }
-            if line.len() > LONGEST {
+            if line.len() > MAX_MESSAGE_BYTES {
                 self.fail(&Value::Null, INVALID_REQUEST, "the message is too long")
                     .await;
                 continue;
@@ -151,12 +151,12 @@ impl ServeLoop {
         let cancel = CancellationToken::new();
         self.running.insert(id.to_string(), cancel.clone());
         let (desk, answers) = (Arc::clone(&self.desk), self.answers.clone());
-        let room = Arc::clone(&self.room);
+        let call_permits = Arc::clone(&self.call_permits);
         let name = name.to_owned();
         task::spawn("mcp-serve-call", async move {
             let work = async {
                 // The semaphore is never closed.
-                let _place = room.acquire().await;
+                let _place = call_permits.acquire().await;
                 let arguments = params.get("arguments").cloned().unwrap_or_default();
                 desk.call(&name, &arguments).await
             };

@@ -6,7 +6,7 @@ use hermes_mcp::report::ServerReport;
 use hermes_mcp::{ProcessStatus, Toolbox, report};
 use serde_json::json;
 
-use super::probe::STOPPING;
+use super::probe::STOP_TIMEOUT;
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
 use crate::wiring::{self, mcp};
@@ -43,7 +43,7 @@ pub(super) fn list(args: &McpListArgs, cx: &Context) -> Outcome {
     let reports = if args.offline {
         offline(cx)?
     } else {
-        live(cx, None, ServerPatience::named(args.timeout))?
+        live(cx, None, StatusWait::named(args.timeout))?
     };
     if args.json {
         return Ok(cx.out.json(&json!({"servers": reports}))?);
@@ -66,11 +66,7 @@ fn hint_at_timeout(cx: &Context, reports: &[ServerReport], command: &str) {
 }
 
 pub(super) fn status(args: &McpStatusArgs, cx: &Context) -> Outcome {
-    let reports = live(
-        cx,
-        args.name.as_deref(),
-        ServerPatience::named(args.timeout),
-    )?;
+    let reports = live(cx, args.name.as_deref(), StatusWait::named(args.timeout))?;
     let notes = notes(cx, args.name.as_deref());
     if args.json {
         let elsewhere = json!(notes);
@@ -91,8 +87,8 @@ pub(super) fn status(args: &McpStatusArgs, cx: &Context) -> Outcome {
             "In the chat with process id {}, {age} s ago:\n",
             note.pid
         ))?;
-        for told in &note.servers {
-            cx.out.line(format!("{}\n", told.text))?;
+        for server in &note.servers {
+            cx.out.line(format!("{}\n", server.text))?;
         }
     }
     if !notes.is_empty() {
@@ -109,7 +105,7 @@ fn notes(cx: &Context, name: Option<&str>) -> Vec<ProcessStatus> {
     let mut notes = mcp::status_dir(&cx.home).read();
     for note in &mut notes {
         note.servers
-            .retain(|told| name.is_none_or(|name| told.name == name));
+            .retain(|server| name.is_none_or(|name| server.name == name));
     }
     notes.retain(|note| !note.servers.is_empty());
     notes
@@ -117,7 +113,7 @@ fn notes(cx: &Context, name: Option<&str>) -> Vec<ProcessStatus> {
 
 /// How long a command waits for servers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum ServerPatience {
+pub(crate) enum StatusWait {
     /// Until all have answered or failed, and no longer than somebody takes it who only wants to
     /// look: what hangs is not waited for.
     Soon,
@@ -127,14 +123,14 @@ pub(crate) enum ServerPatience {
     Thorough,
 }
 
-/// Where somebody only looks: what is left when one server has settled gets this long.
-const LULL: Duration = Duration::from_millis(300);
-/// The longest look, where none settles.
-const LOOK: Duration = Duration::from_secs(3);
+/// For a status display: how long the other servers get when one has settled.
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(300);
+/// For a status display: the timeout if no server settles.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest wait of a command that examines everything.
-const CHECK: Duration = Duration::from_secs(10);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl ServerPatience {
+impl StatusWait {
     fn named(seconds: Option<u64>) -> Self {
         seconds.map_or(Self::Soon, Self::Seconds)
     }
@@ -142,9 +138,9 @@ impl ServerPatience {
     async fn wait(self, toolbox: &Toolbox, cx: &Context) {
         let settled = async {
             match self {
-                Self::Soon => toolbox.settle_soon(LULL, LOOK).await,
+                Self::Soon => toolbox.settle_soon(SETTLE_TIMEOUT, STATUS_TIMEOUT).await,
                 Self::Seconds(seconds) => toolbox.settle(Duration::from_secs(seconds)).await,
-                Self::Thorough => toolbox.settle(CHECK).await,
+                Self::Thorough => toolbox.settle(CHECK_TIMEOUT).await,
             }
         };
         wiring::report_wait(Some(&*cx.process), settled, || toolbox.awaited()).await;
@@ -154,7 +150,7 @@ impl ServerPatience {
 /// How all servers stand: called, or as far as the config tells.
 pub(crate) fn reports(
     cx: &Context,
-    called: Option<ServerPatience>,
+    called: Option<StatusWait>,
 ) -> Result<Vec<ServerReport>, Failure> {
     match called {
         Some(patience) => live(cx, None, patience),
@@ -166,7 +162,7 @@ pub(crate) fn reports(
 fn live(
     cx: &Context,
     name: Option<&str>,
-    patience: ServerPatience,
+    patience: StatusWait,
 ) -> Result<Vec<ServerReport>, Failure> {
     let entries = match name {
         Some(name) => vec![super::entry(cx, name)?],
@@ -180,7 +176,7 @@ fn live(
         let toolbox = mcp::start_all(cx, entries, None);
         patience.wait(&toolbox, cx).await;
         let reports = toolbox.report();
-        toolbox.shutdown(STOPPING).await;
+        toolbox.shutdown(STOP_TIMEOUT).await;
         Ok(reports)
     })
 }

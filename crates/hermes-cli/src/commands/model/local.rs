@@ -9,8 +9,8 @@ use hermes_models::local::weights::NamedWeights;
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
 
-pub(crate) use choose::take;
-pub(crate) use fetch::{program_there, ready};
+pub(crate) use choose::select;
+pub(crate) use fetch::{is_installed, ready};
 pub(crate) use list::{LocalModelRow, rows};
 
 #[derive(Debug, clap::Args)]
@@ -65,9 +65,9 @@ pub(super) fn run(args: LocalArgs, cx: &Context) -> Outcome {
 }
 
 fn pull(args: &PullArgs, cx: &Context) -> Outcome {
-    let here = LocalModelContext::load(cx)?;
+    let context = LocalModelContext::load(cx)?;
     let name = args.model.clone();
-    let weights = here.weights(&name.unwrap_or_else(|| here.settings.default_name()))?;
+    let weights = context.weights(&name.unwrap_or_else(|| context.settings.default_name()))?;
     if weights.is_there() {
         return Ok(cx.out.line(format!(
             "{} is downloaded: {}",
@@ -75,7 +75,7 @@ fn pull(args: &PullArgs, cx: &Context) -> Outcome {
             weights.path.display()
         ))?);
     }
-    fetch::pull(&here, &weights, args.force, cx)?;
+    fetch::pull(&context, &weights, args.force, cx)?;
     cx.out.line(format!(
         "{} is now at {}",
         weights.name,

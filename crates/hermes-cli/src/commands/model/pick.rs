@@ -19,9 +19,9 @@ use crate::prompt::{self, PromptAnswer};
 use crate::wiring;
 
 /// How many models of one provider are shown before anything is typed.
-const FIRST: usize = 4;
+const UNFILTERED_PER_PROVIDER: usize = 4;
 /// How many rows are shown at once.
-const ROWS: usize = 40;
+const MAX_ROWS: usize = 40;
 
 /// Where a model is to be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,7 +71,7 @@ pub(crate) fn pick(cx: &Context) -> Result<Option<PickedModel>, Failure> {
     let (_, router) = router(cx, Overrides::default())?;
     let found = wiring::runtime()?.block_on(router.local_servers());
     let mut rows = rows(&router, found);
-    if local::program_there() {
+    if local::is_installed() {
         rows.extend(built_in(&router));
         rows.sort_by_key(|row| row.group);
     }
@@ -249,7 +249,7 @@ fn take(row: &PickRow, cx: &Context) -> Result<Option<PickedModel>, Failure> {
 
 fn print(shown: &[&PickRow], all: usize, cx: &Context) -> Result<(), Failure> {
     let mut group = None;
-    for (index, row) in shown.iter().take(ROWS).enumerate() {
+    for (index, row) in shown.iter().take(MAX_ROWS).enumerate() {
         if group != Some(row.group) {
             cx.out.line(row.group.title())?;
             group = Some(row.group);
@@ -263,7 +263,7 @@ fn print(shown: &[&PickRow], all: usize, cx: &Context) -> Result<(), Failure> {
         );
         cx.out.foreign_line(line.trim_end())?;
     }
-    let hidden = all - shown.len().min(ROWS);
+    let hidden = all - shown.len().min(MAX_ROWS);
     if hidden > 0 {
         cx.out
             .line(format!("      {hidden} more: type to filter"))?;
@@ -337,7 +337,7 @@ fn rows(router: &Router, found: Vec<LocalServerInfo>) -> Vec<PickRow> {
                 model,
                 base_url: None,
                 note,
-                first: index < FIRST && group == ModelGroup::WithKey,
+                first: index < UNFILTERED_PER_PROVIDER && group == ModelGroup::WithKey,
             });
         }
     }
@@ -355,11 +355,11 @@ fn rows(router: &Router, found: Vec<LocalServerInfo>) -> Vec<PickRow> {
 fn built_in(router: &Router) -> Vec<PickRow> {
     let mut all = local::rows(&router.local_settings());
     all.retain(|row| row.fits);
-    all.sort_by_key(|row| !row.there);
+    all.sort_by_key(|row| !row.is_downloaded);
     let row = |(index, row): (usize, local::LocalModelRow)| PickRow {
         group: ModelGroup::BuiltIn,
         provider: PROVIDER.to_owned(),
-        note: if row.there {
+        note: if row.is_downloaded {
             format!("{} memory  here", size(row.memory))
         } else {
             format!(

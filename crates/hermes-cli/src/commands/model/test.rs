@@ -116,15 +116,15 @@ pub(crate) async fn probe(client: Arc<dyn ModelClient>) -> Result<String, String
 pub(crate) async fn probe_with_tools(
     client: Arc<dyn ModelClient>,
 ) -> Result<(String, Result<bool, String>), String> {
-    let said = probe(Arc::clone(&client)).await?;
+    let result = probe(Arc::clone(&client)).await?;
     if !client.info().tools {
-        return Ok((said, Ok(false)));
+        return Ok((result, Ok(false)));
     }
     let called = ask(&client, with_tool()).await;
     let called = called
         .map(|answer| calls_tool(&answer.message))
         .map_err(|error| with_hint(&error));
-    Ok((said, called))
+    Ok((result, called))
 }
 
 /// What came of trying a model.
@@ -132,7 +132,7 @@ pub(crate) struct ModelTestResult {
     /// Whether it called a tool; `None`: it is said to have none.
     pub(crate) tools: Option<bool>,
     /// Both calls together.
-    pub(crate) took: Duration,
+    pub(crate) elapsed: Duration,
 }
 
 /// A real call, and a real call with a tool, as long as both are done in time.
@@ -152,7 +152,7 @@ pub(crate) async fn attempt(
     match tokio::time::timeout(within, calls).await {
         Ok(Ok(tools)) => Ok(ModelTestResult {
             tools,
-            took: started.elapsed(),
+            elapsed: started.elapsed(),
         }),
         Ok(Err(error)) => Err(with_hint(&error)),
         Err(_) => Err(format!("no answer within {} s", within.as_secs())),
@@ -243,7 +243,6 @@ fn with_tool() -> ModelRequest {
         toolset: "test",
         effects: Effects::ReadOnly,
         untrusted: false,
-        result_limit: None,
     };
     request(
         "Call the tool report_number with the number 7. Do not answer in words.",

@@ -88,18 +88,18 @@ fn name(session: &SessionSummary) -> &str {
 fn panel(sessions: &[SessionSummary]) -> Panel {
     let now = show::now();
     let rows = sessions.iter().map(|session| {
-        let place = show::workspace(session).unwrap_or_default();
+        let path = show::workspace(session).unwrap_or_default();
         PanelRow {
             id: session.id.clone(),
             cells: vec![
                 show::fit(name(session), 44).trim_end().to_owned(),
-                place.rsplit('/').next().unwrap_or_default().to_owned(),
+                path.rsplit('/').next().unwrap_or_default().to_owned(),
                 session.message_count.to_string(),
                 show::ago(now, session.last_active),
             ],
-            detail: format!("{}  {}  {place}", session.id, session.source),
+            detail: format!("{}  {}  {path}", session.id, session.source),
             also: format!(
-                "{} {} {place} {}",
+                "{} {} {path} {}",
                 session.id, session.source, session.preview
             ),
             ..PanelRow::default()
@@ -189,14 +189,14 @@ async fn on_screen(panel: Panel, cx: &Context) -> Result<Option<String>, Failure
 
 /// The same in lines, for terminals that cannot be drawn on and for screen readers.
 fn by_number(sessions: &[SessionSummary]) -> Result<Option<String>, Failure> {
-    const SHOWN: usize = 20;
+    const MAX_ROWS: usize = 20;
     let now = show::now();
     let mut words = String::new();
     loop {
         let found: Vec<&SessionSummary> = sessions
             .iter()
             .filter(|session| fits(session, &words))
-            .take(SHOWN)
+            .take(MAX_ROWS)
             .collect();
         let mut err = SafeStderr;
         for (number, session) in found.iter().enumerate() {
@@ -227,9 +227,9 @@ fn by_number(sessions: &[SessionSummary]) -> Result<Option<String>, Failure> {
 
 /// Whether every word occurs somewhere in what is known of the session.
 fn fits(session: &SessionSummary, words: &str) -> bool {
-    let place = show::workspace(session).unwrap_or_default();
+    let path = show::workspace(session).unwrap_or_default();
     let all = format!(
-        "{} {} {} {place}",
+        "{} {} {} {path}",
         session.id,
         name(session),
         session.preview

@@ -12,7 +12,7 @@ use crate::commands::{Context, counted};
 use crate::exit::{Failure, Outcome};
 use crate::wiring;
 
-const PREVIEW: usize = 15;
+const MAX_PREVIEWED: usize = 15;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct PruneArgs {
@@ -125,12 +125,12 @@ fn settled(
         return Ok(false);
     }
     if !run.yes {
-        for session in chosen.iter().take(PREVIEW) {
+        for session in chosen.iter().take(MAX_PREVIEWED) {
             cx.out.remark(line(session));
         }
-        if chosen.len() > PREVIEW {
+        if chosen.len() > MAX_PREVIEWED {
             cx.out
-                .remark(format!("  … and {} more", chosen.len() - PREVIEW));
+                .remark(format!("  … and {} more", chosen.len() - MAX_PREVIEWED));
         }
         confirm(cx, &format!("{verb} {}?", counted(chosen.len(), "session")))?;
     }

@@ -75,16 +75,16 @@ pub(crate) fn fit(text: &str, width: usize) -> String {
     if let Some(free) = width.checked_sub(clean.width()) {
         return clean + &" ".repeat(free);
     }
-    let mut room = width.saturating_sub(1);
+    let mut available = width.saturating_sub(1);
     let mut cut = String::new();
     for ch in clean.chars() {
-        let Some(left) = room.checked_sub(ch.width().unwrap_or(0)) else {
+        let Some(left) = available.checked_sub(ch.width().unwrap_or(0)) else {
             break;
         };
-        room = left;
+        available = left;
         cut.push(ch);
     }
-    format!("{cut}…{}", " ".repeat(room))
+    format!("{cut}…{}", " ".repeat(available))
 }
 
 #[cfg(test)]

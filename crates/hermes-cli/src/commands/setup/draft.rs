@@ -140,11 +140,11 @@ impl<'a> SetupDraft<'a> {
             .map_err(|error| Failure::failed(error.to_string()))?;
         if self.reset && !self.before.is_empty() {
             let stamp = chrono::Local::now().format("%Y%m%d_%H%M%S");
-            let kept = cx.home.join(format!("config.yaml.{stamp}.bak"));
-            write_atomic(&kept, self.before.as_bytes(), 0o600)
-                .map_err(|error| Failure::failed(format!("{}: {error}", kept.display())))?;
+            let backup_path = cx.home.join(format!("config.yaml.{stamp}.bak"));
+            write_atomic(&backup_path, self.before.as_bytes(), 0o600)
+                .map_err(|error| Failure::failed(format!("{}: {error}", backup_path.display())))?;
             cx.out
-                .remark(format!("the old one is kept as {}", kept.display()));
+                .remark(format!("the old one is kept as {}", backup_path.display()));
         }
         for key in &self.keys {
             keys::store(cx, key)?;

@@ -12,8 +12,8 @@ use crate::commands::model::{self, PickedModel, SetArgs};
 use crate::exit::{Failure, Outcome};
 use crate::{prompt, wiring};
 
-/// What trying a model may take: a large one has to be loaded first.
-const TRY: Duration = Duration::from_mins(1);
+/// Timeout for testing a model: a large one has to be loaded first.
+const MODEL_TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(super) fn standing(draft: &SetupDraft<'_>) -> Result<(bool, String), Failure> {
     let config = draft.config()?;
@@ -88,9 +88,9 @@ pub(super) fn try_out(
     let client = wiring::router(draft.cx, &std::sync::Arc::new(config), overrides).primary()?;
     let window = client.info().context_length;
     let tried = wiring::runtime()?
-        .block_on(model::attempt(client, TRY))
+        .block_on(model::attempt(client, MODEL_TEST_TIMEOUT))
         .map_err(Failure::failed)?;
-    let seconds = tried.took.as_secs_f64();
+    let seconds = tried.elapsed.as_secs_f64();
     let mut text = match tried.tools {
         Some(true) => format!("answers and calls tools ({seconds:.1} s)"),
         _ => format!("answers ({seconds:.1} s) but does not call tools: it can chat, but not act"),

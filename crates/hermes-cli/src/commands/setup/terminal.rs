@@ -15,8 +15,8 @@ use crate::exit::{Failure, Outcome};
 use crate::prompt::{self, PromptAnswer};
 use crate::wiring;
 
-/// What a first command may take: a container may have to start.
-const TRY: Duration = Duration::from_secs(30);
+/// Timeout for a first command: a container may have to start.
+const COMMAND_TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) fn standing(draft: &SetupDraft<'_>) -> Result<(bool, String), Failure> {
     let config = draft.config()?;
@@ -28,8 +28,8 @@ pub(super) fn standing(draft: &SetupDraft<'_>) -> Result<(bool, String), Failure
             Ok(Some(environment)) => (true, environment.info().posture),
             Ok(None) => {
                 let sandbox = Sandbox::detect(SandboxSettings::from_config(&cx.home, &config));
-                let posture = sandbox.describe();
-                (!posture.refuses, format!("on this machine, {posture}"))
+                let sandbox = sandbox.describe();
+                (!sandbox.refuses, format!("on this machine, {sandbox}"))
             }
         },
     )
@@ -39,7 +39,7 @@ pub(super) fn fill(draft: &mut SetupDraft<'_>) -> Outcome {
     let out = draft.cx.out;
     loop {
         let now = draft.config()?.terminal.backend.as_str().to_owned();
-        let typed = match place(draft.cx, &now)? {
+        let typed = match ask_for_dir(draft.cx, &now)? {
             PromptAnswer::Back => return Ok(()),
             PromptAnswer::Line(line) if line.is_empty() => now.clone(),
             PromptAnswer::Line(line) => line.to_lowercase(),
@@ -79,7 +79,7 @@ pub(super) fn fill(draft: &mut SetupDraft<'_>) -> Outcome {
 }
 
 /// Where commands are to run.
-fn place(cx: &Context, now: &str) -> Result<PromptAnswer, Failure> {
+fn ask_for_dir(cx: &Context, now: &str) -> Result<PromptAnswer, Failure> {
     if !choose::can_show(cx) {
         return prompt::line(&format!("run commands: local, docker or ssh [{now}]: "));
     }
@@ -154,24 +154,24 @@ pub(crate) fn try_out(cx: &Context, config: &Config) -> Result<String, String> {
         .map_err(|error| error.to_string())?;
     let Some(environment) = environment else {
         let sandbox = Sandbox::detect(SandboxSettings::from_config(&cx.home, config));
-        let posture = sandbox.describe();
-        return if posture.refuses {
-            Err(posture.to_string())
+        let sandbox = sandbox.describe();
+        return if sandbox.refuses {
+            Err(sandbox.to_string())
         } else {
-            Ok(format!("on this machine, {posture}"))
+            Ok(format!("on this machine, {sandbox}"))
         };
     };
-    let posture = environment.info().posture;
+    let confinement = environment.info().posture;
     let runtime = wiring::runtime().map_err(|failure| failure.message)?;
     runtime.block_on(async {
         let mut command = Exec::new("true", cwd);
-        command.timeout = TRY;
+        command.timeout = COMMAND_TEST_TIMEOUT;
         let mut output = ProbeOutput::default();
         let done = environment.exec(command, &mut output).await;
         // It was only for this.
         let _ = environment.close().await;
         match done {
-            Ok(finished) if finished.exit == ProcessExit::Code(0) => Ok(posture),
+            Ok(finished) if finished.exit == ProcessExit::Code(0) => Ok(confinement),
             Ok(finished) => Err(format!(
                 "a command there ended with {:?}: {}",
                 finished.exit,
@@ -187,7 +187,8 @@ struct ProbeOutput(Vec<u8>);
 
 impl OutputSink for ProbeOutput {
     fn push(&mut self, _: OutputStream, bytes: &[u8]) {
-        let room = 2000_usize.saturating_sub(self.0.len());
-        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let available = 2000_usize.saturating_sub(self.0.len());
+        self.0
+            .extend_from_slice(&bytes[..bytes.len().min(available)]);
     }
 }

@@ -14,7 +14,7 @@ use super::install::{hash, hex};
 use crate::exit::{Exit, Failure};
 use crate::wiring;
 
-const LARGEST: u64 = 1024 * 1024 * 1024;
+const MAX_PROGRAM_BYTES: u64 = 1024 * 1024 * 1024;
 
 #[derive(Debug, PartialEq)]
 pub(super) enum UpdateSource {
@@ -177,7 +177,7 @@ async fn download(
         .map_err(|error| unreachable(url, &error))?
     {
         length += chunk.len() as u64;
-        if length > LARGEST {
+        if length > MAX_PROGRAM_BYTES {
             return Err(Failure::failed(format!(
                 "{url} is larger than 1 GB: this is not hermes"
             )));

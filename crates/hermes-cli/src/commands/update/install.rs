@@ -14,8 +14,8 @@ use tempfile::TempPath;
 
 use crate::exit::{Exit, Failure};
 
-/// How long a program may take to tell its version.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout for a program to print its version.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Places whose files belong to a package manager, and its name.
 const MANAGED: &[(&str, &str)] = &[
@@ -37,7 +37,7 @@ pub(crate) fn manager(path: &Path) -> Option<&'static str> {
     let path = path.to_str()?;
     MANAGED
         .iter()
-        .find(|(place, _)| path.starts_with(place))
+        .find(|(prefix, _)| path.starts_with(prefix))
         .map(|(_, name)| *name)
 }
 
@@ -196,11 +196,13 @@ pub(super) fn version_of(path: &Path) -> Result<String, Failure> {
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| refused(format!("it cannot be run here ({error})")))?;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status,
-            Ok(None) if begun.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(10)),
+            Ok(None) if started_at.elapsed() < VERSION_TIMEOUT => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             other => {
                 let _ = child.kill();
                 let _ = child.wait();

@@ -13,8 +13,8 @@ use agent_client_protocol::v1::schema::{
     NewSessionRequest, SessionUpdate, StopReason, TerminalExitStatus, TerminalOutputResponse,
     ToolCallContent, ToolCallStatus,
 };
+use hermes_testkit::directories::beyond_temporary;
 use hermes_testkit::model_server::Reply;
-use hermes_testkit::place::beyond_temporary;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};

@@ -1,7 +1,7 @@
 //! Answers, and the life of the server behind them.
 
 use hermes_testkit::process::finish;
-use hermes_testkit::terminal::AtTerminal;
+use hermes_testkit::terminal::TerminalBuilder;
 use hermes_testkit::web_server::{Page, WebServer};
 use pretty_assertions::assert_eq;
 use rustix::process::Signal;
@@ -202,7 +202,7 @@ fn without_the_second_program_it_is_said_why_nothing_is_offered() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let alone = dir.path().join("hermes");
     std::fs::hard_link(env!("CARGO_BIN_EXE_hermes"), &alone).unwrap();
-    let mut terminal = AtTerminal::new(alone, &place.home)
+    let mut terminal = TerminalBuilder::new(alone, &place.home)
         .args(["--plain"])
         .env("OLLAMA_HOST", "127.0.0.1:9")
         .size(110, 40)

@@ -1,7 +1,7 @@
 //! Small screens, no colours, odd texts, much text, pastes and resizes.
 
 use hermes_testkit::model_server::{Reply, ReplyGate, ScriptedCall};
-use hermes_testkit::terminal::AtTerminal;
+use hermes_testkit::terminal::TerminalBuilder;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -86,7 +86,7 @@ fn a_resize_leaves_what_the_shell_had_printed() {
         "for n in $(seq 100 160); do echo shell line $n; done; exec {}",
         env!("CARGO_BIN_EXE_hermes")
     );
-    let mut terminal = AtTerminal::new("/bin/sh", &setup.home)
+    let mut terminal = TerminalBuilder::new("/bin/sh", &setup.home)
         .args(["-c", &shell])
         .size(90, 24)
         .start();

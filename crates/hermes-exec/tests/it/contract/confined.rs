@@ -1,6 +1,6 @@
 //! This machine, confined: the same contract inside Landlock and inside bubblewrap.
 
-use hermes_testkit::place::beyond_temporary;
+use hermes_testkit::directories::beyond_temporary;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

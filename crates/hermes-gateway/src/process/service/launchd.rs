@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use hermes_core::text::escape_xml;
+
 use super::ServiceDefinition;
 
 /// The launchd label.
@@ -31,7 +33,7 @@ pub fn plist(service: &ServiceDefinition) -> String {
         let _ = writeln!(
             out,
             "  <key>{key}</key>\n  <string>{}</string>",
-            escaped(value)
+            escape_xml(value)
         );
     };
     text("Label", &label(service));
@@ -47,7 +49,7 @@ pub fn plist(service: &ServiceDefinition) -> String {
     );
     out.push_str("  <key>ProgramArguments</key>\n  <array>\n");
     for word in service.command() {
-        let _ = writeln!(out, "    <string>{}</string>", escaped(&word));
+        let _ = writeln!(out, "    <string>{}</string>", escape_xml(&word));
     }
     out.push_str("  </array>\n  <key>EnvironmentVariables</key>\n  <dict>\n");
     let home = service.home.display().to_string();
@@ -55,7 +57,7 @@ pub fn plist(service: &ServiceDefinition) -> String {
         let _ = writeln!(
             out,
             "    <key>{name}</key>\n    <string>{}</string>",
-            escaped(value)
+            escape_xml(value)
         );
     }
     out.push_str(concat!(
@@ -64,11 +66,4 @@ pub fn plist(service: &ServiceDefinition) -> String {
         "  <key>ExitTimeOut</key>\n  <integer>25</integer>\n</dict>\n</plist>\n"
     ));
     out
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }

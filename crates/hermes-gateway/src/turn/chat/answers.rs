@@ -8,7 +8,7 @@ use hermes_core::event::AgentCommand;
 use hermes_platforms::{Button, Tone};
 use serde_json::{Map, Value};
 
-const BUTTONS: usize = 12;
+const MAX_BUTTONS: usize = 12;
 
 pub(super) fn button(id: &str, choice: &str, label: &str, tone: Tone) -> Button {
     Button {
@@ -18,7 +18,16 @@ pub(super) fn button(id: &str, choice: &str, label: &str, tone: Tone) -> Button 
     }
 }
 
-pub(super) fn verdict_word(text: &str) -> Option<&'static str> {
+/// An answer to a permission, as people write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum VerdictWord {
+    Yes,
+    Session,
+    Always,
+    No,
+}
+
+pub(super) fn verdict_word(text: &str) -> Option<VerdictWord> {
     Some(
         match text
             .trim()
@@ -26,10 +35,10 @@ pub(super) fn verdict_word(text: &str) -> Option<&'static str> {
             .to_lowercase()
             .as_str()
         {
-            "yes" | "y" | "ok" | "okay" | "once" | "approve" | "👍" => "yes",
-            "no" | "n" | "deny" | "👎" => "no",
-            "always" => "always",
-            "session" => "session",
+            "yes" | "y" | "ok" | "okay" | "once" | "approve" | "👍" => VerdictWord::Yes,
+            "no" | "n" | "deny" | "👎" => VerdictWord::No,
+            "always" => VerdictWord::Always,
+            "session" => VerdictWord::Session,
             _ => return None,
         },
     )
@@ -37,15 +46,15 @@ pub(super) fn verdict_word(text: &str) -> Option<&'static str> {
 
 /// `None`: "always" without a rule to remember.
 pub(super) fn verdict(
-    word: &str,
+    word: VerdictWord,
     request: &ApprovalRequest,
     why: Option<String>,
 ) -> Option<Verdict> {
     Some(match word {
-        "yes" => Verdict::Once,
-        "session" => Verdict::Session,
-        "always" => Verdict::Always(request.rule.clone()?),
-        _ => Verdict::Deny { why },
+        VerdictWord::Yes => Verdict::Once,
+        VerdictWord::Session => Verdict::Session,
+        VerdictWord::Always => Verdict::Always(request.rule.clone()?),
+        VerdictWord::No => Verdict::Deny { why },
     })
 }
 
@@ -88,7 +97,7 @@ pub(super) fn choices(
     let rows = options
         .iter()
         .enumerate()
-        .take(BUTTONS)
+        .take(MAX_BUTTONS)
         .map(|(number, option)| {
             vec![button(
                 id,
@@ -97,7 +106,7 @@ pub(super) fn choices(
                 Tone::Neutral,
             )]
         });
-    let say = if other {
+    let instructions = if other {
         "Answer with a number, or in your own words; **!no** declines."
     } else {
         "Answer with a number; **!no** declines."
@@ -105,7 +114,7 @@ pub(super) fn choices(
     if other {
         text.push_str("\nOr say it in your own words.");
     }
-    (rows.collect(), say.to_owned())
+    (rows.collect(), instructions.to_owned())
 }
 
 /// The fields of a form, followed by instructions for answering.
@@ -289,7 +298,7 @@ pub(super) fn read(want: &Want, text: &str) -> Result<Answer, String> {
             }
         }
         Want::Visit { .. } => match verdict_word(text) {
-            Some("yes") => Ok(Answer::Agreed),
+            Some(VerdictWord::Yes) => Ok(Answer::Agreed),
             _ => Err("Say yes when you have been there, or no.".to_owned()),
         },
         Want::Form { fields } => fill(fields, text),
@@ -299,7 +308,7 @@ pub(super) fn read(want: &Want, text: &str) -> Result<Answer, String> {
 fn fill(fields: &[Field], text: &str) -> Result<Answer, String> {
     if fields.is_empty() {
         return match verdict_word(text) {
-            Some("yes") => Ok(Answer::Form { values: Map::new() }),
+            Some(VerdictWord::Yes) => Ok(Answer::Form { values: Map::new() }),
             _ => Err("Say **yes** to agree, or **!no** to decline.".to_owned()),
         };
     }

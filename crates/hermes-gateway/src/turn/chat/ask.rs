@@ -21,14 +21,16 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use super::ChatTask;
-use super::answers::{button, choices, form, outcome, pick, read, verdict, verdict_word};
+use super::answers::{
+    VerdictWord, button, choices, form, outcome, pick, read, verdict, verdict_word,
+};
 use super::events::ChatTurn;
+use crate::delivery::ChunkExtras;
 use crate::settings;
-use crate::spine::ChunkExtras;
 use crate::turn::message::InboxMessage;
 
 /// As much of a command as is shown.
-const ACTION: usize = 3800;
+const MAX_ACTION_CHARS: usize = 3800;
 
 /// An open question.
 pub(in crate::turn) struct PendingQuestion {
@@ -56,7 +58,8 @@ pub(in crate::turn) struct QuestionRecord {
     /// The tool or other origin of the question.
     pub(in crate::turn) from: String,
     /// A digest of the exact question, which may contain secrets.
-    pub(super) print: String,
+    #[serde(rename = "print")]
+    pub(super) fingerprint: String,
     /// When it was asked: earlier messages do not answer it.
     #[serde(default)]
     pub(super) asked_at: Option<f64>,
@@ -81,7 +84,7 @@ impl QuestionKind {
     }
 
     /// Identical for the same question across processes and turns.
-    pub(super) fn print(&self) -> String {
+    pub(super) fn fingerprint(&self) -> String {
         let value = match self {
             Self::Permission(request) => serde_json::to_value(request),
             Self::Question(question) => serde_json::to_value(question),
@@ -132,10 +135,7 @@ impl QuestionKind {
 impl ChatTask {
     pub(super) async fn approval_needed(&mut self, request: ApprovalRequest) {
         let action = redact::secrets(&request.action);
-        let mut shown: String = action.chars().take(ACTION).collect();
-        if shown.len() < action.len() {
-            shown.push('…');
-        }
+        let shown = hermes_core::text::shorten(&action, MAX_ACTION_CHARS);
         let fence = if shown.contains("```") { "~~~~" } else { "```" };
         let mut text = format!(
             "⚠️ **{}** wants to do this:\n{fence}\n{shown}\n{fence}",
@@ -148,7 +148,7 @@ impl ChatTask {
             let _ = write!(text, "\n{posture}");
         }
         let always = request.rule.is_some();
-        let wait = settings::approval_wait(&self.hub.settings.config);
+        let wait = settings::approval_wait(&self.shared.settings.config);
         let what = QuestionKind::Permission(request);
         let (asked, again) = self.name(what, text, wait.as_secs()).await;
         let id = &asked.id;
@@ -168,7 +168,7 @@ impl ChatTask {
 
     pub(super) async fn question_asked(&mut self, question: Question) {
         let seconds = self
-            .hub
+            .shared
             .settings
             .tree
             .pointer("/agent/clarify_timeout")
@@ -205,17 +205,17 @@ impl ChatTask {
         seconds: u64,
     ) -> (PendingQuestion, bool) {
         let earlier = match self.activity.turn() {
-            Some(_) => self.earlier_like(&what.print()).await,
+            Some(_) => self.earlier_like(&what.fingerprint()).await,
             None => None,
         };
         let (id, left, again) = match earlier {
             Some(one) => {
-                let left = one.question.expires_at - self.hub.clock.epoch_seconds();
+                let left = one.question.expires_at - self.shared.clock.epoch_seconds();
                 let left = Duration::try_from_secs_f64(left).unwrap_or_default();
                 (one.question.id, left, true)
             }
             None => (
-                format!("{:012x}", self.hub.rng.next_u64() >> 16),
+                format!("{:012x}", self.shared.rng.next_u64() >> 16),
                 Duration::from_secs(seconds.max(1)),
                 false,
             ),
@@ -242,8 +242,9 @@ impl ChatTask {
         };
         let target = turn.target.clone();
         let message = turn.msgs.first().map_or(0, |msg| msg.id);
-        self.hub.register_question(&asked.id, Some(&self.answered));
-        let now = self.hub.clock.epoch_seconds();
+        self.shared
+            .register_question(&asked.id, Some(&self.answered));
+        let now = self.shared.clock.epoch_seconds();
         let new = (!again).then(|| {
             let left = asked.until.duration_since(Instant::now()).as_secs_f64();
             let choices = buttons.iter().flatten();
@@ -251,7 +252,7 @@ impl ChatTask {
             let put = QuestionRecord {
                 permission: asked.kind.is_permission(),
                 from: asked.kind.from().to_owned(),
-                print: asked.kind.print(),
+                fingerprint: asked.kind.fingerprint(),
                 asked_at: Some(now),
                 text: asked.text.clone(),
                 choices: choices.map(str::to_owned).collect(),
@@ -273,13 +274,13 @@ impl ChatTask {
         if new.is_none() {
             return self.answered_before(&id).await;
         }
-        let pressable = self.hub.capabilities(&target).buttons && !buttons.is_empty();
+        let pressable = self.shared.capabilities(&target).buttons && !buttons.is_empty();
         let text = if pressable {
             text
         } else {
             format!("{text}\n\n{say}")
         };
-        let mut chunks = self.hub.chunks(&target, &text);
+        let mut chunks = self.shared.chunks(&target, &text);
         if pressable && let Some(last) = chunks.last_mut() {
             let extra = ChunkExtras {
                 buttons,
@@ -293,14 +294,14 @@ impl ChatTask {
             asks: new,
             ..Final::default()
         };
-        self.hub.settle(end, &self.cancel).await;
+        self.shared.settle(end, &self.cancel).await;
     }
 
     /// Whether the sender may decide about a permission.
     pub(super) fn may_decide(&self, msg: &InboxMessage, allow: bool) -> bool {
-        let tier = self.hub.tier(msg);
+        let tier = self.shared.tier(msg);
         let command = if allow { "approve" } else { "deny" };
-        tier.may(command) && (tier.is_admin() || !self.hub.admins_decide())
+        tier.may(command) && (tier.is_admin() || !self.shared.admins_decide())
     }
 
     /// Closes the question, writes the answer below it and hands it over, in this order. The
@@ -312,7 +313,7 @@ impl ChatTask {
         outcome: &str,
         by: Option<&InboxMessage>,
     ) {
-        self.hub.register_question(&asked.id, None);
+        self.shared.register_question(&asked.id, None);
         let Some(turn) = self.activity.turn() else {
             return;
         };
@@ -357,19 +358,19 @@ impl ChatTask {
         };
         if let Some(msg) = by {
             let turn = msg.attempt("ans");
-            if self.hub.claim(&[msg.id], &turn, &self.cancel).await {
+            if self.shared.claim(&[msg.id], &turn, &self.cancel).await {
                 end.turn = turn;
                 end.answers.push(msg.id);
             }
         }
-        if self.hub.capabilities(target).edit {
+        if self.shared.capabilities(target).edit {
             let message = if let Some(message) = stands {
                 Some(message.to_owned())
             } else {
-                let ids = self.hub.delivery.sent(&format!("ask-{id}")).await;
+                let ids = self.shared.delivery.sent(&format!("ask-{id}")).await;
                 ids.unwrap_or_default().pop()
             };
-            let mut chunks = self.hub.chunks(target, &format!("{text}\n\n{outcome}"));
+            let mut chunks = self.shared.chunks(target, &format!("{text}\n\n{outcome}"));
             if let (Some(message), Some(mut last)) = (message, chunks.pop()) {
                 let extra = ChunkExtras {
                     edits: Some(message),
@@ -379,7 +380,7 @@ impl ChatTask {
                 end.replies = self.replies(target.clone(), vec![last]);
             }
         }
-        self.hub.settle(end, &self.cancel).await
+        self.shared.settle(end, &self.cancel).await
     }
 
     /// The agent no longer waits for it.
@@ -401,7 +402,7 @@ impl ChatTask {
     }
 
     async fn not_needed(&self, asked: PendingQuestion, target: &Target) {
-        self.hub.register_question(&asked.id, None);
+        self.shared.register_question(&asked.id, None);
         let question = (asked.id.as_str(), asked.shown_in.as_deref());
         self.close_question(question, &asked.text, target, "⏹ No longer needed.", None)
             .await;
@@ -446,7 +447,7 @@ impl ChatTask {
     pub(super) async fn take_answer(&mut self, msg: InboxMessage, only: Option<&str>) {
         let text = msg.incoming.text.trim().to_owned();
         let word = verdict_word(&text);
-        let allowed = self.may_decide(&msg, word != Some("no"));
+        let allowed = self.may_decide(&msg, word != Some(VerdictWord::No));
         let Some(turn) = self.activity.turn_mut() else {
             return;
         };
@@ -500,10 +501,10 @@ impl ChatTask {
         let rest = args.split_whitespace().filter(|word| *word != "all");
         let rest = rest.collect::<Vec<_>>().join(" ");
         let word = match (approve, rest.as_str()) {
-            (false, _) => "no",
-            (true, "session") => "session",
-            (true, "always") => "always",
-            (true, _) => "yes",
+            (false, _) => VerdictWord::No,
+            (true, "session") => VerdictWord::Session,
+            (true, "always") => VerdictWord::Always,
+            (true, _) => VerdictWord::Yes,
         };
         let why: String = rest.chars().take(280).collect();
         let why = (!approve && !why.is_empty()).then_some(why);

@@ -18,7 +18,7 @@ use crate::conversation_pool::{HolderEvent, PooledConversation};
 use crate::session::{ResetReason, SessionEntry};
 use crate::turn::media_in::{self, ReceivedInput};
 use crate::turn::message::InboxMessage;
-use crate::turn::{location, texts, tool};
+use crate::turn::{location, messages, tool};
 use crate::voice::SpeakTool;
 
 /// A turn that is being prepared.
@@ -33,7 +33,7 @@ pub(super) struct PreparedTurn {
     /// `None`: it was open already.
     conversation: Option<Result<PooledConversation, HostError>>,
     permit: Option<OwnedSemaphorePermit>,
-    taken: ReceivedInput,
+    received: ReceivedInput,
 }
 
 pub(super) async fn prepared(preparing: Option<&mut TurnPreparation>) -> PreparedTurn {
@@ -50,7 +50,7 @@ impl ChatTask {
     /// Prepares the next turn, or the conversation for a command.
     pub(super) async fn prepare_next(&mut self) {
         // Work of an earlier process comes first.
-        if self.hub.is_draining()
+        if self.shared.is_draining()
             || self.inbox == InboxPosition::Unread
             || !self.cut.unsure.is_empty()
         {
@@ -87,30 +87,30 @@ impl ChatTask {
         if !there {
             self.release_conversation();
         }
-        let hub = Arc::clone(&self.hub);
+        let shared = Arc::clone(&self.shared);
         let job_msgs = job.as_ref().map(|job| job.msgs.clone());
         let resumed = job
             .as_ref()
             .is_some_and(|job| job.start == TurnStart::Resume);
         let work = async move {
             let permit = match &job_msgs {
-                Some(_) => Arc::clone(&hub.turns).acquire_owned().await.ok(),
+                Some(_) => Arc::clone(&shared.turns).acquire_owned().await.ok(),
                 None => None,
             };
-            let taken = match &job_msgs {
+            let received = match &job_msgs {
                 Some(msgs) if resumed => resumed_input(msgs),
-                Some(msgs) => media_in::read_messages(&hub, msgs).await,
+                Some(msgs) => media_in::read_messages(&shared, msgs).await,
                 None => ReceivedInput::default(),
             };
             let pooled = if there {
                 None
             } else {
-                Some(hub.pool.acquire(opening).await)
+                Some(shared.pool.acquire(opening).await)
             };
             PreparedTurn {
                 conversation: pooled,
                 permit,
-                taken,
+                received,
             }
         };
         self.activity = ChatActivity::Preparing(TurnPreparation {
@@ -139,7 +139,7 @@ impl ChatTask {
             self.queue.jobs.push_front(job);
             return;
         }
-        self.begin(job, ready.permit, ready.taken).await;
+        self.begin(job, ready.permit, ready.received).await;
     }
 
     /// Unread updates belong to the time before.
@@ -172,7 +172,7 @@ impl ChatTask {
         &mut self,
         job: TurnJob,
         permit: Option<OwnedSemaphorePermit>,
-        taken: ReceivedInput,
+        received: ReceivedInput,
     ) {
         let TurnJob {
             mut msgs,
@@ -180,11 +180,11 @@ impl ChatTask {
         } = job;
         let id = msgs[0].attempt("turn");
         let ids: Vec<i64> = msgs.iter().map(|msg| msg.id).collect();
-        let notes = self.hub.delivery.notes(ids[0]).await.unwrap_or_default();
+        let notes = self.shared.delivery.notes(ids[0]).await.unwrap_or_default();
         if msgs[0].turn.is_some() {
             self.count_try(ids[0], &notes).await;
         }
-        if !self.hub.claim(&ids, &id, &self.cancel).await {
+        if !self.shared.claim(&ids, &id, &self.cancel).await {
             return;
         }
         for msg in &mut msgs {
@@ -193,7 +193,7 @@ impl ChatTask {
         }
         for joined in ids.iter().skip(1) {
             let note = self
-                .hub
+                .shared
                 .delivery
                 .note(*joined, super::recover::JOINED, Some("1"));
             if let Err(error) = note.await {
@@ -201,30 +201,30 @@ impl ChatTask {
             }
         }
         if how == TurnStart::Resume && notes.contains_key(super::recover::CUT) {
-            let forget = self.hub.delivery.note(ids[0], super::recover::CUT, None);
+            let forget = self.shared.delivery.note(ids[0], super::recover::CUT, None);
             if let Err(error) = forget.await {
                 tracing::warn!("a turn that goes on: {error}");
             }
         }
         let lead = &msgs[0];
         let target = lead.target();
-        if !taken.remarks.is_empty() {
+        if !received.remarks.is_empty() {
             let remark = format!("heard-{id}");
-            self.send_text(&target, &remark, &taken.remarks.join("\n"))
+            self.send_text(&target, &remark, &received.remarks.join("\n"))
                 .await;
         }
         let earlier = notes.get(super::recover::PREVIEW).cloned();
         let reply_to = Some(lead.incoming.message_id.clone());
-        let mut turn = ChatTurn::new(&self.hub, id, target, reply_to, msgs, earlier);
+        let mut turn = ChatTurn::new(&self.shared, id, target, reply_to, msgs, earlier);
         turn.permit = permit;
-        turn.spoken = taken.spoken;
+        turn.spoken = received.spoken;
         turn.asked = true;
         if let Some(open) = &mut self.conversation {
             open.stop_next_turn = false;
         }
         self.start_turn(turn);
-        let said = self.request(ConversationRequest::Input(taken.input));
-        if said {
+        let sent = self.request(ConversationRequest::Input(received.input));
+        if sent {
             self.join_waiting().await;
         } else {
             self.conversation_ended().await;
@@ -234,7 +234,7 @@ impl ChatTask {
     /// The options for opening this chat's conversation. `None`: the index cannot be written now;
     /// it is retried.
     pub(super) async fn opening(&mut self, msg: &InboxMessage) -> Option<OpeningRequest> {
-        let entry = match self.hub.entry(&self.key, msg).await {
+        let entry = match self.shared.entry(&self.key, msg).await {
             Ok((entry, reset)) => {
                 if let Some(reason) = reset {
                     self.tell_reset(msg, reason).await;
@@ -256,7 +256,7 @@ impl ChatTask {
             let value = entry.model_override.as_ref()?.get(name)?;
             value.as_str().map(str::to_owned)
         };
-        let over = self.hub.channel_override(msg.source());
+        let over = self.shared.channel_override(msg.source());
         OpeningRequest {
             id: entry.session_id.clone(),
             source: source.platform.clone(),
@@ -265,9 +265,12 @@ impl ChatTask {
             provider: chosen("provider").or(over.provider),
             system: Some(match over.prompt {
                 Some(prompt) => {
-                    format!("{}\n{prompt}", location::block(&self.hub.settings, source))
+                    format!(
+                        "{}\n{prompt}",
+                        location::block(&self.shared.settings, source)
+                    )
                 }
-                None => location::block(&self.hub.settings, source),
+                None => location::block(&self.shared.settings, source),
             }),
             kind: if is_for_programs(&source.platform) {
                 FrontEndKind::Service
@@ -286,10 +289,10 @@ impl ChatTask {
 
     /// Tools that exist only in chats.
     fn tools(&self, msg: &InboxMessage) -> Vec<Arc<dyn Tool>> {
-        let sends = tool::send_message(&self.hub, msg.target(), self.key.clone());
+        let sends = tool::send_message(&self.shared, msg.target(), self.key.clone());
         let mut tools = vec![sends];
-        if let Some(speaker) = self.hub.speaker.as_ref().filter(|one| one.can_speak()) {
-            let dir = self.hub.settings.home.cache_dir().join("audio");
+        if let Some(speaker) = self.shared.speaker.as_ref().filter(|one| one.can_speak()) {
+            let dir = self.shared.settings.home.cache_dir().join("audio");
             tools.push(Arc::new(SpeakTool::new(Arc::clone(speaker), dir)));
         }
         tools
@@ -309,10 +312,10 @@ impl ChatTask {
 
 /// The input that resumes an interrupted turn.
 fn resumed_input(msgs: &[InboxMessage]) -> ReceivedInput {
-    let mut taken = ReceivedInput::default();
-    texts::CUT.clone_into(&mut taken.input.text);
-    taken.input.platform_message_id = msgs.first().map(|msg| msg.incoming.message_id.clone());
-    taken
+    let mut received = ReceivedInput::default();
+    messages::CUT.clone_into(&mut received.input.text);
+    received.input.platform_message_id = msgs.first().map(|msg| msg.incoming.message_id.clone());
+    received
 }
 
 /// Where jobs created here report, in the original's format.

@@ -14,7 +14,7 @@ use crate::gateway::RestartRequest;
 use crate::settings::{BusyMode, QuickKind};
 use crate::turn::message::InboxMessage;
 use crate::turn::voice_mode::VoiceMode;
-use crate::turn::{background, texts};
+use crate::turn::{background, messages};
 
 /// The commands of a chat: those of the program and the chat-only ones.
 pub(in crate::turn) fn offers(mut program: Vec<Offer>) -> Vec<Offer> {
@@ -31,10 +31,10 @@ pub(in crate::turn) fn offers(mut program: Vec<Offer>) -> Vec<Offer> {
 }
 
 /// Maximum length of a chain of aliases.
-const LONGEST_ALIAS: usize = 8;
+const MAX_ALIAS_CHAIN: usize = 8;
 
 /// Commands per page of the list.
-const PAGE: usize = 30;
+const COMMANDS_PER_PAGE: usize = 30;
 
 impl ChatTask {
     pub(super) async fn command(&mut self, mut msg: InboxMessage, line: &str) {
@@ -51,12 +51,12 @@ impl ChatTask {
             Parsed::Command(def, _) => (Some(def.verb), def.name),
             _ => (None, typed.as_str()),
         };
-        if !self.hub.tier(&msg).may(name) {
+        if !self.shared.tier(&msg).may(name) {
             let text = format!("/{name} is for admins here. /help shows what you can use.");
             return self.answer(&msg, "cmd", Some(&text)).await;
         }
-        (self.hub.callbacks.on_event)("command", json!({"name": name, "session_key": self.key}));
-        let triggers = &self.hub.settings.reset_triggers;
+        (self.shared.callbacks.on_event)("command", json!({"name": name, "session_key": self.key}));
+        let triggers = &self.shared.settings.reset_triggers;
         if triggers
             .iter()
             .any(|trigger| trigger.eq_ignore_ascii_case(line.trim()))
@@ -124,7 +124,7 @@ impl ChatTask {
             return None;
         };
         let name = typed.to_ascii_lowercase().replace('_', "-");
-        let quick = self.hub.settings.quick.get(&name)?;
+        let quick = self.shared.settings.quick.get(&name)?;
         Some(quick.does.clone())
     }
 
@@ -132,7 +132,7 @@ impl ChatTask {
     /// unknown.
     fn expanded(&self, line: &str) -> Option<String> {
         let mut expanded: Option<String> = None;
-        for _ in 0..LONGEST_ALIAS {
+        for _ in 0..MAX_ALIAS_CHAIN {
             let line = expanded.as_deref().unwrap_or(line);
             let Some(QuickKind::Alias(target)) = self.quick(line) else {
                 break;
@@ -146,7 +146,7 @@ impl ChatTask {
     /// `/voice [on|off|tts|status]`; alone it turns over.
     fn voice(&self, msg: &InboxMessage, args: &str) -> String {
         let target = msg.target();
-        let now = self.hub.voice_mode(&target);
+        let now = self.shared.voice_mode(&target);
         let mode = match args.to_ascii_lowercase().as_str() {
             "on" | "enable" => VoiceMode::Spoken,
             "tts" => VoiceMode::All,
@@ -156,12 +156,16 @@ impl ChatTask {
             _ => return "/voice [on | off | tts | status]".to_owned(),
         };
         if mode != now
-            && let Err(error) = self.hub.set_voice_mode(&target, mode)
+            && let Err(error) = self.shared.set_voice_mode(&target, mode)
         {
             return format!("⚠️ This cannot be stored: {error}");
         }
         let mut text = format!("🔊 Voice is {}.", mode.label());
-        let speaks = self.hub.speaker.as_ref().is_some_and(|one| one.can_speak());
+        let speaks = self
+            .shared
+            .speaker
+            .as_ref()
+            .is_some_and(|one| one.can_speak());
         if mode != VoiceMode::Off && !speaks {
             text.push_str(" No speech service is configured yet; see docs/voice.md.");
         }
@@ -259,9 +263,9 @@ impl ChatTask {
         }
         self.interrupt(events::TurnStopReason::Stop);
         let mut text = if ran {
-            texts::STOPPED
+            messages::STOPPED
         } else {
-            texts::NOTHING_RUNS
+            messages::NOTHING_RUNS
         }
         .to_owned();
         if dropped > 0 {
@@ -280,16 +284,11 @@ impl ChatTask {
         };
         let mut dropped = 0;
         loop {
-            let found = self.hub.delivery.waiting_of(&self.key, after, super::PAGE);
-            let page = match found.await {
-                Ok(page) => page,
-                Err(error) => {
-                    tracing::error!("messages of {}: {error}", self.key);
-                    self.inbox.fall_behind(after);
-                    return dropped;
-                }
+            let Some(page) = self.waiting_page(after).await else {
+                self.inbox.fall_behind(after);
+                return dropped;
             };
-            let full = page.len() == super::PAGE;
+            let full = page.len() == super::PAGE_SIZE;
             for waiting in page {
                 after = after.max(waiting.id);
                 let ours = waiting.turn.is_none() && waiting.id < until;
@@ -312,7 +311,7 @@ impl ChatTask {
             let text = "Add the text after the command: /background <text>";
             return self.answer(&msg, "cmd", Some(text)).await;
         }
-        let entry = self.hub.index.get(&self.key);
+        let entry = self.shared.index.get(&self.key);
         let opening = match entry {
             Some(entry) => Some(self.opening_of(&msg, &entry)),
             None => self.opening(&msg).await,
@@ -321,8 +320,8 @@ impl ChatTask {
             let text = "⚠️ The home cannot be written now; try again in a moment.";
             return self.answer(&msg, "cmd", Some(text)).await;
         };
-        let Some(under_way) = self.hub.side_work.begin(msg.id) else {
-            return self.answer(&msg, "cmd", Some(texts::TOO_MUCH)).await;
+        let Some(under_way) = self.shared.side_work.begin(msg.id) else {
+            return self.answer(&msg, "cmd", Some(messages::TOO_MUCH)).await;
         };
         let asked = background::BackgroundRequest {
             key: self.key.clone(),
@@ -330,7 +329,7 @@ impl ChatTask {
             text,
             opening,
         };
-        background::begin(&self.hub, asked, under_way, self.cancel.clone()).await;
+        background::begin(&self.shared, asked, under_way, self.cancel.clone()).await;
     }
 
     async fn restart(&mut self, msg: InboxMessage) {
@@ -345,11 +344,11 @@ impl ChatTask {
         // Answered first, so that a repeated request is recognised, also by the next process.
         let text = "♻️ Restarting; running turns continue afterwards.";
         self.answer(&msg, "cmd", Some(text)).await;
-        (self.hub.callbacks.restart)(request);
+        (self.shared.callbacks.restart)(request);
     }
 
     async fn set_home(&mut self, msg: InboxMessage) {
-        let text = match self.hub.set_home(msg.source()) {
+        let text = match self.shared.set_home(msg.source()) {
             Ok(()) => format!(
                 "🏠 This chat is the home of {} now: what has no other place comes here.",
                 msg.source().platform
@@ -360,15 +359,15 @@ impl ChatTask {
     }
 
     async fn status(&mut self, msg: InboxMessage) {
-        let status = self.hub.status();
-        let entry = self.hub.index.get(&self.key);
+        let status = self.shared.status();
+        let entry = self.shared.index.get(&self.key);
         let session = entry.map_or_else(|| "none yet".to_owned(), |entry| entry.session_id);
-        let here = match self.activity.turn() {
+        let running_note = match self.activity.turn() {
             Some(turn) => format!("working for {} s", turn.seconds(Instant::now())),
             None => "idle".to_owned(),
         };
         let mut lines = vec![
-            format!("**Conversation** `{session}`, {here}"),
+            format!("**Conversation** `{session}`, {running_note}"),
             format!(
                 "**Gateway** {} at work, {} waiting, {} open conversations",
                 status.active_turns, status.queued, status.conversations
@@ -387,7 +386,7 @@ impl ChatTask {
             source.platform,
             source.chat_type,
             source.chat_id,
-            self.hub.tier(msg).name()
+            self.shared.tier(msg).name()
         )
     }
 
@@ -395,13 +394,13 @@ impl ChatTask {
         let mut parts = args.split_whitespace();
         let (what, name) = (parts.next().unwrap_or("list"), parts.next());
         let text = match (what, name) {
-            ("list", _) => platform_lines(&self.hub.status()).join("\n"),
+            ("list", _) => platform_lines(&self.shared.status()).join("\n"),
             ("pause" | "resume", Some(name)) => {
                 let pause = what == "pause";
                 if pause && name == msg.source().platform {
                     "This is the platform you are using: you could not tell me to resume."
                         .to_owned()
-                } else if self.hub.pause(name, pause) {
+                } else if self.shared.pause(name, pause) {
                     format!("{name}: {}d.", if pause { "pause" } else { "resume" })
                 } else {
                     format!("There is no platform {name:?} here.")
@@ -413,10 +412,10 @@ impl ChatTask {
     }
 
     fn help(&self, msg: &InboxMessage, args: &str) -> String {
-        let tier = self.hub.tier(msg);
+        let tier = self.shared.tier(msg);
         let page = args.trim().parse::<usize>().unwrap_or(1).max(1);
         let lines: Vec<String> = self
-            .hub
+            .shared
             .commands()
             .iter()
             .filter(|one| tier.may(&one.name))
@@ -425,9 +424,12 @@ impl ChatTask {
                 format!("/{}{}: {}", one.name, args.unwrap_or_default(), one.about)
             })
             .collect();
-        let pages = lines.len().div_ceil(PAGE).max(1);
+        let pages = lines.len().div_ceil(COMMANDS_PER_PAGE).max(1);
         let page = page.min(pages);
-        let shown = lines.iter().skip((page - 1) * PAGE).take(PAGE);
+        let shown = lines
+            .iter()
+            .skip((page - 1) * COMMANDS_PER_PAGE)
+            .take(COMMANDS_PER_PAGE);
         let mut text = shown.cloned().collect::<Vec<_>>().join("\n");
         if pages > 1 {
             let _ = write!(

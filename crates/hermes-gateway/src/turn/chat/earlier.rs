@@ -12,9 +12,9 @@ use hermes_platforms::IncomingMessage;
 use hermes_store::delivery::{QuestionState, StoredQuestion, Target};
 use serde::{Deserialize, Serialize};
 
-use super::answers::{outcome, verdict_word};
+use super::answers::{VerdictWord, outcome, verdict_word};
 use super::ask::{ADMINS, QuestionRecord};
-use super::{ChatTask, QUEUE, TurnJob, TurnStart};
+use super::{ChatTask, MAX_QUEUED_MESSAGES, TurnJob, TurnStart};
 use crate::turn::message::InboxMessage;
 
 /// The stored form of a press.
@@ -31,12 +31,12 @@ struct StoredPress {
 
 /// A decision of the machine's owner, in the form of a press.
 pub(in crate::turn) fn kept_for_operator(choice: &str, by: &str) -> serde_json::Value {
-    let kept = StoredPress {
+    let stored_press = StoredPress {
         choice: choice.to_owned(),
         incoming: None,
         operator: Some(by.to_owned()),
     };
-    serde_json::to_value(kept).unwrap_or_default()
+    serde_json::to_value(stored_press).unwrap_or_default()
 }
 
 /// A message that answers a question which the resumed turn has not asked again yet.
@@ -49,9 +49,9 @@ pub(super) struct HeldAnswer {
 const UNKNOWN: &str = "I do not know that button.";
 const OVER: &str = "This question is no longer open. If it still matters, I will ask again.";
 const TAKEN: &str = "This question is no longer open: it was answered.";
-const LATE: &str = "This question is no longer open: the time to answer is over.";
+const QUESTION_EXPIRED: &str = "This question is no longer open: the time to answer is over.";
 const NOT_NOW: &str = "This could not be stored; press it again.";
-const KEPT: &str = "Noted. It counts when the work that was cut comes to this again.";
+const ANSWER_STORED: &str = "Noted. It counts when the work that was cut comes to this again.";
 
 impl ChatTask {
     /// Handles a press, possibly for a question of another chat.
@@ -64,9 +64,9 @@ impl ChatTask {
             (Some("ap"), Some(id), Some(choice)) => self.store_press(&msg, id, choice).await,
             _ => Some(UNKNOWN),
         };
-        if let Some(outbound) = self.hub.outbound(&msg.target()) {
-            let told = outbound.pressed(&msg.incoming, note);
-            let _ = tokio::time::timeout(Duration::from_secs(10), told).await;
+        if let Some(outbound) = self.shared.outbound(&msg.target()) {
+            let acknowledged = outbound.pressed(&msg.incoming, note);
+            let _ = tokio::time::timeout(Duration::from_secs(10), acknowledged).await;
         }
         self.answer(&msg, "ans", None).await;
     }
@@ -78,7 +78,7 @@ impl ChatTask {
         id: &str,
         choice: &str,
     ) -> Option<&'static str> {
-        let stored = match self.hub.delivery.question(id).await {
+        let stored = match self.shared.delivery.question(id).await {
             Ok(stored) => stored,
             Err(error) => {
                 tracing::error!("a question: {error}");
@@ -91,12 +91,12 @@ impl ChatTask {
         let Some(put) = question_record(&stored) else {
             return Some(OVER);
         };
-        let asked = self.hub.is_question_open(id);
+        let asked = self.shared.is_question_open(id);
         match &stored.state {
             QuestionState::Closed => return Some(TAKEN),
             QuestionState::Answered(answer) => {
                 let before = serde_json::from_value::<StoredPress>(answer.clone()).ok();
-                let before = before.and_then(|kept| kept.incoming);
+                let before = before.and_then(|stored_press| stored_press.incoming);
                 let same =
                     before.is_some_and(|before| before.message_id == msg.incoming.message_id);
                 return if same {
@@ -114,18 +114,23 @@ impl ChatTask {
             return Some(ADMINS);
         }
         if self.is_late(&stored) {
-            return Some(LATE);
+            return Some(QUESTION_EXPIRED);
         }
         if !asked && !stored.awaited {
             return Some(OVER);
         }
-        let kept = StoredPress {
+        let stored_press = StoredPress {
             choice: choice.to_owned(),
             incoming: Some(msg.incoming.clone()),
             operator: None,
         };
-        let kept = serde_json::to_value(kept).unwrap_or_default();
-        match self.hub.delivery.answer_question(id, &kept).await {
+        let stored_press = serde_json::to_value(stored_press).unwrap_or_default();
+        match self
+            .shared
+            .delivery
+            .answer_question(id, &stored_press)
+            .await
+        {
             Ok(true) => self.notify_asker(id),
             Ok(false) => Some(TAKEN),
             Err(error) => {
@@ -136,11 +141,11 @@ impl ChatTask {
     }
 
     fn notify_asker(&self, id: &str) -> Option<&'static str> {
-        (!self.hub.notify_question(id)).then_some(KEPT)
+        (!self.shared.notify_question(id)).then_some(ANSWER_STORED)
     }
 
     fn is_late(&self, stored: &StoredQuestion) -> bool {
-        stored.question.expires_at <= self.hub.clock.epoch_seconds()
+        stored.question.expires_at <= self.shared.clock.epoch_seconds()
     }
 
     /// Processes stored answers to open questions of this chat.
@@ -152,7 +157,7 @@ impl ChatTask {
             .flat_map(|turn| &turn.questions);
         let ids: Vec<String> = asked.map(|asked| asked.id.clone()).collect();
         for id in ids {
-            match self.hub.delivery.question(&id).await {
+            match self.shared.delivery.question(&id).await {
                 Ok(Some(stored)) => {
                     if let QuestionState::Answered(answer) = stored.state {
                         self.take_press(&id, answer).await;
@@ -168,13 +173,13 @@ impl ChatTask {
     }
 
     async fn take_press(&mut self, id: &str, answer: serde_json::Value) {
-        let kept = serde_json::from_value::<StoredPress>(answer).ok();
+        let stored_press = serde_json::from_value::<StoredPress>(answer).ok();
         let turn = self.activity.turn();
         let at = turn.and_then(|turn| turn.questions.iter().position(|one| one.id == id));
-        let (Some(turn), Some(at), Some(kept)) = (turn, at, kept) else {
+        let (Some(turn), Some(at), Some(stored_press)) = (turn, at, stored_press) else {
             return;
         };
-        let msg = kept.incoming.map(|incoming| InboxMessage {
+        let msg = stored_press.incoming.map(|incoming| InboxMessage {
             id: 0,
             turn: None,
             claims: 0,
@@ -184,15 +189,15 @@ impl ChatTask {
         let what = &turn.questions[at].kind;
         // The sender may have lost the right since.
         let (may, by) = match &msg {
-            None => (kept.operator.is_some(), kept.operator),
+            None => (stored_press.operator.is_some(), stored_press.operator),
             Some(msg) => {
-                let may = self.hub.admits(msg)
-                    && (!what.is_permission() || self.may_decide(msg, kept.choice != "d"));
+                let may = self.shared.admits(msg)
+                    && (!what.is_permission() || self.may_decide(msg, stored_press.choice != "d"));
                 let source = msg.source();
                 (may, source.user_name.clone().or(source.user_id.clone()))
             }
         };
-        let command = what.picked(&kept.choice).filter(|_| may);
+        let command = what.picked(&stored_press.choice).filter(|_| may);
         let by = by.unwrap_or_default();
         let Some(command) = command else {
             let target = turn.target.clone();
@@ -210,19 +215,19 @@ impl ChatTask {
 
     /// The sender may no longer decide: the question stays open for others.
     async fn reopen(&mut self, id: &str, target: &Target, by: &str) {
-        if let Err(error) = self.hub.delivery.reopen_question(id).await {
+        if let Err(error) = self.shared.delivery.reopen_question(id).await {
             tracing::error!("an answer that does not count: {error}");
             return self.schedule_retry();
         }
         let by: String = by.chars().filter(|ch| !ch.is_control()).take(64).collect();
         let text = format!("🚫 The answer of {by} does not count: they may not decide this now.");
-        let key = format!("void-{}", crate::turn::preview::key(&*self.hub.rng));
+        let key = format!("void-{}", crate::turn::preview::key(&*self.shared.rng));
         self.send_text(target, &key, &text).await;
     }
 
     /// Loads the questions of interrupted turns.
     pub(super) async fn remember_questions(&mut self) {
-        match self.hub.delivery.questions_of(&self.key).await {
+        match self.shared.delivery.questions_of(&self.key).await {
             Ok(found) => self.cut.questions = found,
             Err(error) => tracing::error!("questions of {}: {error}", self.key),
         }
@@ -230,10 +235,11 @@ impl ChatTask {
 
     /// The same question, asked by an earlier process and still open. An expired one is closed and
     /// asked again.
-    pub(super) async fn earlier_like(&mut self, print: &str) -> Option<StoredQuestion> {
+    pub(super) async fn earlier_like(&mut self, fingerprint: &str) -> Option<StoredQuestion> {
         loop {
-            let same =
-                |one: &StoredQuestion| question_record(one).is_some_and(|put| put.print == print);
+            let same = |one: &StoredQuestion| {
+                question_record(one).is_some_and(|put| put.fingerprint == fingerprint)
+            };
             let at = self.cut.questions.iter().position(same)?;
             let stored = self.cut.questions.remove(at);
             if !self.is_late(&stored) {
@@ -262,7 +268,7 @@ impl ChatTask {
                 return;
             };
             let msg = self.cut.held.remove(at).msg;
-            if !self.hub.admits(&msg) {
+            if !self.shared.admits(&msg) {
                 self.answer(&msg, "ans", None).await;
             } else if let Some((approve, args)) = decision(&msg) {
                 self.decide(msg, approve, &args, Some(id)).await;
@@ -283,7 +289,9 @@ impl ChatTask {
 
     /// Holds back a message that answers a question which the turn has not asked again yet.
     pub(super) async fn hold_answer(&mut self, msg: &InboxMessage) -> bool {
-        if !self.has_interrupted_turn() || !msg.incoming.media.is_empty() || self.waiting() >= QUEUE
+        if !self.has_interrupted_turn()
+            || !msg.incoming.media.is_empty()
+            || self.waiting() >= MAX_QUEUED_MESSAGES
         {
             return false;
         }
@@ -322,7 +330,7 @@ impl ChatTask {
         held.any(|held| {
             let allows = match decision(&held.msg) {
                 Some((approve, _)) => approve,
-                None => verdict_word(&held.msg.incoming.text) != Some("no"),
+                None => verdict_word(&held.msg.incoming.text) != Some(VerdictWord::No),
             };
             held.question == stored.question.id
                 && (!permission || self.may_decide(&held.msg, allows))

@@ -17,11 +17,11 @@ use super::ask::PendingQuestion;
 use super::{ChatTask, recover};
 use crate::conversation_pool::HolderEvent;
 use crate::render::may_become_silence;
-use crate::turn::hub::{Hub, ReactionTask, react};
 use crate::turn::message::InboxMessage;
+use crate::turn::messages;
 use crate::turn::preview::{Preview, PreviewDeps};
+use crate::turn::shared::{GatewayShared, ReactionTask, react};
 use crate::turn::style::{ChatStyle, ToolProgress};
-use crate::turn::texts;
 
 /// Maximum number of tool lines shown.
 const MAX_LINES: usize = 8;
@@ -79,31 +79,31 @@ pub(in crate::turn) struct ChatTurn {
     notice_at: Option<Instant>,
     warnings: usize,
     stuck_after: Duration,
-    hub: Arc<Hub>,
+    shared: Arc<GatewayShared>,
 }
 
 impl Drop for ChatTurn {
     fn drop(&mut self) {
-        self.hub.set_working(&self.id, None);
-        self.hub.active.fetch_sub(1, Ordering::SeqCst);
-        self.hub.ended.notify_waiters();
+        self.shared.set_working(&self.id, None);
+        self.shared.active.fetch_sub(1, Ordering::SeqCst);
+        self.shared.ended.notify_waiters();
     }
 }
 
 impl ChatTurn {
     pub(super) fn new(
-        hub: &Arc<Hub>,
+        shared: &Arc<GatewayShared>,
         id: String,
         target: Target,
         reply_to: Option<String>,
         msgs: Vec<InboxMessage>,
         earlier: Option<String>,
     ) -> Self {
-        let style = ChatStyle::from_settings(&hub.settings, &target.platform);
+        let style = ChatStyle::from_settings(&shared.settings, &target.platform);
         let now = Instant::now();
-        let limit = hub.settings.config.agent.gateway_timeout;
-        hub.active.fetch_add(1, Ordering::SeqCst);
-        hub.set_working(&id, Some(&target));
+        let limit = shared.settings.config.agent.gateway_timeout;
+        shared.active.fetch_add(1, Ordering::SeqCst);
+        shared.set_working(&id, Some(&target));
         let mut turn = Self {
             id,
             target,
@@ -130,14 +130,14 @@ impl ChatTurn {
             delegating: HashSet::new(),
             warnings: 0,
             stuck_after: Duration::from_secs(limit),
-            hub: Arc::clone(hub),
+            shared: Arc::clone(shared),
         };
         turn.start_preview(earlier);
         turn
     }
 
     fn start_preview(&mut self, earlier: Option<String>) {
-        let Some(outbound) = self.hub.outbound(&self.target) else {
+        let Some(outbound) = self.shared.outbound(&self.target) else {
             return;
         };
         if self.style.reactions
@@ -152,26 +152,35 @@ impl ChatTurn {
         if !typing && !self.style.shows() && earlier.is_none() {
             return;
         }
-        let (hub, lead) = (Arc::clone(&self.hub), self.msgs.first().map(|msg| msg.id));
-        let reply = self.hub.reply_to(&self.target, 0);
-        let (looker, place) = (Arc::clone(&self.hub), self.target.clone());
+        let (shared, lead) = (
+            Arc::clone(&self.shared),
+            self.msgs.first().map(|msg| msg.id),
+        );
+        let reply = self.shared.reply_to(&self.target, 0);
+        let (looker, chat_target) = (Arc::clone(&self.shared), self.target.clone());
         self.preview = Some(Preview::begin(PreviewDeps {
             outbound,
             target: self.target.clone(),
             reply_to: self.reply_to.clone().filter(|_| reply),
-            streaming: self.hub.settings.streaming.clone(),
+            streaming: self.shared.settings.streaming.clone(),
             typing,
-            rng: Arc::clone(&self.hub.rng),
+            rng: Arc::clone(&self.shared.rng),
             earlier,
             clear: Box::new(move || {
-                let (hub, place) = (Arc::clone(&looker), place.clone());
-                Box::pin(async move { hub.delivery.is_owed(&place).await.is_ok_and(|owed| !owed) })
+                let (shared, chat_target) = (Arc::clone(&looker), chat_target.clone());
+                Box::pin(async move {
+                    shared
+                        .delivery
+                        .is_owed(&chat_target)
+                        .await
+                        .is_ok_and(|owed| !owed)
+                })
             }),
             store: Box::new(move |message| {
-                let hub = Arc::clone(&hub);
+                let shared = Arc::clone(&shared);
                 Box::pin(async move {
                     let Some(lead) = lead else { return };
-                    let note = hub.delivery.note(lead, recover::PREVIEW, Some(&message));
+                    let note = shared.delivery.note(lead, recover::PREVIEW, Some(&message));
                     if let Err(error) = note.await {
                         tracing::warn!("a preview: {error}");
                     }
@@ -233,8 +242,8 @@ impl ChatTurn {
     }
 
     pub(super) fn expired(&self, now: Instant) -> Vec<String> {
-        let over = self.questions.iter().filter(|asked| asked.until <= now);
-        over.map(|asked| asked.id.clone()).collect()
+        let expired_questions = self.questions.iter().filter(|asked| asked.until <= now);
+        expired_questions.map(|asked| asked.id.clone()).collect()
     }
 
     /// Shows that the turn takes long.
@@ -291,7 +300,7 @@ impl ChatTurn {
         if self.style.progress == ToolProgress::All
             || (self.style.progress == ToolProgress::New && !again)
         {
-            self.lines.push(texts::tool(name, arguments));
+            self.lines.push(messages::tool(name, arguments));
             let surplus = self.lines.len().saturating_sub(MAX_LINES);
             self.lines.drain(..surplus);
         }
@@ -440,15 +449,15 @@ impl ChatTask {
                 let msg = slash.msg.clone();
                 let reply_to = Some(msg.incoming.message_id.clone());
                 let (id, target) = (slash.turn.clone(), msg.target());
-                ChatTurn::new(&self.hub, id, target, reply_to, vec![msg], None)
+                ChatTurn::new(&self.shared, id, target, reply_to, vec![msg], None)
             }
             _ => {
                 let Some(target) = self.current_target() else {
                     tracing::warn!("{}: a turn without a place to tell of it", self.key);
                     return;
                 };
-                let id = format!("own-{}", crate::turn::preview::key(&*self.hub.rng));
-                ChatTurn::new(&self.hub, id, target, None, Vec::new(), None)
+                let id = format!("own-{}", crate::turn::preview::key(&*self.shared.rng));
+                ChatTurn::new(&self.shared, id, target, None, Vec::new(), None)
             }
         };
         turn.started = true;
@@ -461,14 +470,14 @@ impl ChatTask {
 
     /// Starts a turn.
     pub(super) fn start_turn(&mut self, turn: ChatTurn) {
-        (self.hub.callbacks.on_event)("agent:start", self.hook_payload(&turn));
+        (self.shared.callbacks.on_event)("agent:start", self.hook_payload(&turn));
         self.activity.run(turn);
     }
 
     /// The payload for hooks about a turn.
     pub(super) fn hook_payload(&self, turn: &ChatTurn) -> Value {
         let source = turn.msgs.first().map(InboxMessage::source);
-        let entry = self.hub.index.get(&self.key);
+        let entry = self.shared.index.get(&self.key);
         let session = self.pooled().map(|pooled| pooled.id().to_owned());
         let session = session.or_else(|| Some(entry?.session_id));
         let words = turn.msgs.iter().map(|msg| msg.incoming.text.trim());
@@ -515,7 +524,7 @@ impl ChatTask {
                 return;
             }
         }
-        let id = format!("note-{}", crate::turn::preview::key(&*self.hub.rng));
+        let id = format!("note-{}", crate::turn::preview::key(&*self.shared.rng));
         self.send_text(&target, &id, &format!("⚠️ {text}")).await;
     }
 
@@ -527,7 +536,7 @@ impl ChatTask {
         if let Some(target) = &self.last_target {
             return Some(target.clone());
         }
-        self.hub.place_of(&self.key)
+        self.shared.place_of(&self.key)
     }
 }
 

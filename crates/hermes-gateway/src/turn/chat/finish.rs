@@ -9,17 +9,17 @@ use hermes_store::delivery::{Final, NewChunk, Target};
 
 use super::events::{ChatTurn, TurnStopReason, excerpt};
 use super::{ChatTask, TurnJob, TurnStart};
+use crate::delivery::ChunkExtras;
 use crate::render::{is_silence, pieces};
-use crate::spine::ChunkExtras;
-use crate::turn::hub::react;
 use crate::turn::media_out;
+use crate::turn::messages;
 use crate::turn::preview::PreviewResult;
-use crate::turn::texts;
+use crate::turn::shared::react;
 use crate::turn::voice_mode::VoiceMode;
 
-const DELETING: Duration = Duration::from_secs(10);
+const DELETE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer answers are not synthesized.
-const SPOKEN: usize = 4000;
+const MAX_SPOKEN_CHARS: usize = 4000;
 
 impl ChatTask {
     pub(super) async fn turn_finished(&mut self, summary: TurnSummary) {
@@ -41,12 +41,12 @@ impl ChatTask {
         let text = match why {
             Some(TurnStopReason::Stuck) => Some(format!(
                 "⚠️ Nothing happened for {} minutes, so I stopped.{}",
-                self.hub.settings.config.agent.gateway_timeout / 60,
-                texts::outcome_text(&summary, true)
+                self.shared.settings.config.agent.gateway_timeout / 60,
+                messages::outcome_text(&summary, true)
                     .map(|text| format!("\n\n{text}"))
                     .unwrap_or_default()
             )),
-            _ => texts::outcome_text(&summary, why.is_some()),
+            _ => messages::outcome_text(&summary, why.is_some()),
         };
         let silent = summary.exit == TurnExit::Answered
             && text.as_deref().is_some_and(|text| self.is_silent(text));
@@ -64,7 +64,7 @@ impl ChatTask {
     }
 
     fn is_silent(&self, text: &str) -> bool {
-        is_silence(text) && (self.hub.settings.filter_silence || is_token(text))
+        is_silence(text) && (self.shared.settings.filter_silence || is_token(text))
     }
 
     /// Ends the turn with this text, regardless of the conversation.
@@ -86,9 +86,10 @@ impl ChatTask {
         if let Some(message) = shown.message {
             self.delete(&target, &message).await;
         }
-        if let Some(text) = texts::outcome_text(summary, false).filter(|text| !self.is_silent(text))
+        if let Some(text) =
+            messages::outcome_text(summary, false).filter(|text| !self.is_silent(text))
         {
-            let id = format!("own-{}", crate::turn::preview::key(&*self.hub.rng));
+            let id = format!("own-{}", crate::turn::preview::key(&*self.shared.rng));
             self.send_text(&target, &id, &text).await;
         }
     }
@@ -106,7 +107,7 @@ impl ChatTask {
         };
         let mut about = self.hook_payload(&turn);
         about["response"] = excerpt(text.as_deref().unwrap_or_default()).into();
-        (self.hub.callbacks.on_event)("agent:end", about);
+        (self.shared.callbacks.on_event)("agent:end", about);
         self.close_questions(&mut turn).await;
         let shown = match turn.preview.take() {
             Some(show) => show.end().await,
@@ -121,7 +122,7 @@ impl ChatTask {
             ..Final::default()
         };
         if !end.answers.is_empty() || answered {
-            self.hub.settle(end, &self.cancel).await;
+            self.shared.settle(end, &self.cancel).await;
         }
         // Only now: until the answer is stored, the preview is its only copy.
         if let Some(message) = shown.message.filter(|_| !used) {
@@ -156,7 +157,7 @@ impl ChatTask {
     ) {
         let id = msgs[0].attempt("turn");
         let ids: Vec<i64> = msgs.iter().map(|msg| msg.id).collect();
-        if !self.hub.claim(&ids, &id, &self.cancel).await {
+        if !self.shared.claim(&ids, &id, &self.cancel).await {
             return;
         }
         for msg in &mut msgs {
@@ -164,7 +165,7 @@ impl ChatTask {
             msg.turn = Some(id.clone());
         }
         let reply_to = Some(msgs[0].incoming.message_id.clone());
-        let turn = ChatTurn::new(&self.hub, id, target, reply_to, msgs, None);
+        let turn = ChatTurn::new(&self.shared, id, target, reply_to, msgs, None);
         self.start_turn(turn);
     }
 
@@ -178,10 +179,10 @@ impl ChatTask {
         let Some(text) = text else {
             return (Vec::new(), false);
         };
-        let parted = media_out::split_files(text, &self.hub.media_guard(&turn.target));
-        let capabilities = self.hub.capabilities(&turn.target);
+        let parted = media_out::split_files(text, &self.shared.media_guard(&turn.target));
+        let capabilities = self.shared.capabilities(&turn.target);
         let texts = pieces(&parted.text, &capabilities);
-        let fresh = self.hub.settings.streaming.fresh_final_after;
+        let fresh = self.shared.settings.streaming.fresh_final_after;
         let late = fresh.is_some_and(|after| shown.at.is_some_and(|at| at.elapsed() > after));
         let preview = shown
             .message
@@ -208,7 +209,7 @@ impl ChatTask {
             .into_iter()
             .enumerate()
             .map(|(part, (text, mut extra))| {
-                if self.hub.reply_to(&turn.target, part) {
+                if self.shared.reply_to(&turn.target, part) {
                     extra.reply_to.clone_from(&turn.reply_to);
                 }
                 let extra =
@@ -223,16 +224,16 @@ impl ChatTask {
 
     /// Voice messages get a spoken answer, if configured.
     async fn spoken(&self, turn: &ChatTurn, text: &str) -> Option<OutMedia> {
-        let speaker = self.hub.speaker.as_ref()?;
-        let wanted = match self.hub.voice_mode(&turn.target) {
+        let speaker = self.shared.speaker.as_ref()?;
+        let wanted = match self.shared.voice_mode(&turn.target) {
             VoiceMode::Off => false,
             VoiceMode::Spoken => turn.spoken,
             VoiceMode::All => speaker.can_speak(),
         };
-        if !wanted || text.is_empty() || text.chars().count() > SPOKEN {
+        if !wanted || text.is_empty() || text.chars().count() > MAX_SPOKEN_CHARS {
             return None;
         }
-        let dir = self.hub.settings.home.cache_dir().join("audio");
+        let dir = self.shared.settings.home.cache_dir().join("audio");
         match speaker.speak(text, &dir).await {
             Ok(path) => Some(OutMedia {
                 path,
@@ -246,17 +247,17 @@ impl ChatTask {
     }
 
     pub(super) async fn delete(&self, target: &Target, message: &str) {
-        let Some(outbound) = self.hub.outbound(target) else {
+        let Some(outbound) = self.shared.outbound(target) else {
             return;
         };
-        let deleting = tokio::time::timeout(DELETING, outbound.delete(target, message));
+        let deleting = tokio::time::timeout(DELETE_TIMEOUT, outbound.delete(target, message));
         if !matches!(deleting.await, Ok(Ok(()))) {
             tracing::debug!("a preview stays");
         }
     }
 
     fn sign(&self, turn: &mut ChatTurn, sign: Option<&'static str>) {
-        let Some(outbound) = self.hub.outbound(&turn.target) else {
+        let Some(outbound) = self.shared.outbound(&turn.target) else {
             return;
         };
         if !turn.style.reactions || !outbound.capabilities().reactions {

@@ -23,19 +23,19 @@ use std::time::Duration;
 
 use hermes_app::ConversationRequest;
 use hermes_core::event::AgentCommand;
-use hermes_store::delivery::{Final, NewChunk, NewReply, Target};
+use hermes_store::delivery::{Final, NewChunk, NewReply, Target, WaitingMessage};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::AdmissionDecision;
-use super::hub::{ChatHandle, Hub, react};
 use super::message::InboxMessage;
+use super::messages;
+use super::shared::{ChatHandle, GatewayShared, react};
 use super::style::ChatStyle;
-use super::texts;
 use crate::conversation_pool::{HolderEvent, PooledConversation};
+use crate::delivery::ChunkExtras;
 use crate::settings::BusyMode;
-use crate::spine::ChunkExtras;
 
 pub(super) use command::offers;
 pub(super) use earlier::{kept_for_operator, question_record};
@@ -45,17 +45,17 @@ use slash::ChatCommandRun;
 use state::{ChatActivity, ChatCommands, ChatQueue, CutTurns, InboxPosition, OpenConversation};
 
 /// Maximum number of messages queued in memory; the rest stays in the database.
-const QUEUE: usize = 256;
-const PAGE: usize = 64;
+const MAX_QUEUED_MESSAGES: usize = 256;
+const PAGE_SIZE: usize = 64;
 /// How long a conversation stays open here after its last turn.
-const LINGER: Duration = Duration::from_mins(10);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 /// A turn that does not stop is abandoned after this time.
-const STOPPING: Duration = Duration::from_secs(10);
-const ACK_EVERY: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+const ACK_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum number of messages per turn.
-const JOINED: usize = 16;
+const MAX_MESSAGES_PER_TURN: usize = 16;
 /// Delay after a failure of the store or the index.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Messages for one turn.
 pub(super) struct TurnJob {
@@ -73,7 +73,7 @@ enum TurnStart {
 }
 
 pub(super) struct ChatTask {
-    hub: Arc<Hub>,
+    shared: Arc<GatewayShared>,
     key: String,
     handle: Arc<ChatHandle>,
     cancel: CancellationToken,
@@ -95,13 +95,13 @@ pub(super) struct ChatTask {
 
 impl ChatTask {
     pub(super) fn new(
-        hub: Arc<Hub>,
+        shared: Arc<GatewayShared>,
         key: String,
         handle: Arc<ChatHandle>,
         cancel: CancellationToken,
     ) -> Self {
         Self {
-            hub,
+            shared,
             key,
             handle,
             cancel,
@@ -154,7 +154,7 @@ impl ChatTask {
     fn is_done(&self) -> bool {
         !self.is_busy()
             && self.conversation.is_none()
-            && (self.queue.jobs.is_empty() || self.hub.is_draining())
+            && (self.queue.jobs.is_empty() || self.shared.is_draining())
             && self.commands.waiting.is_empty()
             && self.commands.switch.is_none()
             && !self.inbox.is_behind()
@@ -163,7 +163,7 @@ impl ChatTask {
 
     /// `false`: a message has just arrived.
     fn leave(&self) -> bool {
-        let mut chats = self.hub.chats();
+        let mut chats = self.shared.chats();
         if self.handle.dirty.load(Ordering::SeqCst) {
             return false;
         }
@@ -203,7 +203,7 @@ impl ChatTask {
         {
             self.begin_slash(msg).await;
         }
-        if self.waiting() < QUEUE / 2
+        if self.waiting() < MAX_QUEUED_MESSAGES / 2
             && let Some(left) = self.inbox.take_left()
         {
             self.inbox = InboxPosition::UpTo(left);
@@ -234,11 +234,11 @@ impl ChatTask {
         let Some(open) = &mut self.conversation else {
             return;
         };
-        open.linger = Arc::clone(&self.hub.lingering)
+        open.linger = Arc::clone(&self.shared.lingering)
             .try_acquire_owned()
             .ok()
-            .map(|permit| (Instant::now() + LINGER, permit));
-        self.hub.pool.used(open.pooled.id());
+            .map(|permit| (Instant::now() + IDLE_TIMEOUT, permit));
+        self.shared.pool.used(open.pooled.id());
     }
 
     /// Reads messages: first interrupted turns, then new ones.
@@ -252,7 +252,7 @@ impl ChatTask {
     }
 
     fn schedule_retry(&mut self) {
-        self.retry_at = Some(Instant::now() + RETRY);
+        self.retry_at = Some(Instant::now() + RETRY_DELAY);
     }
 
     /// Whether a message is queued here already.
@@ -272,39 +272,38 @@ impl ChatTask {
     /// `true`: too many messages are queued; this one stays in the database and is read later,
     /// without being overtaken.
     fn defer_if_full(&mut self, msg: &InboxMessage) -> bool {
-        let full = self.inbox.is_behind() || self.waiting() >= QUEUE;
+        let full = self.inbox.is_behind() || self.waiting() >= MAX_QUEUED_MESSAGES;
         if full {
             self.inbox.fall_behind(msg.id - 1);
         }
         full
     }
 
+    /// The next stored messages of this chat. `None`: the store failed.
+    async fn waiting_page(&self, after: i64) -> Option<Vec<WaitingMessage>> {
+        let delivery = &self.shared.delivery;
+        let page = delivery.waiting_of(&self.key, after, PAGE_SIZE).await;
+        page.inspect_err(|error| tracing::error!("messages of {}: {error}", self.key))
+            .ok()
+    }
+
     /// Reads the messages since the last check.
     async fn read_inbox(&mut self) {
         loop {
             {
-                let _chats = self.hub.chats();
+                let _chats = self.shared.chats();
                 self.handle.dirty.store(false, Ordering::SeqCst);
             }
-            let found = self
-                .hub
-                .delivery
-                .waiting_of(&self.key, self.inbox.cursor(), PAGE)
-                .await;
-            let page = match found {
-                Ok(page) => page,
-                Err(error) => {
-                    tracing::error!("messages of {}: {error}", self.key);
-                    return self.schedule_retry();
-                }
+            let Some(page) = self.waiting_page(self.inbox.cursor()).await else {
+                return self.schedule_retry();
             };
-            let full = page.len() == PAGE;
+            let full = page.len() == PAGE_SIZE;
             for waiting in page {
                 self.inbox.advance(waiting.id);
                 // Claimed messages are being handled; an unused answer is considered again.
-                let begun = waiting.turn.as_deref();
-                let begun = begun.is_some_and(|turn| !turn.starts_with("ans-"));
-                if begun || self.has_queued(waiting.id) {
+                let started = waiting.turn.as_deref();
+                let started = started.is_some_and(|turn| !turn.starts_with("ans-"));
+                if started || self.has_queued(waiting.id) {
                     continue;
                 }
                 match InboxMessage::read(waiting) {
@@ -321,21 +320,21 @@ impl ChatTask {
     async fn unreadable(&self, id: i64, claims: u32, error: &serde_json::Error) {
         tracing::error!("message {id} cannot be read and is left out: {error}");
         let turn = format!("odd-{id}-{}", claims + 1);
-        if self.hub.claim(&[id], &turn, &self.cancel).await {
+        if self.shared.claim(&[id], &turn, &self.cancel).await {
             let end = Final {
                 turn,
                 answers: vec![id],
                 ..Final::default()
             };
-            self.hub.settle(end, &self.cancel).await;
+            self.shared.settle(end, &self.cancel).await;
         }
     }
 
     /// Decides how to handle a message.
     async fn dispatch(&mut self, msg: InboxMessage) {
         self.last_target = Some(msg.target());
-        let door = self.hub.check_sender(&msg);
-        if let AdmissionDecision::Reject(answer) = door {
+        let decision = self.shared.check_sender(&msg);
+        if let AdmissionDecision::Reject(answer) = decision {
             return self.answer(&msg, "cmd", answer.as_deref()).await;
         }
         if msg.incoming.pressed.is_some() {
@@ -351,7 +350,7 @@ impl ChatTask {
             return;
         }
         if let Some(turn) = self.activity.turn() {
-            let mode = match self.hub.settings.busy {
+            let mode = match self.shared.settings.busy {
                 // The work of subagents would be lost with the turn.
                 BusyMode::Interrupt if turn.delegates() => BusyMode::Queue,
                 // It would overtake queued messages.
@@ -392,9 +391,9 @@ impl ChatTask {
 
     /// Acknowledges a message that is not answered immediately.
     async fn ack(&mut self, msg: &InboxMessage, sign: &str) {
-        let style = ChatStyle::from_settings(&self.hub.settings, &msg.source().platform);
-        let recent = self.acked.is_some_and(|at| at.elapsed() < ACK_EVERY);
-        let Some(outbound) = self.hub.outbound(&msg.target()) else {
+        let style = ChatStyle::from_settings(&self.shared.settings, &msg.source().platform);
+        let recent = self.acked.is_some_and(|at| at.elapsed() < ACK_INTERVAL);
+        let Some(outbound) = self.shared.outbound(&msg.target()) else {
             return;
         };
         if outbound.capabilities().reactions && style.reactions {
@@ -417,12 +416,12 @@ impl ChatTask {
         let (Some(turn), Some(open)) = (self.activity.turn_mut(), &mut self.conversation) else {
             return self.enqueue(msg, TurnStart::Fresh);
         };
-        if !self.hub.claim(&[msg.id], &turn.id, &self.cancel).await {
+        if !self.shared.claim(&[msg.id], &turn.id, &self.cancel).await {
             return;
         }
         msg.claims += 1;
         msg.turn = Some(turn.id.clone());
-        let words = msg.text_with_sender(self.hub.settings.sharing);
+        let words = msg.text_with_sender(self.shared.settings.sharing);
         turn.displaced = true;
         turn.steers.push_back((msg, words.clone()));
         // If the conversation has ended, an update follows and the turn is recovered.
@@ -431,10 +430,10 @@ impl ChatTask {
 
     /// Messages that arrived during the preparation join the turn as well.
     async fn join_waiting(&mut self) {
-        if self.hub.settings.busy != BusyMode::Steer {
+        if self.shared.settings.busy != BusyMode::Steer {
             return;
         }
-        for _ in 0..JOINED {
+        for _ in 0..MAX_MESSAGES_PER_TURN {
             let joins = self.queue.jobs.front().is_some_and(|job| {
                 let plain = |msg: &InboxMessage| msg.incoming.media.is_empty();
                 job.start == TurnStart::Fresh && job.msgs.iter().all(plain)
@@ -454,7 +453,7 @@ impl ChatTask {
         let (Some(turn), Some(open)) = (self.activity.turn_mut(), &mut self.conversation) else {
             return;
         };
-        if turn.stop(why, Instant::now() + STOPPING) {
+        if turn.stop(why, Instant::now() + STOP_TIMEOUT) {
             open.pooled.command(AgentCommand::Interrupt);
         }
     }
@@ -462,8 +461,8 @@ impl ChatTask {
     /// Appends a message to the queue, or merges it with the previous one if both are parts of one
     /// message.
     fn enqueue(&mut self, msg: InboxMessage, how: TurnStart) {
-        let style = ChatStyle::from_settings(&self.hub.settings, &msg.source().platform);
-        let limit = self.hub.capabilities(&msg.target()).limits.text;
+        let style = ChatStyle::from_settings(&self.shared.settings, &msg.source().platform);
+        let limit = self.shared.capabilities(&msg.target()).limits.text;
         let chars = msg.incoming.text.chars().count();
         let wait = style
             .batch
@@ -472,7 +471,7 @@ impl ChatTask {
         if self.queue.grows_until.is_some()
             && let Some(last) = self.queue.jobs.back_mut()
             && (last.start, how) == (TurnStart::Fresh, TurnStart::Fresh)
-            && last.msgs.len() < JOINED
+            && last.msgs.len() < MAX_MESSAGES_PER_TURN
             && let Some(other) = last.msgs.last()
             && are_parts_of_one(other, &msg, wait)
             && style.batch.joins(
@@ -492,7 +491,7 @@ impl ChatTask {
     /// Answers a message immediately, without a turn.
     async fn answer(&self, msg: &InboxMessage, kind: &str, text: Option<&str>) {
         let turn = msg.attempt(kind);
-        if self.hub.claim(&[msg.id], &turn, &self.cancel).await {
+        if self.shared.claim(&[msg.id], &turn, &self.cancel).await {
             self.finish_with(&turn, msg, text).await;
         }
     }
@@ -500,7 +499,7 @@ impl ChatTask {
     /// Settles a claimed message with this text.
     async fn finish_with(&self, turn: &str, msg: &InboxMessage, text: Option<&str>) {
         let target = msg.target();
-        let mut chunks = text.map_or_else(Vec::new, |text| self.hub.chunks(&target, text));
+        let mut chunks = text.map_or_else(Vec::new, |text| self.shared.chunks(&target, text));
         if let Some(first) = chunks.first_mut() {
             first.extra = self.reply_extra(&target, &msg.incoming.message_id);
         }
@@ -510,12 +509,12 @@ impl ChatTask {
             replies: self.replies(target, chunks),
             ..Final::default()
         };
-        self.hub.settle(end, &self.cancel).await;
+        self.shared.settle(end, &self.cancel).await;
     }
 
     fn reply_extra(&self, target: &Target, message: &str) -> Option<serde_json::Value> {
         let extra = ChunkExtras {
-            reply_to: self.hub.reply_to(target, 0).then(|| message.to_owned()),
+            reply_to: self.shared.reply_to(target, 0).then(|| message.to_owned()),
             ..ChunkExtras::default()
         };
         serde_json::to_value(extra).ok()
@@ -536,11 +535,11 @@ impl ChatTask {
     async fn send_text(&self, target: &Target, id: &str, text: &str) {
         let end = Final {
             turn: id.to_owned(),
-            replies: self.replies(target.clone(), self.hub.chunks(target, text)),
+            replies: self.replies(target.clone(), self.shared.chunks(target, text)),
             ..Final::default()
         };
         if !end.replies.is_empty() {
-            self.hub.settle(end, &self.cancel).await;
+            self.shared.settle(end, &self.cancel).await;
         }
     }
 
@@ -551,7 +550,7 @@ impl ChatTask {
         {
             // Text written while the turn is being interrupted is not its answer.
             if let Err(error) = self
-                .hub
+                .shared
                 .delivery
                 .note(lead.id, recover::CUT, Some("1"))
                 .await
@@ -559,7 +558,7 @@ impl ChatTask {
                 tracing::warn!("a turn that is cut: {error}");
             }
         }
-        self.hub.chats().remove(&self.key);
+        self.shared.chats().remove(&self.key);
     }
 
     /// Handles expired deadlines.
@@ -587,7 +586,7 @@ impl ChatTask {
             if let Some(open) = self.conversation.take() {
                 open.pooled.abandon();
             }
-            return self.end_turn(Some(texts::ABANDONED.to_owned())).await;
+            return self.end_turn(Some(messages::ABANDONED.to_owned())).await;
         }
         turn.refresh_notice(now);
         let expired = turn.expired(now);

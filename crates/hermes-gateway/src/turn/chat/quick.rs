@@ -13,11 +13,11 @@ use hermes_store::delivery::{Final, NewReply};
 use super::ChatTask;
 use crate::settings::{GatewaySettings, QuickCommand};
 use crate::turn::message::InboxMessage;
-use crate::turn::texts;
+use crate::turn::messages;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of a command's output, in characters.
-const SHOWN: usize = 12_000;
+const MAX_OUTPUT_CHARS: usize = 12_000;
 
 /// Descriptions for menus and `/help`.
 pub(in crate::turn) fn offers(settings: &GatewaySettings) -> Vec<Offer> {
@@ -35,14 +35,18 @@ pub(in crate::turn) fn offers(settings: &GatewaySettings) -> Vec<Offer> {
 impl ChatTask {
     /// Runs a command line in the background and answers with its output.
     pub(super) async fn run_quick(&mut self, msg: InboxMessage, command: String) {
-        let Some(under_way) = self.hub.side_work.begin(msg.id) else {
-            return self.answer(&msg, "cmd", Some(texts::TOO_MUCH)).await;
+        let Some(under_way) = self.shared.side_work.begin(msg.id) else {
+            return self.answer(&msg, "cmd", Some(messages::TOO_MUCH)).await;
         };
         let turn = msg.attempt("quick");
-        if !self.hub.claim(&[msg.id], &turn, &self.cancel).await {
+        if !self.shared.claim(&[msg.id], &turn, &self.cancel).await {
             return;
         }
-        let (hub, key, cancel) = (Arc::clone(&self.hub), self.key.clone(), self.cancel.clone());
+        let (shared, key, cancel) = (
+            Arc::clone(&self.shared),
+            self.key.clone(),
+            self.cancel.clone(),
+        );
         let work = async move {
             // Until its result is stored.
             let _under_way = under_way;
@@ -50,7 +54,7 @@ impl ChatTask {
                 command,
                 timeout: TIMEOUT,
             };
-            let program = Arc::clone(hub.pool.host());
+            let program = Arc::clone(shared.pool.host());
             let ran = tokio::select! {
                 // The message stays claimed: the next process reports that it was interrupted.
                 () = cancel.cancelled() => return,
@@ -66,12 +70,12 @@ impl ChatTask {
                 answers: vec![msg.id],
                 replies: vec![NewReply {
                     session_key: key,
-                    chunks: hub.chunks(&target, &text),
+                    chunks: shared.chunks(&target, &text),
                     target,
                 }],
                 ..Final::default()
             };
-            hub.settle(end, &cancel).await;
+            shared.settle(end, &cancel).await;
         };
         drop(task::spawn("quick command", work));
     }
@@ -84,7 +88,7 @@ fn output_text(ran: &CommandOutput) -> String {
         output => output,
     };
     let words = redact::secrets(words);
-    let mut shown: String = words.chars().take(SHOWN).collect();
+    let mut shown: String = words.chars().take(MAX_OUTPUT_CHARS).collect();
     if shown.len() < words.len() {
         shown.push_str("\n…");
     }

@@ -8,9 +8,9 @@ use hermes_store::delivery::{Final, Progress, Spoken};
 
 use super::state::InboxPosition;
 use super::{ChatTask, TurnJob, TurnStart};
-use crate::spine::ChunkExtras;
+use crate::delivery::ChunkExtras;
 use crate::turn::message::InboxMessage;
-use crate::turn::texts;
+use crate::turn::messages;
 
 /// The turn was interrupted by us: its last text is not its answer.
 pub(super) const CUT: &str = "cut";
@@ -23,37 +23,32 @@ pub(super) const PREVIEW: &str = "preview";
 const TRIED: &str = "tried";
 
 /// Attempts to resume a turn that made progress.
-const TRIES: u32 = 3;
+const MAX_RESUMES: u32 = 3;
 /// Attempts to start a turn that made no progress.
-const BEGINNINGS: u32 = 6;
+const MAX_STARTS: u32 = 6;
 
 impl ChatTask {
     /// The first check: claimed messages come before new ones. Retried when the store fails.
     pub(super) async fn recover_begun(&mut self) {
         // Before the database is read: work that ends in between is either listed here or answered
         // there.
-        let under_way = self.hub.side_work.now();
-        let mut begun: Vec<Vec<InboxMessage>> = Vec::new();
+        let under_way = self.shared.side_work.now();
+        let mut started: Vec<Vec<InboxMessage>> = Vec::new();
         let mut after = 0;
         loop {
-            let found = self.hub.delivery.waiting_of(&self.key, after, super::PAGE);
-            let page = match found.await {
-                Ok(page) => page,
-                Err(error) => {
-                    tracing::error!("messages of {}: {error}", self.key);
-                    return self.schedule_retry();
-                }
+            let Some(page) = self.waiting_page(after).await else {
+                return self.schedule_retry();
             };
-            let full = page.len() == super::PAGE;
+            let full = page.len() == super::PAGE_SIZE;
             for waiting in page {
                 after = after.max(waiting.id);
                 if waiting.turn.is_none() || under_way.contains(&waiting.id) {
                     continue;
                 }
                 match InboxMessage::read(waiting).map(InboxMessage::unwrapped) {
-                    Ok(msg) => match begun.iter_mut().find(|group| group[0].turn == msg.turn) {
+                    Ok(msg) => match started.iter_mut().find(|group| group[0].turn == msg.turn) {
                         Some(group) => group.push(msg),
-                        None => begun.push(vec![msg]),
+                        None => started.push(vec![msg]),
                     },
                     Err((id, claims, error)) => self.unreadable(id, claims, &error).await,
                 }
@@ -63,10 +58,10 @@ impl ChatTask {
             }
         }
         self.inbox = InboxPosition::UpTo(0);
-        if !begun.is_empty() {
+        if !started.is_empty() {
             self.remember_questions().await;
         }
-        self.recover_all(begun).await;
+        self.recover_all(started).await;
     }
 
     /// Unfinished turns come before everything queued. If the store fails, a turn and those after
@@ -89,7 +84,7 @@ impl ChatTask {
         if let Some(slash) = self.commands.running.take()
             && !slash.started_turn
         {
-            self.finish_with(&slash.turn, &slash.msg, Some(texts::BROKE))
+            self.finish_with(&slash.turn, &slash.msg, Some(messages::BROKE))
                 .await;
         }
         let Some(mut turn) = self.activity.take_turn() else {
@@ -107,13 +102,13 @@ impl ChatTask {
             None => crate::turn::preview::PreviewResult::default(),
         };
         for asked in std::mem::take(&mut turn.questions) {
-            self.hub.register_question(&asked.id, None);
+            self.shared.register_question(&asked.id, None);
         }
         drop(turn);
         self.remember_questions().await;
         if let (Some(message), Some(lead)) = (shown.message, group.first()) {
             let note = self
-                .hub
+                .shared
                 .delivery
                 .note(lead.id, PREVIEW, Some(&message))
                 .await;
@@ -134,7 +129,7 @@ impl ChatTask {
             Some("turn") => None,
             // An unused answer is handled like a new one.
             Some("ans" | "odd") => return,
-            _ => Some(texts::COMMAND_CUT),
+            _ => Some(messages::COMMAND_CUT),
         };
         if let Some(text) = told {
             for msg in &group {
@@ -142,7 +137,7 @@ impl ChatTask {
             }
             return;
         }
-        let Some(entry) = self.hub.index.get(&self.key) else {
+        let Some(entry) = self.shared.index.get(&self.key) else {
             // The chat is missing in the index: its progress is unknown.
             return self.retry(group, TurnStart::Fresh).await;
         };
@@ -158,15 +153,15 @@ impl ChatTask {
         match progress {
             Progress::Answered(text) => self.deliver(&mine, &text).await,
             Progress::Cut => {
-                let age = self.hub.clock.epoch_seconds() - mine[0].received_at;
+                let age = self.shared.clock.epoch_seconds() - mine[0].received_at;
                 let limit = self
-                    .hub
+                    .shared
                     .settings
                     .config
                     .agent
                     .gateway_auto_continue_freshness;
                 if limit > 0 && age > limit as f64 {
-                    self.deliver(&mine, texts::STALE).await;
+                    self.deliver(&mine, messages::STALE).await;
                 } else {
                     self.retry(mine, TurnStart::Resume).await;
                 }
@@ -187,7 +182,7 @@ impl ChatTask {
         group: Vec<InboxMessage>,
     ) -> Result<(Progress, Vec<InboxMessage>, Vec<InboxMessage>), hermes_core::store::StoreError>
     {
-        let delivery = &self.hub.delivery;
+        let delivery = &self.shared.delivery;
         let lead = &group[0];
         let message_id = lead.incoming.message_id.clone();
         let notes = delivery.notes(lead.id).await?;
@@ -199,14 +194,16 @@ impl ChatTask {
             // Messages that were too late for a turn have started the next one, without an id.
             let words = group
                 .iter()
-                .map(|msg| msg.text_with_sender(self.hub.settings.sharing));
+                .map(|msg| msg.text_with_sender(self.shared.settings.sharing));
             let words = words.collect::<Vec<_>>();
             for count in (1..=words.len()).rev() {
-                let said = words[..count].join("\n");
+                let joined_start = words[..count].join("\n");
                 let since = lead.received_at;
-                progress = delivery.progress_of(session, &said, since).await?;
+                progress = delivery.progress_of(session, &joined_start, since).await?;
                 if progress != Progress::Untouched {
-                    spoken = delivery.spoken_after_words(session, &said, since).await?;
+                    spoken = delivery
+                        .spoken_after_words(session, &joined_start, since)
+                        .await?;
                     said_first = count;
                     break;
                 }
@@ -216,11 +213,11 @@ impl ChatTask {
             progress = Progress::Cut;
         }
         let (mut mine, mut others) = (Vec::new(), Vec::new());
-        for (place, msg) in group.into_iter().enumerate() {
-            let joined = place == 0
-                || place < said_first
+        for (index, msg) in group.into_iter().enumerate() {
+            let joined = index == 0
+                || index < said_first
                 || delivery.notes(msg.id).await?.contains_key(JOINED);
-            if joined || was_read(&spoken, &msg.text_with_sender(self.hub.settings.sharing)) {
+            if joined || was_read(&spoken, &msg.text_with_sender(self.shared.settings.sharing)) {
                 mine.push(msg);
             } else {
                 others.push(msg);
@@ -235,16 +232,21 @@ impl ChatTask {
         // With a new id: the turn may have ended for other messages.
         let turn = lead.attempt("turn");
         let ids: Vec<i64> = msgs.iter().map(|msg| msg.id).collect();
-        if !self.hub.claim(&ids, &turn, &self.cancel).await {
+        if !self.shared.claim(&ids, &turn, &self.cancel).await {
             return;
         }
         let target = lead.target();
-        let notes = self.hub.delivery.notes(lead.id).await.unwrap_or_default();
+        let notes = self
+            .shared
+            .delivery
+            .notes(lead.id)
+            .await
+            .unwrap_or_default();
         let silent = crate::render::is_silence(text);
         let mut chunks = if silent {
             Vec::new()
         } else {
-            self.hub.chunks_with_files(&target, text)
+            self.shared.chunks_with_files(&target, text)
         };
         let mut preview = notes.get(PREVIEW).cloned();
         if let Some(first) = chunks.first_mut() {
@@ -257,7 +259,7 @@ impl ChatTask {
             if extra.media.is_none() {
                 extra.edits = preview.take();
             }
-            if self.hub.reply_to(&target, 0) {
+            if self.shared.reply_to(&target, 0) {
                 extra.reply_to = Some(lead.incoming.message_id.clone());
             }
             first.extra = serde_json::to_value(extra).ok();
@@ -268,7 +270,7 @@ impl ChatTask {
             replies: self.replies(target.clone(), chunks),
             ..Final::default()
         };
-        self.hub.settle(end, &self.cancel).await;
+        self.shared.settle(end, &self.cancel).await;
         if let Some(message) = preview {
             self.delete(&target, &message).await;
         }
@@ -277,15 +279,15 @@ impl ChatTask {
     /// Retries a limited number of times.
     async fn retry(&mut self, msgs: Vec<InboxMessage>, how: TurnStart) {
         let lead = msgs[0].id;
-        let notes = self.hub.delivery.notes(lead).await.unwrap_or_default();
-        let most = if how == TurnStart::Resume {
-            TRIES
+        let notes = self.shared.delivery.notes(lead).await.unwrap_or_default();
+        let max_attempts = if how == TurnStart::Resume {
+            MAX_RESUMES
         } else {
-            BEGINNINGS
+            MAX_STARTS
         };
-        if tried(&notes) + 1 >= most {
+        if tried(&notes) + 1 >= max_attempts {
             for msg in &msgs {
-                let text = (msg.id == lead).then_some(texts::GAVE_UP);
+                let text = (msg.id == lead).then_some(messages::GAVE_UP);
                 self.answer(msg, "cmd", text).await;
             }
             return;
@@ -296,7 +298,7 @@ impl ChatTask {
     /// Counts an attempt when the turn starts again, not when it is found.
     pub(super) async fn count_try(&self, lead: i64, notes: &HashMap<String, String>) {
         let count = (tried(notes) + 1).to_string();
-        let note = self.hub.delivery.note(lead, TRIED, Some(&count));
+        let note = self.shared.delivery.note(lead, TRIED, Some(&count));
         if let Err(error) = note.await {
             tracing::warn!("a turn that is tried again: {error}");
         }

@@ -9,9 +9,9 @@ use super::ChatTask;
 use crate::turn::message::InboxMessage;
 
 /// How long a command may take to report its result.
-const REPORT: Duration = Duration::from_secs(30);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the turn of a command may wait for another.
-const TURN: Duration = Duration::from_hours(1);
+const TURN_WAIT_TIMEOUT: Duration = Duration::from_hours(1);
 
 /// A running command.
 pub(in crate::turn) struct ChatCommandRun {
@@ -47,7 +47,7 @@ impl ChatTask {
             return;
         };
         let turn = msg.attempt("cmd");
-        if !self.hub.claim(&[msg.id], &turn, &self.cancel).await {
+        if !self.shared.claim(&[msg.id], &turn, &self.cancel).await {
             return;
         }
         msg.claims += 1;
@@ -69,14 +69,14 @@ impl ChatTask {
         };
         match follows {
             CommandFollowUp::Report if slash.texts.is_empty() => {
-                slash.reports_until = Some(Instant::now() + REPORT);
+                slash.reports_until = Some(Instant::now() + REPORT_TIMEOUT);
             }
             // Its turn answers it, perhaps after the running one.
             CommandFollowUp::Turn if !slash.started_turn => {
                 let wait = if self.activity.turn().is_some() {
-                    TURN
+                    TURN_WAIT_TIMEOUT
                 } else {
-                    REPORT
+                    REPORT_TIMEOUT
                 };
                 slash.reports_until = Some(Instant::now() + wait);
             }

@@ -36,10 +36,10 @@ impl ChatTask {
         msg: &InboxMessage,
         switch: &SessionSwitch,
     ) -> Result<String, String> {
-        let before = self.hub.index.get(&self.key);
+        let before = self.shared.index.get(&self.key);
         let (id, text) = match switch {
             SessionSwitch::New { title } => {
-                let id = self.hub.new_session_id();
+                let id = self.shared.new_session_id();
                 if let Some(before) = &before {
                     self.end(&before.session_id).await;
                 }
@@ -65,30 +65,30 @@ impl ChatTask {
             }
         };
         let key = SessionKey::new(self.key.clone());
-        let now = self.hub.local_now();
+        let now = self.shared.local_now();
         let mut entry = SessionEntry::new(key, id.clone(), msg.source().clone(), now);
         note_account(&mut entry, &msg.incoming.account);
         entry.is_fresh_reset = matches!(switch, SessionSwitch::New { .. });
         if let (Some(before), SessionSwitch::Branch { .. }) = (&before, switch) {
             entry.model_override.clone_from(&before.model_override);
         }
-        let put = self.hub.index.put(&entry).await;
+        let put = self.shared.index.put(&entry).await;
         put.map_err(|error| error.to_string())?;
         if let Some(before) = before.filter(|before| before.session_id != id) {
             let left = before.session_id.as_str();
-            self.hub.left(&self.key, left, msg.source());
+            self.shared.left(&self.key, left, msg.source());
         }
         if let SessionSwitch::New { title: Some(title) }
         | SessionSwitch::Branch { title: Some(title) } = switch
         {
             let session = SessionId::new(id.clone());
-            match self.hub.store.set_title(&session, title, false).await {
+            match self.shared.store.set_title(&session, title, false).await {
                 // A conversation without a row gets its title with the first message.
                 Ok(_) | Err(StoreError::NotFound(_)) => {}
                 Err(error) => return Ok(format!("{text}\n⚠️ {error}")),
             }
         }
-        (self.hub.callbacks.on_event)(
+        (self.shared.callbacks.on_event)(
             "session:reset",
             json!({"session_key": self.key, "session_id": id}),
         );
@@ -98,10 +98,10 @@ impl ChatTask {
     async fn end(&self, session: &str) {
         let update = SessionUpdate::End {
             reason: "new_session".to_owned(),
-            at: self.hub.clock.epoch_seconds(),
+            at: self.shared.clock.epoch_seconds(),
         };
         let ended = self
-            .hub
+            .shared
             .store
             .update(&SessionId::new(session), update)
             .await;
@@ -113,16 +113,21 @@ impl ChatTask {
 
     /// A copy of a conversation under a new id.
     async fn branch(&mut self, msg: &InboxMessage, from: &str) -> Result<String, String> {
-        let stored = self.hub.store.load(&SessionId::new(from)).await;
+        let stored = self.shared.store.load(&SessionId::new(from)).await;
         let stored = stored.map_err(|error| error.to_string())?;
         let stored = stored.filter(|stored| !stored.items.is_empty());
         let stored = stored.ok_or("There is nothing to branch from yet.")?;
-        let id = self.hub.new_session_id();
+        let id = self.shared.new_session_id();
         let key = SessionKey::new(self.key.clone());
-        let entry = SessionEntry::new(key, id.clone(), msg.source().clone(), self.hub.local_now());
+        let entry = SessionEntry::new(
+            key,
+            id.clone(),
+            msg.source().clone(),
+            self.shared.local_now(),
+        );
         let mut opening = self.opening_of(msg, &entry);
         opening.history = stored.items.into_iter().map(|item| item.message).collect();
-        let pooled = self.hub.pool.acquire(opening).await;
+        let pooled = self.shared.pool.acquire(opening).await;
         let pooled = pooled.map_err(|refusal| refusal.to_string())?;
         self.conversation = Some(OpenConversation::new(pooled));
         self.start_linger();
@@ -132,9 +137,9 @@ impl ChatTask {
     /// The program moved the conversation anyway: the chat follows.
     pub(super) async fn moved(&mut self, id: String) {
         tracing::warn!("{}: the conversation moved to {id}", self.key);
-        if let Some(mut entry) = self.hub.index.get(&self.key) {
+        if let Some(mut entry) = self.shared.index.get(&self.key) {
             entry.session_id = id;
-            if let Err(error) = self.hub.index.put(&entry).await {
+            if let Err(error) = self.shared.index.put(&entry).await {
                 tracing::error!("{error}");
             }
         }
@@ -149,7 +154,7 @@ impl ChatTask {
         msg: &InboxMessage,
         reference: &str,
     ) -> Result<String, String> {
-        let store = &self.hub.store;
+        let store = &self.shared.store;
         let text = |error: StoreError| error.to_string();
         let id = store.resolve_for_resume(reference).await.map_err(text)?;
         let record = store.get(id.as_str()).await.map_err(text)?;
@@ -158,10 +163,10 @@ impl ChatTask {
         let mine = record.text("source") == Some(source.platform.as_str())
             && owner.is_some()
             && owner == source.user_id.as_deref();
-        let current = self.hub.index.get(&self.key);
+        let current = self.shared.index.get(&self.key);
         let mine = mine || current.is_some_and(|entry| entry.session_id == id.as_str());
         // Being admitted is not enough: access to all conversations requires an explicit admin.
-        let admin = self.hub.tier(msg) == Tier::Admin && source.chat_type == "dm";
+        let admin = self.shared.tier(msg) == Tier::Admin && source.chat_type == "dm";
         if mine || admin {
             Ok(id.as_str().to_owned())
         } else {
@@ -177,22 +182,26 @@ impl ChatTask {
             limit: 40,
             ..ListFilter::default()
         };
-        let found = self.hub.store.list(filter).await;
+        let found = self.shared.store.list(filter).await;
         let found = found.map_err(|error| error.to_string())?;
-        let current = self.hub.index.get(&self.key).map(|entry| entry.session_id);
+        let current = self
+            .shared
+            .index
+            .get(&self.key)
+            .map(|entry| entry.session_id);
         let mut lines = Vec::new();
         for one in found {
             if lines.len() >= 10 || self.resumable(msg, &one.id).await.is_err() {
                 continue;
             }
-            let here = if Some(&one.id) == current.as_ref() {
+            let current_mark = if Some(&one.id) == current.as_ref() {
                 " ← here"
             } else {
                 ""
             };
             let name = one.title.unwrap_or(one.preview);
             let name: String = name.chars().take(60).collect();
-            lines.push(format!("• `{}` {name}{here}", one.id));
+            lines.push(format!("• `{}` {name}{current_mark}", one.id));
         }
         if lines.is_empty() {
             return Ok("No conversations yet.".to_owned());

@@ -8,21 +8,21 @@ use super::MessagePoster;
 use crate::session::SessionIndexError;
 
 /// A conversation unused for this long has no pending work.
-const REST: TimeDelta = TimeDelta::minutes(10);
+const IDLE_BEFORE_CLOSE: TimeDelta = TimeDelta::minutes(10);
 
 impl MessagePoster {
     /// Ends answered conversations of a platform with one conversation per message (webhooks),
     /// which would otherwise accumulate. Returns their number.
     pub async fn close_answered(&self, platform: &str) -> Result<usize, SessionIndexError> {
-        let hub = &self.hub;
-        let now = hub.clock.now();
-        let since = now.with_timezone(&Local).naive_local() - REST;
+        let shared = &self.shared;
+        let now = shared.clock.now();
+        let since = now.with_timezone(&Local).naive_local() - IDLE_BEFORE_CLOSE;
         let mut over = Vec::new();
-        for entry in hub.index.entries() {
+        for entry in shared.index.entries() {
             if entry.platform.as_deref() != Some(platform) || entry.updated_at > since {
                 continue;
             }
-            let waiting = hub
+            let waiting = shared
                 .delivery
                 .waiting_of(entry.session_key.as_str(), 0, 1)
                 .await?;
@@ -31,9 +31,9 @@ impl MessagePoster {
             }
             let end = SessionUpdate::End {
                 reason: format!("{platform}_complete"),
-                at: hub.clock.epoch_seconds(),
+                at: shared.clock.epoch_seconds(),
             };
-            match hub
+            match shared
                 .store
                 .update(&SessionId::new(entry.session_id), end)
                 .await
@@ -43,7 +43,7 @@ impl MessagePoster {
             }
         }
         if !over.is_empty() {
-            hub.index.forget(&over).await?;
+            shared.index.forget(&over).await?;
         }
         Ok(over.len())
     }

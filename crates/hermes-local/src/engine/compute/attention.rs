@@ -196,10 +196,10 @@ impl AttentionHead {
     }
 }
 
-fn tiles(count: usize, most: usize, mut each: impl FnMut(usize, usize)) {
+fn tiles(count: usize, max_size: usize, mut each: impl FnMut(usize, usize)) {
     let mut from = 0;
     while from < count {
-        let size = tile_size(count - from, most);
+        let size = tile_size(count - from, max_size);
         each(from, size);
         from += size;
     }

@@ -18,7 +18,7 @@ const OPEN: usize = 1 << 32;
 /// The pool is shutting down.
 const QUIT: usize = 1 << 33;
 /// Spins before a thread sleeps: some tens of microseconds.
-const LOOKS: u32 = 4000;
+const SPINS_BEFORE_SLEEP: u32 = 4000;
 
 struct PoolShared {
     /// `OPEN`, `QUIT` and, in the low bits, the number of threads in the job.
@@ -53,7 +53,7 @@ impl Drop for Closing<'_> {
         let mut looks = 0u32;
         while self.0.state.load(Ordering::Acquire) & (OPEN - 1) != 0 {
             looks += 1;
-            if looks > LOOKS {
+            if looks > SPINS_BEFORE_SLEEP {
                 std::thread::yield_now();
             } else {
                 std::hint::spin_loop();
@@ -93,7 +93,7 @@ impl PoolShared {
                     self.join();
                     looks = 0;
                 }
-            } else if looks < LOOKS {
+            } else if looks < SPINS_BEFORE_SLEEP {
                 looks += 1;
                 std::hint::spin_loop();
             } else {

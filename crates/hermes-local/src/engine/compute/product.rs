@@ -196,9 +196,13 @@ fn place(lane: usize, index: usize) -> usize {
 }
 
 /// The largest of 8, 4, 2 and 1 that fits.
-pub(super) fn tile_size(left: usize, most: usize) -> usize {
-    let most = left.min(most);
-    if most == 0 { 0 } else { 1 << most.ilog2() }
+pub(super) fn tile_size(left: usize, max_size: usize) -> usize {
+    let max_size = left.min(max_size);
+    if max_size == 0 {
+        0
+    } else {
+        1 << max_size.ilog2()
+    }
 }
 
 /// # Safety

@@ -125,7 +125,6 @@ pub(super) fn tools(raw: &Value) -> Result<Vec<ToolSpec>, String> {
                 toolset: "mcp-sampling",
                 effects: Effects::Exclusive,
                 untrusted: true,
-                result_limit: None,
             })
         })
         .collect()

@@ -27,19 +27,19 @@ pub(super) fn blocks<'a>(
             }))
         })
         .collect();
-    let kept = scope
+    let replayed = scope
         .own_blob(message, BlobKind::ReasoningDetails)
         .and_then(Value::as_array)
         .map_or(&[][..], Vec::as_slice);
     let mut out = Vec::new();
-    let mut said = false;
-    for block in kept {
+    let mut has_text = false;
+    for block in replayed {
         match block.get("type").and_then(Value::as_str) {
             Some("thinking" | "redacted_thinking") => {
                 out.extend(thinking(block, scope.quirks.thinking));
             }
             Some("text") => {
-                said = true;
+                has_text = true;
                 let text = text(block, "text").map(str::trim);
                 out.extend(
                     text.filter(|text| !text.is_empty())
@@ -64,7 +64,7 @@ pub(super) fn blocks<'a>(
         out.insert(0, block);
     }
     let plain = message.text.trim();
-    if !said && !plain.is_empty() {
+    if !has_text && !plain.is_empty() {
         // Blobs of earlier versions contain only the thinking.
         let at = out
             .iter()
@@ -85,13 +85,13 @@ pub(super) fn blocks<'a>(
 fn thinking(block: &Value, replay: ThinkingReplay) -> Option<AnthropicBlock<'_>> {
     let signature = text(block, "signature");
     let redacted = block.get("type").and_then(Value::as_str) == Some("redacted_thinking");
-    let kept = match replay {
+    let replayed = match replay {
         ThinkingReplay::Signed => redacted || signature.is_some(),
         ThinkingReplay::All => true,
         ThinkingReplay::Unsigned => !redacted && signature.is_none(),
         ThinkingReplay::Strip => false,
     };
-    if !kept {
+    if !replayed {
         return None;
     }
     let kind = if redacted {

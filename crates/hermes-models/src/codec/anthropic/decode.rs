@@ -7,7 +7,7 @@ use hermes_core::model::ModelEvent;
 use hermes_core::usage::Usage;
 use serde_json::{Value, json};
 
-use crate::codec::json::{clip, id, list, text};
+use crate::codec::json::{id, list, text};
 use crate::codec::{WireFault, finish, ids, usage};
 
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl AnthropicDecoder {
             Some("message") if self.blocks.is_empty() => return self.whole(event),
             Some(_) => {}
             None => {
-                let shown = clip(&event.to_string(), 200);
+                let shown = hermes_core::text::shorten(&event.to_string(), 200);
                 return Err(WireFault::Malformed(format!(
                     "not an answer of the Anthropic format: {shown}"
                 )));
@@ -109,7 +109,7 @@ impl AnthropicDecoder {
         message: &Value,
     ) -> Result<Vec<ModelEvent>, WireFault> {
         if !message.get("content").is_some_and(Value::is_array) {
-            let shown = clip(&message.to_string(), 200);
+            let shown = hermes_core::text::shorten(&message.to_string(), 200);
             return Err(WireFault::Malformed(format!(
                 "not an answer of the Anthropic format: {shown}"
             )));
@@ -158,10 +158,10 @@ impl AnthropicDecoder {
             _ => OpenBlock::Other,
         };
         self.blocks.insert(index, state);
-        let begun = [("text", "text_delta"), ("thinking", "thinking_delta")];
-        for (key, kind) in begun {
-            if let Some(begun) = text(block, key) {
-                self.delta(index, &json!({ "type": kind, key: begun }), out);
+        let initial = [("text", "text_delta"), ("thinking", "thinking_delta")];
+        for (key, kind) in initial {
+            if let Some(initial) = text(block, key) {
+                self.delta(index, &json!({ "type": kind, key: initial }), out);
             }
         }
     }

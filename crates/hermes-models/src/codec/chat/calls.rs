@@ -100,11 +100,11 @@ impl StreamedCalls {
             id: None,
             ..CallPiece::read(function)
         };
-        let place = PiecePosition {
+        let piece_position = PiecePosition {
             position: 0,
             alone: true,
         };
-        self.take(&piece, place, out);
+        self.take(&piece, piece_position, out);
     }
 
     /// The answer ended: emits what was held back, and ids and names that grew since they were
@@ -120,8 +120,13 @@ impl StreamedCalls {
         }
     }
 
-    fn take(&mut self, piece: &CallPiece<'_>, place: PiecePosition, out: &mut Vec<ModelEvent>) {
-        let at = match self.locate(piece, place) {
+    fn take(
+        &mut self,
+        piece: &CallPiece<'_>,
+        piece_position: PiecePosition,
+        out: &mut Vec<ModelEvent>,
+    ) {
+        let at = match self.locate(piece, piece_position) {
             Some(slot) if !self.begins_another(&self.slots[slot], piece) => slot,
             before => {
                 let name = before.filter(|_| piece.name.is_none());
@@ -141,14 +146,14 @@ impl StreamedCalls {
     }
 
     /// The call that a piece continues, unless it begins another one.
-    fn locate(&self, piece: &CallPiece<'_>, place: PiecePosition) -> Option<usize> {
+    fn locate(&self, piece: &CallPiece<'_>, piece_position: PiecePosition) -> Option<usize> {
         let same_id = |slot: &CallSlot| piece.id.is_some() && slot.id == piece.id;
         let last = || self.slots.len().checked_sub(1);
         let in_place = || {
-            if place.alone {
+            if piece_position.alone {
                 last()
             } else {
-                (place.position < self.slots.len()).then_some(place.position)
+                (piece_position.position < self.slots.len()).then_some(piece_position.position)
             }
         };
         let Some(index) = piece.index else {
@@ -366,10 +371,10 @@ impl<'a> CallPiece<'a> {
 /// Whether an id is complete by itself and not a piece that continues `known`: a repetition, or
 /// another of its kind, from servers that generate an id for every chunk.
 fn is_whole_id(known: &str, id: &str) -> bool {
-    const SHARED: usize = 4;
-    const LONG: usize = 32;
+    const MIN_SHARED_CHARS: usize = 4;
+    const MIN_LONG_CHARS: usize = 32;
     let shared = known.bytes().zip(id.bytes()).take_while(|(a, b)| a == b);
-    known == id || shared.count() >= SHARED || known.len().min(id.len()) >= LONG
+    known == id || shared.count() >= MIN_SHARED_CHARS || known.len().min(id.len()) >= MIN_LONG_CHARS
 }
 
 fn tool_extra(slot: usize, extra: Value) -> ModelEvent {

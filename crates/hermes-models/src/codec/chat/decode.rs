@@ -67,7 +67,7 @@ impl ChatDecoder {
     /// Takes an answer in one piece.
     pub(in crate::codec) fn whole(&mut self, answer: &Value) -> Result<Vec<ModelEvent>, WireFault> {
         if !is_event(answer) {
-            let shown = crate::codec::json::clip(&answer.to_string(), 200);
+            let shown = hermes_core::text::shorten(&answer.to_string(), 200);
             return Err(WireFault::Malformed(format!(
                 "not an answer of the chat completions format: {shown}"
             )));

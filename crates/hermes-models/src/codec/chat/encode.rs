@@ -173,14 +173,14 @@ fn sign_first_call(out: &mut ChatMessage<'_>, scope: &EncodeScope<'_>) {
 /// The reasoning to send back, byte for byte as it came. A blob of its own is kept only where it
 /// differs from the reasoning that was shown.
 fn echo<'a>(message: &'a AssistantMessage, scope: &EncodeScope<'a>) -> Option<&'a str> {
-    let kept = scope
+    let replayed = scope
         .own_blob(message, BlobKind::ReasoningContent)
         .and_then(Value::as_str);
     let shown = message
         .reasoning
         .as_deref()
         .filter(|_| scope.is_own_provider(message));
-    kept.or(shown).filter(|text| !text.is_empty())
+    replayed.or(shown).filter(|text| !text.is_empty())
 }
 
 /// The issuer's own `reasoning_details`; blocks of other formats share the place and stay out.

@@ -6,7 +6,7 @@ use hermes_core::message::{BlobKind, FinishReason, WireBlob};
 use hermes_core::model::ModelEvent;
 use serde_json::{Value, json};
 
-use crate::codec::json::{clip, id, list, text};
+use crate::codec::json::{id, list, text};
 use crate::codec::{WireFault, finish, ids, usage};
 
 #[derive(Debug)]
@@ -139,7 +139,7 @@ impl ResponsesDecoder {
         response: &Value,
     ) -> Result<Vec<ModelEvent>, WireFault> {
         if !response.get("output").is_some_and(Value::is_array) {
-            let shown = clip(&response.to_string(), 200);
+            let shown = hermes_core::text::shorten(&response.to_string(), 200);
             return Err(WireFault::Malformed(format!(
                 "not an answer of the responses format: {shown}"
             )));
@@ -218,8 +218,8 @@ impl ResponsesDecoder {
         if let Some(index) = index {
             self.by_index.insert(index, slot);
         }
-        let begun = text(item, "arguments").unwrap_or_default().to_owned();
-        self.extend(slot, &begun, out);
+        let initial = text(item, "arguments").unwrap_or_default().to_owned();
+        self.extend(slot, &initial, out);
         slot
     }
 
@@ -259,7 +259,7 @@ impl ResponsesDecoder {
 
     /// A complete item of the output.
     fn item(&mut self, item: &Value, index: Option<u64>, out: &mut Vec<ModelEvent>) {
-        let place = index.unwrap_or(self.items as u64);
+        let index_in_output = index.unwrap_or(self.items as u64);
         self.items += 1;
         match item.get("type").and_then(Value::as_str) {
             Some("function_call") => {
@@ -270,10 +270,10 @@ impl ResponsesDecoder {
                 let known = known.or_else(|| self.calls.iter().position(same));
                 let slot = known.unwrap_or_else(|| self.call(item, index, out));
                 self.complete(slot, item, out);
-                self.order.push((place, OutputItem::Call(slot)));
+                self.order.push((index_in_output, OutputItem::Call(slot)));
             }
             Some("reasoning") => {
-                self.order.push((place, OutputItem::Reasoning));
+                self.order.push((index_in_output, OutputItem::Reasoning));
                 if !self.thought {
                     let parts = list(item, "summary").iter().chain(list(item, "content"));
                     let texts: Vec<&str> = parts.filter_map(|part| text(part, "text")).collect();
@@ -282,17 +282,17 @@ impl ResponsesDecoder {
                 self.reasoning.push(item.clone());
             }
             Some("message") => {
-                self.order.push((place, OutputItem::Message));
+                self.order.push((index_in_output, OutputItem::Message));
                 let streamed = self.streamed_bare
                     || index.is_some_and(|index| self.streamed.contains(&index))
                     || id(item, "id").is_some_and(|id| self.streamed_ids.contains(&id));
                 for part in list(item, "content") {
                     let refusal = text(part, "refusal");
                     self.refused |= refusal.is_some();
-                    if let Some(said) = text(part, "text").or(refusal)
+                    if let Some(content) = text(part, "text").or(refusal)
                         && !streamed
                     {
-                        out.push(ModelEvent::Text(said.to_owned()));
+                        out.push(ModelEvent::Text(content.to_owned()));
                     }
                 }
                 self.messages.push(item.clone());
@@ -303,7 +303,8 @@ impl ResponsesDecoder {
 
     /// The order of the output as text, if it is not reasoning, then messages, then calls.
     fn unusual_order(&mut self) -> Option<String> {
-        self.order.sort_by_key(|(place, _)| *place);
+        self.order
+            .sort_by_key(|(index_in_output, _)| *index_in_output);
         let rank = |item: &OutputItem| match item {
             OutputItem::Reasoning => 0,
             OutputItem::Message => 1,

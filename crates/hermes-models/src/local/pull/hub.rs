@@ -13,12 +13,12 @@ use tokio::io::AsyncWriteExt as _;
 use super::{Pull, PullProgress, PullReporter, SourceError, check, check_plainly};
 use crate::local::table::LocalModel;
 
-const CONNECT: Duration = Duration::from_secs(8);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// Silence after which a connection counts as broken.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Consecutive attempts without progress.
-const ATTEMPTS: u32 = 4;
-const PAUSE: Duration = Duration::from_millis(500);
+const MAX_ATTEMPTS: u32 = 4;
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 const MAX_REDIRECTS: usize = 5;
 
 /// What a response says about the whole file.
@@ -40,7 +40,7 @@ pub(super) async fn fetch(
         pull.hub.endpoint, model.repo, model.file
     );
     let settings = HttpSettings {
-        connect_timeout: CONNECT,
+        connect_timeout: CONNECT_TIMEOUT,
         redirects: Redirects::Never,
         ..pull.http.clone()
     };
@@ -72,10 +72,10 @@ pub(super) async fn fetch(
                 } else {
                     nothing + 1
                 };
-                if nothing >= ATTEMPTS || before == 0 && length(part) == 0 && nothing >= 2 {
+                if nothing >= MAX_ATTEMPTS || before == 0 && length(part) == 0 && nothing >= 2 {
                     return Err(error);
                 }
-                tokio::time::sleep(PAUSE * nothing).await;
+                tokio::time::sleep(RETRY_PAUSE * nothing).await;
             }
         }
     }

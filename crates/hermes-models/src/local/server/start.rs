@@ -31,7 +31,7 @@ const MAX_LOG_BYTES: u64 = 1_000_000;
 /// Prefix of our lines in the log: earlier output belongs to a previous server.
 const MARK: &str = "hermes starts it: ";
 /// Exit code: another server holds the lock.
-const ANOTHER: i32 = 3;
+const EXIT_ALREADY_RUNNING: i32 = 3;
 
 /// Environment variables passed to the server. Keys are not among them.
 const ENVIRONMENT: &[&str] = &["HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ"];
@@ -80,9 +80,9 @@ impl ServerStart<'_> {
 
     /// It was ready, and gone when queried, each time.
     pub(super) fn gone(&self, starts: u32) -> StartError {
-        let said = said(&self.log());
+        let log_tail = log_tail(&self.log());
         StartError::Died(format!(
-            "it was started {starts} times and ended each time: {said}"
+            "it was started {starts} times and ended each time: {log_tail}"
         ))
     }
 
@@ -130,13 +130,13 @@ impl ServerStart<'_> {
         // To a file, not to a pipe: it outlives this process.
         let words = open_log(&self.log(), self.run)
             .map_err(|error| failed("its log cannot be written", error))?;
-        let kept = ENVIRONMENT
+        let passed = ENVIRONMENT
             .iter()
             .filter_map(|name| Some((name, std::env::var_os(name)?)));
         Command::new(self.program)
             .args(self.arguments())
             .env_clear()
-            .envs(kept)
+            .envs(passed)
             .current_dir(&self.settings.cache)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -212,19 +212,21 @@ fn open_log(log: &Path, run: &Path) -> std::io::Result<File> {
 }
 
 fn ended(status: std::io::Result<ExitStatus>, log: &Path) -> Result<StartOutcome, StartError> {
-    let said = said(log);
+    let log_tail = log_tail(log);
     match status {
-        Ok(status) if status.code() == Some(ANOTHER) => Ok(StartOutcome::AnotherRunning),
+        Ok(status) if status.code() == Some(EXIT_ALREADY_RUNNING) => {
+            Ok(StartOutcome::AnotherRunning)
+        }
         Ok(status) => match status.signal() {
-            Some(signal) => Err(StartError::Died(format!("signal {signal}: {said}"))),
-            None => Err(StartError::Refused(said)),
+            Some(signal) => Err(StartError::Died(format!("signal {signal}: {log_tail}"))),
+            None => Err(StartError::Refused(log_tail)),
         },
         Err(error) => Err(StartError::Died(error.to_string())),
     }
 }
 
 /// Its last output, or where to find more.
-fn said(log: &Path) -> String {
+fn log_tail(log: &Path) -> String {
     let words = last_line_since_start(log);
     if words.is_empty() {
         return format!("see {}", log.display());

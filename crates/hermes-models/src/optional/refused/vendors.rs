@@ -440,9 +440,9 @@ fn fields_that_are_only_repeated_stay() {
             format!("[{{'type': 'extra_forbidden', 'loc': ('body', '{field}'), 'msg': 'Extra inputs are not permitted', 'input': {python}}}]")});
         let counted = json!({"error": {"code": 400, "message":
             format!("1 validation error for ChatCompletionRequest\n{field}\n  Extra inputs are not permitted [type=extra_forbidden, input_value={python}, input_type=dict]\n    For further information visit https://errors.pydantic.dev/2.12/v/extra_forbidden")}});
-        let told =
+        let stated =
             json!({"error": {"message": format!("Unknown parameter '{field}'. Request: {body}")}});
-        for error in [listed, written, counted, told] {
+        for error in [listed, written, counted, stated] {
             let rules = rules_for(&sent, 400, &error.to_string());
             let fields: Vec<&str> = rules.iter().map(|rule| rule.field.as_str()).collect();
             assert_eq!(fields, [field], "{error}");

@@ -117,7 +117,6 @@ fn asked() -> ModelRequest {
         toolset: "files",
         effects: Effects::ReadOnly,
         untrusted: false,
-        result_limit: None,
     };
     ModelRequest {
         tools: vec![tool].into(),

@@ -32,7 +32,6 @@ fn tool(nth: usize) -> ToolSpec {
         toolset: "files",
         effects: Effects::ReadOnly,
         untrusted: false,
-        result_limit: None,
     }
 }
 

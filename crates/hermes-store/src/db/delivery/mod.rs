@@ -213,7 +213,7 @@ pub enum Settled {
 
 /// What the previous process run left unfinished, found when delivery was taken over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct RecoveredWork {
     /// Unanswered messages, including those of interrupted turns.
     pub waiting: usize,
     /// Chunks not sent yet.

@@ -314,11 +314,13 @@ fn collect_due(
             o.first_attempt_at, o.last_attempt_at, o.unclear
          {READY} AND o.due_at <= ?3 ORDER BY o.seq LIMIT ?4"
     ))?;
-    let room = limit.saturating_sub(due.len());
+    let available = limit.saturating_sub(due.len());
     // One extra row tells whether there are more.
-    let asked = i64::try_from(room).unwrap_or(i64::MAX).saturating_add(1);
+    let asked = i64::try_from(available)
+        .unwrap_or(i64::MAX)
+        .saturating_add(1);
     let mut rows = statement.query(params![platform, account, now, asked])?;
-    for _ in 0..room {
+    for _ in 0..available {
         let Some(row) = rows.next()? else { break };
         due.push(read_chunk_row(row)?);
     }

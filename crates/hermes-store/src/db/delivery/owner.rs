@@ -6,7 +6,7 @@ use std::time::Duration;
 use hermes_core::store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{Delivery, Left, tables};
+use super::{Delivery, RecoveredWork, tables};
 use crate::db::Store;
 use crate::db::connection::DbError;
 
@@ -36,7 +36,7 @@ impl Store {
         owner: Owner,
         lease: Duration,
         processes: Arc<dyn Processes>,
-    ) -> Result<(Delivery, Left), StoreError> {
+    ) -> Result<(Delivery, RecoveredWork), StoreError> {
         let (now, me) = (self.now(), owner.clone());
         let left = self
             .write("taking over delivery", move |conn, _| {
@@ -139,7 +139,7 @@ fn write_owner(conn: &Connection, me: &Owner, now: f64) -> Result<(), DbError> {
 }
 
 /// Takes over the rows of the previous owner.
-fn take_over_rows(conn: &Connection, me: &Owner, now: f64) -> Result<Left, DbError> {
+fn take_over_rows(conn: &Connection, me: &Owner, now: f64) -> Result<RecoveredWork, DbError> {
     // The original may have finished or discarded our rows.
     conn.execute(
         "UPDATE hermes_outbox SET open = 0 WHERE open = 1 AND NOT EXISTS (
@@ -161,7 +161,7 @@ fn take_over_rows(conn: &Connection, me: &Owner, now: f64) -> Result<Left, DbErr
     let count = |sql: &str| -> Result<usize, DbError> {
         Ok(conn.query_row(sql, [], |row| row.get::<_, i64>(0))? as usize)
     };
-    Ok(Left {
+    Ok(RecoveredWork {
         waiting: count("SELECT COUNT(*) FROM hermes_inbox WHERE state <> 'done'")?,
         pending: count("SELECT COUNT(*) FROM hermes_outbox WHERE open = 1 AND ambiguous = 0")?,
         ambiguous: count("SELECT COUNT(*) FROM hermes_outbox WHERE open = 1 AND ambiguous = 1")?,

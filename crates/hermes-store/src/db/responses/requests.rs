@@ -43,9 +43,9 @@ pub enum RequestStatus {
 pub struct NewRequest {
     pub key: String,
     /// Hash of the request.
-    pub print: String,
+    pub fingerprint: String,
     /// Identifies the process run: requests that it started itself were not interrupted.
-    pub life: String,
+    pub run_id: String,
     pub session: String,
 }
 
@@ -71,14 +71,16 @@ impl ResponseStore {
                 })
                 .optional()?;
             match found {
-                Some((print, ..)) if print != request.print => return Ok(RequestStatus::Other),
+                Some((fingerprint, ..)) if fingerprint != request.fingerprint => {
+                    return Ok(RequestStatus::Other);
+                }
                 Some((_, _, session, Some(answer))) => {
                     return Ok(match serde_json::from_str(&answer) {
                         Ok(answer) => RequestStatus::Answered(answer),
                         Err(_) => RequestStatus::Cut { session },
                     });
                 }
-                Some((_, life, session, None)) if life != request.life => {
+                Some((_, run_id, session, None)) if run_id != request.run_id => {
                     return Ok(RequestStatus::Cut { session });
                 }
                 _ => {}
@@ -89,8 +91,8 @@ impl ResponseStore {
             )?
             .execute(params![
                 request.key,
-                request.print,
-                request.life,
+                request.fingerprint,
+                request.run_id,
                 request.session,
                 now
             ])?;
@@ -129,11 +131,11 @@ impl ResponseStore {
     pub async fn put_run(
         &self,
         id: &str,
-        life: &str,
+        run_id: &str,
         shown: &Value,
         ended: bool,
     ) -> Result<(), StoreError> {
-        let (id, life, shown) = (id.to_owned(), life.to_owned(), shown.to_string());
+        let (id, run_id, shown) = (id.to_owned(), run_id.to_owned(), shown.to_string());
         let now = self.clock.epoch_seconds();
         let put = move |conn: &Connection| {
             if !ended {
@@ -143,7 +145,7 @@ impl ResponseStore {
                 "INSERT OR REPLACE INTO hermes_runs (id, life, shown, ended, updated_at)
                  VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
-            .execute(params![id, life, shown, ended, now])?;
+            .execute(params![id, run_id, shown, ended, now])?;
             Ok(())
         };
         self.writer.transaction("storing a run", put).await
@@ -229,18 +231,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("response_store.db");
         let store = ResponseStore::open(&path, Arc::new(SystemClock)).unwrap();
-        let request = |life: &str, print: &str| NewRequest {
+        let request = |run_id: &str, fingerprint: &str| NewRequest {
             key: "k".to_owned(),
-            print: print.to_owned(),
-            life: life.to_owned(),
+            fingerprint: fingerprint.to_owned(),
+            run_id: run_id.to_owned(),
             session: "s1".to_owned(),
         };
-        let begin = async |life: &str, print: &str| {
-            store.begin_request(request(life, print)).await.unwrap()
+        let begin = async |run_id: &str, fingerprint: &str| {
+            store
+                .begin_request(request(run_id, fingerprint))
+                .await
+                .unwrap()
         };
         assert_eq!(begin("one", "p").await, RequestStatus::New);
         assert_eq!(begin("one", "q").await, RequestStatus::Other);
-        // Of this life and without an answer: it broke, and may be tried again.
+        // Of this process and without an answer: it failed, and may be tried again.
         assert_eq!(begin("one", "p").await, RequestStatus::New);
         let cut = RequestStatus::Cut {
             session: "s1".to_owned(),

@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::db::connection::DbError;
 use crate::db::rows::MessageRecord;
 
-const AROUND: i64 = 5;
-const BOOKEND: i64 = 3;
+const MESSAGES_AROUND: i64 = 5;
+const BOOKEND_MESSAGES: i64 = 3;
 
 /// A message reduced to what is useful for the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -81,7 +81,7 @@ pub(super) fn anchor_window(
     session: &str,
     anchor: i64,
 ) -> Result<AnchorWindow, DbError> {
-    let (window, before, after) = around(conn, session, anchor, AROUND)?;
+    let (window, before, after) = around(conn, session, anchor, MESSAGES_AROUND)?;
     let (Some(first), Some(last)) = (window.first(), window.last()) else {
         return Ok(AnchorWindow::default());
     };
@@ -90,12 +90,12 @@ pub(super) fn anchor_window(
     let start = rows(
         conn,
         &format!("session_id = ?1 AND id < ?2 AND {talk} ORDER BY id LIMIT ?3"),
-        (session, first, BOOKEND),
+        (session, first, BOOKEND_MESSAGES),
     )?;
     let mut end = rows(
         conn,
         &format!("session_id = ?1 AND id > ?2 AND {talk} ORDER BY id DESC LIMIT ?3"),
-        (session, last, BOOKEND),
+        (session, last, BOOKEND_MESSAGES),
     )?;
     end.reverse();
     let window = window

@@ -7,8 +7,8 @@ use hermes_core::message::{AssistantMessage, Message, ToolCall};
 use hermes_core::store::{NewItem, SessionStore as _, StoreError};
 use hermes_store::Store;
 use hermes_store::delivery::{
-    Accepted, Chunk, ChunkPhase, Delivery, Due, Final, Inbound, Left, NewChunk, NewReply, Owner,
-    Processes, Progress, Settled, Target,
+    Accepted, Chunk, ChunkPhase, Delivery, Due, Final, Inbound, NewChunk, NewReply, Owner,
+    Processes, Progress, RecoveredWork, Settled, Target,
 };
 use hermes_testkit::clock::ManualClock;
 use hermes_testkit::home::TempHome;
@@ -53,7 +53,7 @@ impl Home {
         Self { dir, clock, store }
     }
 
-    async fn own(&self, pid: u32, alive: &[u32]) -> Result<(Delivery, Left), StoreError> {
+    async fn own(&self, pid: u32, alive: &[u32]) -> Result<(Delivery, RecoveredWork), StoreError> {
         self.store
             .own_delivery(owner(pid), LEASE, living(alive))
             .await
@@ -279,9 +279,9 @@ async fn what_was_being_sent_is_ambiguous_and_a_mark_stays() {
     let (delivery, left) = home.own(2, &[]).await.unwrap();
     assert_eq!(
         left,
-        Left {
+        RecoveredWork {
             ambiguous: 1,
-            ..Left::default()
+            ..RecoveredWork::default()
         }
     );
     assert_eq!(only(&delivery).await.phase, ChunkPhase::Ambiguous);

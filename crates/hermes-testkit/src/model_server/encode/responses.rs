@@ -132,8 +132,8 @@ fn block_events(cx: &EncodeContext, index: usize, block: &AnswerBlock) -> Vec<Va
 }
 
 pub(super) fn events(answer: &ModelAnswer, cx: &EncodeContext) -> Vec<String> {
-    let begun = response(answer, cx, "in_progress", &Value::Null);
-    let mut values = vec![json!({"type": "response.created", "response": begun})];
+    let started = response(answer, cx, "in_progress", &Value::Null);
+    let mut values = vec![json!({"type": "response.created", "response": started})];
     for (index, block) in answer.blocks.iter().enumerate() {
         values.extend(block_events(cx, index, block));
     }

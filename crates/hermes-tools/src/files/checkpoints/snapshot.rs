@@ -13,7 +13,7 @@ use super::{Checkpoint, CheckpointError, Checkpoints, project};
 
 /// Maximum number of files of a project.
 const MAX_FILES: usize = 50_000;
-const LOCK_WAIT: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Excluded: dependencies, build output, other repositories, secrets, media.
 const EXCLUDES: &[&str] = &[
@@ -205,7 +205,7 @@ impl Checkpoints {
                 source,
             })?;
             let path = dir.join("hermes.lock");
-            FileLock::acquire(&path, LOCK_WAIT).map_err(|error| match error {
+            FileLock::acquire(&path, LOCK_TIMEOUT).map_err(|error| match error {
                 LockError::Busy(_) => CheckpointError::Busy,
                 LockError::Io { path, source } => CheckpointError::Io { path, source },
             })
@@ -265,13 +265,15 @@ async fn open_nested(
         .await
         .unwrap_or_default();
     let ignored: std::collections::HashSet<&str> = ignored.split('\0').collect();
-    let kept: Vec<PathBuf> = files
+    let retained: Vec<PathBuf> = files
         .iter()
         .filter(|path| path.to_str().is_none_or(|path| !ignored.contains(path)))
         .cloned()
         .collect();
     let add = ["update-index", "--add", "-z", "--stdin"];
-    store.git_with(&add, Some(&joined(&kept)), index, 2).await?;
+    store
+        .git_with(&add, Some(&joined(&retained)), index, 2)
+        .await?;
     Ok(())
 }
 

@@ -45,7 +45,7 @@ fn one(text: &str, hunk: &PatchHunk) -> Result<String, HunkMiss> {
     let first = replace(text, lines, hunk.hint.as_deref());
     match first {
         Err(MatchFailure::NotFound) => {}
-        done => return done.map_err(|missed| missed.told(text, lines)),
+        done => return done.map_err(|missed| missed.reported(text, lines)),
     }
     // Blank lines around a hunk may be only for readability.
     let from = lines.iter().position(|line| *line != HunkLine::Blank);
@@ -61,10 +61,10 @@ fn one(text: &str, hunk: &PatchHunk) -> Result<String, HunkMiss> {
     for lines in tries {
         match replace(text, lines, hunk.hint.as_deref()) {
             Err(MatchFailure::NotFound) => {}
-            done => return done.map_err(|missed| missed.told(text, lines)),
+            done => return done.map_err(|missed| missed.reported(text, lines)),
         }
     }
-    Err(MatchFailure::NotFound.told(text, trimmed))
+    Err(MatchFailure::NotFound.reported(text, trimmed))
 }
 
 enum MatchFailure {
@@ -73,7 +73,7 @@ enum MatchFailure {
 }
 
 impl MatchFailure {
-    fn told(self, text: &str, lines: &[HunkLine]) -> HunkMiss {
+    fn reported(self, text: &str, lines: &[HunkLine]) -> HunkMiss {
         match self {
             Self::NotFound => {
                 let (old, _) = sides(lines);
@@ -111,19 +111,19 @@ fn replace(text: &str, lines: &[HunkLine], hint: Option<&str>) -> Result<String,
     let Some(found) = edit::find(text, &joined, MatchScope::Lines) else {
         return Err(MatchFailure::NotFound);
     };
-    let place = chosen(text, &found, hint)?;
+    let range = chosen(text, &found, hint)?;
     if new.is_empty() {
         // Lines include their line ends.
-        let place = with_line_end(text, place);
-        return Ok(format!("{}{}", &text[..place.start], &text[place.end..]));
+        let range = with_line_end(text, range);
+        return Ok(format!("{}{}", &text[..range.start], &text[range.end..]));
     }
     let new = new.join("\n");
     let new =
-        edit::fitted(text, &place, &joined, &new, found.strategy).map_err(MatchFailure::Edit)?;
+        edit::fitted(text, &range, &joined, &new, found.strategy).map_err(MatchFailure::Edit)?;
     Ok(format!(
         "{}{new}{}",
-        &text[..place.start],
-        &text[place.end..]
+        &text[..range.start],
+        &text[range.end..]
     ))
 }
 
@@ -136,7 +136,7 @@ fn chosen(text: &str, found: &Found, hint: Option<&str>) -> Result<Range<usize>,
     let at = hint
         .and_then(|hint| hint_line(text, hint))
         .ok_or_else(ambiguous)?;
-    let after = found.places.iter().find(|place| place.end > at.start);
+    let after = found.places.iter().find(|range| range.end > at.start);
     after.cloned().ok_or_else(ambiguous)
 }
 
@@ -146,12 +146,12 @@ fn hint_line(text: &str, hint: &str) -> Option<Range<usize>> {
     let mut whole = Vec::new();
     let mut part = Vec::new();
     for line in text.split_inclusive('\n') {
-        let place = at..at + line.len();
+        let range = at..at + line.len();
         at += line.len();
         if line.trim() == hint {
-            whole.push(place);
+            whole.push(range);
         } else if line.contains(hint) {
-            part.push(place);
+            part.push(range);
         }
     }
     match (&whole[..], &part[..]) {
@@ -160,20 +160,20 @@ fn hint_line(text: &str, hint: &str) -> Option<Range<usize>> {
     }
 }
 
-fn with_line_end(text: &str, place: Range<usize>) -> Range<usize> {
+fn with_line_end(text: &str, range: Range<usize>) -> Range<usize> {
     // Also removes indentation that a loose match left in front.
-    let start = text[..place.start].rfind('\n').map_or(0, |at| at + 1);
-    let start = if text[start..place.start].trim().is_empty() {
+    let start = text[..range.start].rfind('\n').map_or(0, |at| at + 1);
+    let start = if text[start..range.start].trim().is_empty() {
         start
     } else {
-        place.start
+        range.start
     };
-    if text[place.end..].starts_with('\n') {
-        start..place.end + 1
-    } else if place.end == text.len() && start > 0 {
-        start - 1..place.end
+    if text[range.end..].starts_with('\n') {
+        start..range.end + 1
+    } else if range.end == text.len() && start > 0 {
+        start - 1..range.end
     } else {
-        start..place.end
+        start..range.end
     }
 }
 
@@ -192,23 +192,23 @@ fn insert(text: &str, hunk: &PatchHunk) -> Result<String, HunkMiss> {
         };
         return Ok(format!("{text}{gap}{new}\n"));
     };
-    let Some(place) = hint_line(text, hint) else {
+    let Some(range) = hint_line(text, hint) else {
         let what = format!("it only adds lines, and {hint:?} is not exactly one line of the file");
         return Err((what, edit::nearest(text, hint)));
     };
-    let gap = if text[..place.end].ends_with('\n') {
+    let gap = if text[..range.end].ends_with('\n') {
         ""
     } else {
         "\n"
     };
-    let end = if text[place.end..].is_empty() && gap == "\n" {
+    let end = if text[range.end..].is_empty() && gap == "\n" {
         ""
     } else {
         "\n"
     };
     Ok(format!(
         "{}{gap}{new}{end}{}",
-        &text[..place.end],
-        &text[place.end..]
+        &text[..range.end],
+        &text[range.end..]
     ))
 }

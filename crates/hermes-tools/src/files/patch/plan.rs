@@ -7,7 +7,7 @@ use super::apply;
 use super::v4a::{PatchHunk, PatchOperation};
 use crate::files::change::FileChange;
 use crate::files::lint;
-use crate::files::place::{FileTarget, LoadedFile};
+use crate::files::location::{FileTarget, LoadedFile};
 use crate::files::text::{TextFile, plain};
 
 /// The files of a patch, by the names it uses.

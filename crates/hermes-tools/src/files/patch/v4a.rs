@@ -66,7 +66,7 @@ enum PatchHeader {
 
 struct V4aParser {
     operations: Vec<PatchOperation>,
-    begun: bool,
+    started: bool,
     ended: bool,
     /// The last added line of a new file has no line end.
     bare_end: bool,
@@ -75,7 +75,7 @@ struct V4aParser {
 pub(super) fn parse(patch: &str) -> Result<Vec<PatchOperation>, ParseError> {
     let mut parser = V4aParser {
         operations: Vec::new(),
-        begun: false,
+        started: false,
         ended: false,
         bare_end: false,
     };
@@ -142,10 +142,10 @@ impl V4aParser {
 
     fn header(&mut self, header: PatchHeader) -> Result<(), String> {
         match header {
-            PatchHeader::Begin if self.begun || !self.operations.is_empty() => {
+            PatchHeader::Begin if self.started || !self.operations.is_empty() => {
                 return Err("*** Begin Patch stands in the middle".to_owned());
             }
-            PatchHeader::Begin => self.begun = true,
+            PatchHeader::Begin => self.started = true,
             PatchHeader::End => {
                 self.close()?;
                 self.ended = true;

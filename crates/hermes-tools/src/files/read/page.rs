@@ -6,7 +6,7 @@ use crate::files::limits::ReadLimits;
 use crate::files::text::{self, TextEncoding};
 
 /// Bytes inspected to distinguish text from binary.
-pub(super) const SAMPLE: usize = 64 * 1024;
+pub(super) const SAMPLE_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct TextPage {
@@ -55,8 +55,8 @@ pub(super) fn read(
     }
     if sample.starts_with(b"\xff\xfe") || sample.starts_with(b"\xfe\xff") {
         let mut bytes = Vec::new();
-        let most = crate::files::place::MAX_EDIT as u64;
-        file.take(most).read_to_end(&mut bytes)?;
+        let max_bytes = crate::files::location::MAX_EDIT as u64;
+        file.take(max_bytes).read_to_end(&mut bytes)?;
         let text = text::TextFile::decode(&bytes).ok_or(TextPageError::Binary)?;
         return lines(text.chars.as_bytes(), TextEncoding::Utf8, wanted, cancelled);
     }
@@ -64,7 +64,7 @@ pub(super) fn read(
         file.consume(3);
     }
     let start = file.fill_buf()?;
-    let encoding = text::guess(start, start.len() < SAMPLE);
+    let encoding = text::guess(start, start.len() < SAMPLE_BYTES);
     lines(file, encoding, wanted, cancelled)
 }
 
@@ -77,8 +77,8 @@ fn lines(
     let mut page = TextPage::default();
     let mut line = Vec::new();
     // Four bytes hold any character, one more shows that something was cut.
-    let most = wanted.limits.line_chars * 4 + 1;
-    while let Some(whole) = next_line(&mut file, &mut line, most)? {
+    let max_bytes = wanted.limits.line_chars * 4 + 1;
+    while let Some(whole) = next_line(&mut file, &mut line, max_bytes)? {
         page.total_lines += 1;
         let number = page.total_lines;
         let asked_for = number >= wanted.offset && number - wanted.offset < wanted.count;
@@ -129,11 +129,18 @@ impl TextPage {
     }
 }
 
-/// Reads a line without its end into `line`, keeping at most `most` bytes. `None` at the end of the file, else
+/// Reads a line without its end into `line`, keeping at most `max_bytes` bytes. `None` at the end of the file, else
 /// whether the line is complete.
-fn next_line(file: &mut impl BufRead, line: &mut Vec<u8>, most: usize) -> io::Result<Option<bool>> {
+fn next_line(
+    file: &mut impl BufRead,
+    line: &mut Vec<u8>,
+    max_bytes: usize,
+) -> io::Result<Option<bool>> {
     line.clear();
-    let read = file.by_ref().take(most as u64).read_until(b'\n', line)?;
+    let read = file
+        .by_ref()
+        .take(max_bytes as u64)
+        .read_until(b'\n', line)?;
     if read == 0 {
         return Ok(None);
     }
@@ -144,7 +151,7 @@ fn next_line(file: &mut impl BufRead, line: &mut Vec<u8>, most: usize) -> io::Re
         }
         return Ok(Some(true));
     }
-    if read < most {
+    if read < max_bytes {
         return Ok(Some(true));
     }
     file.skip_until(b'\n')?;

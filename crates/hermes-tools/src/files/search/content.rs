@@ -14,7 +14,7 @@ use super::query::{SearchOutput, SearchQuery};
 use super::tree::{self, DeadlineReader, SearchDeadline};
 use super::{LineHit, SearchError, SearchResults, SearchRoot};
 use crate::files::guard::FileGuard;
-use crate::files::place;
+use crate::files::location;
 
 /// Maximum length of a shown line.
 const MAX_LINE: usize = 500;
@@ -42,15 +42,15 @@ pub(super) fn search(
     let matcher = matcher(&query.pattern)?;
     let globs: Vec<&str> = query.glob.as_deref().into_iter().collect();
     let overrides = tree::overrides(&root.real, &globs)?;
-    let kept = tree::SharedResults::new(KeptHits::new(query));
+    let hits_found = tree::SharedResults::new(BoundedHits::new(query));
     let one_file = root.real.is_file();
     let omitted = tree::each_file(root, overrides, guard, watch, || {
         let mut searcher = searcher(query, one_file);
-        let (matcher, kept) = (&matcher, &kept);
+        let (matcher, hits_found) = (&matcher, &hits_found);
         move |entry: &ignore::DirEntry| {
             // An unreadable file is skipped, as ripgrep does.
             if let Ok(Some(hits)) = one(&mut searcher, matcher, entry.path(), query, guard, watch) {
-                kept.with(|kept| kept.add(entry.path(), hits));
+                hits_found.with(|hits_found| hits_found.add(entry.path(), hits));
             }
         }
     });
@@ -58,7 +58,7 @@ pub(super) fn search(
     Ok(SearchResults {
         stopped,
         omitted,
-        ..kept.into_inner().found(query, root)
+        ..hits_found.into_inner().found(query, root)
     })
 }
 
@@ -119,7 +119,7 @@ fn one(
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let mut collector = LineCollector {
         hits: FileHits::default(),
-        most: query.end() as u64,
+        max_hits: query.end() as u64,
         lines: query.output == SearchOutput::Content,
         ahead: Vec::new(),
         watch,
@@ -133,14 +133,14 @@ fn one(
         return Ok(None);
     }
     // A parent directory may have been replaced; the file that was read counts.
-    let real = place::real_path(&file)?;
+    let real = location::real_path(&file)?;
     Ok((real == path || guard.unreadable(&real).is_none()).then_some(collector.hits))
 }
 
 struct LineCollector<'a> {
     hits: FileHits,
     /// Lines of later matches are not needed.
-    most: u64,
+    max_hits: u64,
     lines: bool,
     /// Lines before a possible match.
     ahead: Vec<(u64, String)>,
@@ -153,7 +153,7 @@ impl Sink for LineCollector<'_> {
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
         self.hits.matches += 1;
         let of = self.hits.matches;
-        if !self.lines || of > self.most {
+        if !self.lines || of > self.max_hits {
             return Ok(!self.watch.is_over());
         }
         for (number, text) in self.ahead.drain(..) {
@@ -173,7 +173,7 @@ impl Sink for LineCollector<'_> {
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
         use grep_searcher::SinkContextKind::Before;
         let of = self.hits.matches;
-        if !self.lines || of > self.most {
+        if !self.lines || of > self.max_hits {
             return Ok(true);
         }
         let number = context.line_number().unwrap_or(0);
@@ -197,7 +197,7 @@ fn shown(line: &[u8]) -> String {
 }
 
 /// The hits of all files, in the order of their paths.
-struct KeptHits {
+struct BoundedHits {
     files: BTreeMap<PathBuf, FileHits>,
     total: u64,
     /// Number of matches whose lines are kept.
@@ -206,7 +206,7 @@ struct KeptHits {
     lines: bool,
 }
 
-impl KeptHits {
+impl BoundedHits {
     fn new(query: &SearchQuery) -> Self {
         Self {
             files: BTreeMap::new(),

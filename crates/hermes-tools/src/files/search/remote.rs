@@ -13,7 +13,7 @@ use super::{LineHit, SearchError, SearchResults};
 use crate::files::guard::FileGuard;
 use crate::files::lint::quoted;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const SEARCH_TIMEOUT: Duration = Duration::from_mins(1);
 /// Maximum size of processed output.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 const MAX_LINE: usize = 500;
@@ -26,10 +26,10 @@ struct BoundedOutput {
 impl OutputSink for BoundedOutput {
     fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
         if stream == OutputStream::Out {
-            let room = MAX_BYTES - self.bytes.len();
-            self.cut |= bytes.len() > room;
+            let available = MAX_BYTES - self.bytes.len();
+            self.cut |= bytes.len() > available;
             self.bytes
-                .extend_from_slice(&bytes[..bytes.len().min(room)]);
+                .extend_from_slice(&bytes[..bytes.len().min(available)]);
         }
     }
 }
@@ -43,7 +43,7 @@ pub(super) async fn search(
     cx: &ToolContext,
 ) -> Result<SearchResults, SearchError> {
     let mut exec = Exec::new(script(query, given), cwd);
-    exec.timeout = PATIENCE;
+    exec.timeout = SEARCH_TIMEOUT;
     exec.cancel = cx.cancel.clone();
     exec.split = true;
     let mut head = BoundedOutput {

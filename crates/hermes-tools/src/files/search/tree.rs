@@ -15,7 +15,7 @@ use super::{SearchError, SearchRoot};
 use crate::files::guard::FileGuard;
 
 /// A search that takes longer ends with what it has.
-const PATIENCE: Duration = Duration::from_mins(1);
+const SEARCH_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Whether to continue.
 pub(super) struct SearchDeadline {
@@ -27,7 +27,7 @@ impl SearchDeadline {
     pub(super) fn new(cancel: CancellationToken) -> Self {
         Self {
             cancel,
-            until: Instant::now() + PATIENCE,
+            until: Instant::now() + SEARCH_TIMEOUT,
         }
     }
 

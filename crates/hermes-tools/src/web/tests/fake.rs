@@ -8,7 +8,7 @@ use hermes_config::schema::Web;
 use hermes_config::{Config, Home};
 use hermes_core::BoxFuture;
 use hermes_core::approval::DenyAll;
-use hermes_core::ask::Nobody;
+use hermes_core::ask::DeclineAll;
 use hermes_core::clock::SystemClock;
 use hermes_core::event::{ProgressSink, Spent};
 use hermes_core::ids::TurnId;
@@ -224,7 +224,7 @@ impl WebHarness {
             cancel: self.cancel.clone(),
             clock: Arc::new(SystemClock),
             approver: Arc::new(DenyAll),
-            asker: Arc::new(Nobody),
+            asker: Arc::new(DeclineAll),
             progress: ProgressSink::new(move |text| progress.lock().unwrap().push(text))
                 .counting(move |one| spent.lock().unwrap().push(one)),
             registry: Registry::default(),

@@ -1,4 +1,4 @@
-use hermes_testkit::place::beyond_temporary;
+use hermes_testkit::directories::beyond_temporary;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};

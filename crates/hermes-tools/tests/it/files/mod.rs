@@ -11,7 +11,7 @@ mod search;
 mod side_by_side;
 mod write;
 
-use hermes_testkit::place::beyond_temporary;
+use hermes_testkit::directories::beyond_temporary;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -155,7 +155,7 @@ fn context(cwd: &Path, session: &str) -> ToolContext {
         cancel: CancellationToken::new(),
         clock: Arc::new(SystemClock),
         approver: Arc::new(DenyAll),
-        asker: Arc::new(hermes_core::ask::Nobody),
+        asker: Arc::new(hermes_core::ask::DeclineAll),
         progress: ProgressSink::none(),
         registry: Registry::default(),
         taint: Taint::default(),

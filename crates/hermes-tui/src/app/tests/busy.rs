@@ -118,7 +118,7 @@ fn commands_wait_in_the_queue_too() {
     bench.end(TurnExit::Answered);
     assert_eq!(bench.asks, [UiAsk::Slash("/compress".to_owned())]);
     bench.asks.clear();
-    bench.news(HostUpdate::Done);
+    bench.update(HostUpdate::Done);
     assert_eq!(bench.commands(), [submit("go on")]);
 }
 
@@ -139,14 +139,14 @@ fn what_waits_is_held_after_a_turn_that_went_wrong() {
 fn enter_does_what_was_chosen() {
     let mut bench = AppHarness::new();
     bench.begin();
-    bench.news(HostUpdate::Effect(Effect::Show(DisplaySetting::Busy(
+    bench.update(HostUpdate::Effect(Effect::Show(DisplaySetting::Busy(
         BusyInput::Queue,
     ))));
     bench.write("later");
     bench.press("enter");
     assert_eq!(bench.commands(), []);
     assert!(bench.frame().contains("queued: later"));
-    bench.news(HostUpdate::Effect(Effect::Show(DisplaySetting::Busy(
+    bench.update(HostUpdate::Effect(Effect::Show(DisplaySetting::Busy(
         BusyInput::Interrupt,
     ))));
     bench.write("now");
@@ -178,7 +178,7 @@ fn esc_closes_then_stops_then_edits_the_previous() {
     bench.pass(200);
     bench.press("esc");
     assert_eq!(bench.asks, [UiAsk::Slash("/undo".to_owned())]);
-    bench.news(HostUpdate::Effect(Effect::Draft("hello".to_owned())));
+    bench.update(HostUpdate::Effect(Effect::Draft("hello".to_owned())));
     assert!(bench.frame().contains("hello"));
 }
 
@@ -229,13 +229,13 @@ fn lines_go_where_they_belong() {
     assert!(bench.frame().contains("Running !ls -l"));
     bench.press("esc");
     assert_eq!(bench.asks.pop(), Some(UiAsk::Stop));
-    bench.news(HostUpdate::Done);
+    bench.update(HostUpdate::Done);
     assert!(!bench.frame().contains("Running"));
     bench.asks.clear();
     bench.write("/status");
     bench.press("enter");
     assert_eq!(bench.asks, [UiAsk::Slash("/status".to_owned())]);
-    bench.news(HostUpdate::Done);
+    bench.update(HostUpdate::Done);
     bench.asks.clear();
     bench.write("/etc/hosts is odd");
     bench.press("enter");

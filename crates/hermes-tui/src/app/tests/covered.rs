@@ -34,24 +34,24 @@ fn page() -> HostUpdate {
 #[test]
 fn rows_that_come_too_late_open_nothing() {
     let mut bench = AppHarness::new();
-    bench.news(panel(&["github"], true));
+    bench.update(panel(&["github"], true));
     assert!(!bench.app.has_overlay());
-    bench.news(panel(&["github"], false));
+    bench.update(panel(&["github"], false));
     assert!(bench.frame().contains("github"));
-    bench.news(panel(&["linear"], true));
+    bench.update(panel(&["linear"], true));
     assert!(bench.frame().contains("linear"));
     bench.press("esc");
-    bench.news(panel(&["github"], true));
+    bench.update(panel(&["github"], true));
     assert!(!bench.app.has_overlay(), "it was closed meanwhile");
 }
 
 #[test]
 fn a_page_over_a_panel_uncovers_it() {
     let mut bench = AppHarness::new();
-    bench.news(panel(&["github"], false));
-    bench.news(page());
+    bench.update(panel(&["github"], false));
+    bench.update(page());
     assert!(bench.frame().contains("a line of the log"));
-    bench.news(panel(&["linear"], true));
+    bench.update(panel(&["linear"], true));
     assert!(bench.frame().contains("a line of the log"), "it is read on");
     bench.press("q");
     assert!(bench.frame().contains("linear"), "with what came meanwhile");
@@ -72,7 +72,7 @@ fn the_theme_goes_back_to_what_fits_the_terminal() {
     bench.app.on_background((255, 255, 255), true);
     assert_eq!(bench.app.theme.name(), "light");
     for (name, shown) in [("mono", "mono"), ("auto", "light")] {
-        bench.news(HostUpdate::Effect(Effect::Show(DisplaySetting::Theme(
+        bench.update(HostUpdate::Effect(Effect::Show(DisplaySetting::Theme(
             name.to_owned(),
         ))));
         assert_eq!(bench.app.theme.name(), shown);

@@ -195,7 +195,7 @@ fn without_a_status_line_and_without_a_model() {
         status.cost = None;
         status.context = None;
         status.approvals = "off".to_owned();
-        bench.news(HostUpdate::Status(Box::new(status)));
+        bench.update(HostUpdate::Status(Box::new(status)));
     });
 }
 
@@ -234,7 +234,7 @@ fn narrow() {
             );
         }
     }
-    bench.news(HostUpdate::Effect(Effect::Show(
+    bench.update(HostUpdate::Effect(Effect::Show(
         DisplaySetting::StatusLine(false),
     )));
 }

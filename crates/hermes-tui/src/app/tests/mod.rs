@@ -128,14 +128,14 @@ impl AppHarness {
         self.draw();
     }
 
-    pub(super) fn news(&mut self, news: HostUpdate) {
-        self.app.on_port_event(news, self.now);
+    pub(super) fn update(&mut self, update: HostUpdate) {
+        self.app.on_port_event(update, self.now);
         self.draw();
     }
 
     pub(super) fn event(&mut self, event: AgentEvent) {
         self.seq += 1;
-        self.news(HostUpdate::Event(SequencedEvent {
+        self.update(HostUpdate::Event(SequencedEvent {
             seq: self.seq,
             turn: Some(TurnId(1)),
             event,

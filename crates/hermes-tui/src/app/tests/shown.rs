@@ -31,7 +31,7 @@ fn a_command_stands_in_the_transcript_before_what_it_says() {
     bench.write("/usage");
     bench.press("enter");
     assert_eq!(bench.count("› /usage"), 1, "{:#?}", bench.printed);
-    bench.news(HostUpdate::Effect(Effect::Say(ShownText {
+    bench.update(HostUpdate::Effect(Effect::Say(ShownText {
         kind: TextKind::Plain,
         text: "nothing was used".to_owned(),
     })));
@@ -108,7 +108,7 @@ fn a_command_of_the_person_goes_on_beside_the_turn() {
     let mut bench = AppHarness::new();
     bench.begin();
     bench.says("One sentence that ");
-    bench.news(own(AgentEvent::ToolStarted {
+    bench.update(own(AgentEvent::ToolStarted {
         call_id: "mine".to_owned(),
         name: "terminal".to_owned(),
         arguments: r#"{"command":"make"}"#.to_owned(),
@@ -118,7 +118,7 @@ fn a_command_of_the_person_goes_on_beside_the_turn() {
     assert_eq!(bench.count("One sentence that goes on."), 1);
     assert_eq!(bench.count("worked"), 1);
     assert!(bench.frame().contains("make"), "it still runs");
-    bench.news(own(AgentEvent::ToolFinished {
+    bench.update(own(AgentEvent::ToolFinished {
         call_id: "mine".to_owned(),
         name: "terminal".to_owned(),
         error: None,
@@ -231,7 +231,7 @@ fn a_conversation_begins_with_what_was_said_before() {
     // What ran there is not waited for.
     bench.begin();
     tool(&mut bench, "left behind");
-    bench.news(HostUpdate::Effect(Effect::Opened {
+    bench.update(HostUpdate::Effect(Effect::Opened {
         banner: "another one".to_owned(),
         entries: vec![TranscriptEntry::User("elsewhere".to_owned())],
     }));
@@ -246,21 +246,21 @@ fn a_conversation_begins_with_what_was_said_before() {
 fn stamps_and_themes_change_on_the_way() {
     use super::super::state::UiRequest;
     let mut bench = AppHarness::new();
-    bench.news(HostUpdate::Effect(Effect::Show(
+    bench.update(HostUpdate::Effect(Effect::Show(
         DisplaySetting::Timestamps(true),
     )));
     bench.write("when");
     bench.press("enter");
     assert_eq!(bench.count("12:34"), 1);
-    bench.news(HostUpdate::Effect(Effect::Show(DisplaySetting::Theme(
+    bench.update(HostUpdate::Effect(Effect::Show(DisplaySetting::Theme(
         "nonsense".to_owned(),
     ))));
     assert_eq!(bench.count("there is no theme"), 1);
-    bench.news(HostUpdate::Effect(Effect::Show(DisplaySetting::Theme(
+    bench.update(HostUpdate::Effect(Effect::Show(DisplaySetting::Theme(
         "mono".to_owned(),
     ))));
     assert!(bench.others.contains(&UiRequest::Redraw));
-    bench.news(HostUpdate::Effect(Effect::Show(
+    bench.update(HostUpdate::Effect(Effect::Show(
         DisplaySetting::StatusLine(false),
     )));
     assert!(!bench.frame().contains("? keys"));
@@ -295,7 +295,7 @@ fn a_long_reply_is_given_out_once_and_frames_stay_small() {
 
 /// What happens outside a turn.
 fn beside(bench: &mut AppHarness, event: AgentEvent) {
-    bench.news(HostUpdate::Event(SequencedEvent {
+    bench.update(HostUpdate::Event(SequencedEvent {
         seq: 0,
         turn: None,
         event,

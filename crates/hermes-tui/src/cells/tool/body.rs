@@ -16,13 +16,13 @@ use crate::width::{self, Indent};
 use crate::{ansi, markdown};
 
 /// Lines of output in the transcript.
-pub(super) const OUTPUT_LINES: usize = 3;
+pub(super) const MAX_OUTPUT_LINES: usize = 3;
 /// The same for a failed call.
-const FAILED_OUTPUT_LINES: usize = 6;
+const MAX_FAILED_OUTPUT_LINES: usize = 6;
 /// Rows of a change.
-const DIFF_ROWS: usize = 16;
+const MAX_DIFF_ROWS: usize = 16;
 /// Lines of a file that was written.
-const FILE_LINES: usize = 4;
+const MAX_FILE_LINES: usize = 4;
 
 pub(super) fn short(
     facts: &ToolFacts,
@@ -31,13 +31,13 @@ pub(super) fn short(
     cx: &CellContext<'_>,
 ) -> Vec<StyledRow> {
     if facts.failed {
-        return failure(facts, BlockPart::Last(FAILED_OUTPUT_LINES), columns, cx);
+        return failure(facts, BlockPart::Last(MAX_FAILED_OUTPUT_LINES), columns, cx);
     }
     match facts.name.as_str() {
-        "patch" => limited(&changes(facts, columns, cx), DIFF_ROWS, columns, cx),
+        "patch" => limited(&changes(facts, columns, cx), MAX_DIFF_ROWS, columns, cx),
         "write_file" => block(
             &written(facts, cx),
-            BlockPart::First(FILE_LINES),
+            BlockPart::First(MAX_FILE_LINES),
             columns,
             cx,
         ),
@@ -46,13 +46,13 @@ pub(super) fn short(
         "clarify" => answer(facts, columns, cx),
         "search_files" => block(
             &hits(facts, cx),
-            BlockPart::First(OUTPUT_LINES),
+            BlockPart::First(MAX_OUTPUT_LINES),
             columns,
             cx,
         ),
         "web_search" => block(
             &found(facts, cx),
-            BlockPart::First(OUTPUT_LINES),
+            BlockPart::First(MAX_OUTPUT_LINES),
             columns,
             cx,
         ),
@@ -62,7 +62,7 @@ pub(super) fn short(
         "terminal" if facts.get("session_id").is_some() => Vec::new(),
         "process" if facts.get("processes").is_some() => block(
             &processes(facts, cx),
-            BlockPart::First(OUTPUT_LINES),
+            BlockPart::First(MAX_OUTPUT_LINES),
             columns,
             cx,
         ),
@@ -73,12 +73,12 @@ pub(super) fn short(
         }
         _ => {
             let lines = output(facts, progress, cx);
-            let most = if facts.exit_code().is_some_and(|code| code != 0) {
-                FAILED_OUTPUT_LINES
+            let max_rows = if facts.exit_code().is_some_and(|code| code != 0) {
+                MAX_FAILED_OUTPUT_LINES
             } else {
-                OUTPUT_LINES
+                MAX_OUTPUT_LINES
             };
-            block(&lines, BlockPart::Last(most), columns, cx)
+            block(&lines, BlockPart::Last(max_rows), columns, cx)
         }
     }
 }
@@ -91,14 +91,14 @@ pub(super) fn whole(
 ) -> Vec<StyledRow> {
     let mut rows = Vec::new();
     // The titles of these tools show all arguments.
-    let told = matches!(
+    let described = matches!(
         facts.name.as_str(),
         "terminal" | "patch" | "write_file" | "read_file" | "todo" | "delegate_task" | "clarify"
     );
     if facts.name == "execute_code" {
         let code = facts.arg("code").unwrap_or_default();
         rows.extend(block(&colored(code, "py", cx), BlockPart::All, columns, cx));
-    } else if !told {
+    } else if !described {
         let asked = fields::lines(facts.args(), cx.theme.style(StyleRole::Dim), cx);
         rows.extend(block(&asked, BlockPart::All, columns, cx));
     }
@@ -156,8 +156,8 @@ fn failure(
     }
     // Error output is wrapped rather than cut.
     let shown = match part {
-        BlockPart::Last(most) if lines.len() > most => {
-            let hidden = lines.len() - most;
+        BlockPart::Last(max_rows) if lines.len() > max_rows => {
+            let hidden = lines.len() - max_rows;
             let mut rows = block(&lines[hidden..], BlockPart::All, columns, cx);
             rows.push(more(hidden, usize::from(columns), cx));
             return rows;
@@ -243,13 +243,18 @@ fn changes(facts: &ToolFacts, columns: u16, cx: &CellContext<'_>) -> Vec<StyledR
     diff::rows(&patched(facts), columns, 4, cx)
 }
 
-fn limited(rows: &[StyledRow], most: usize, columns: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+fn limited(
+    rows: &[StyledRow],
+    max_rows: usize,
+    columns: u16,
+    cx: &CellContext<'_>,
+) -> Vec<StyledRow> {
     // Replacing one row by a "more" row gains nothing.
-    if rows.len() <= most + 1 {
+    if rows.len() <= max_rows + 1 {
         return rows.to_vec();
     }
-    let mut shown = rows[..most].to_vec();
-    shown.push(more(rows.len() - most, usize::from(columns), cx));
+    let mut shown = rows[..max_rows].to_vec();
+    shown.push(more(rows.len() - max_rows, usize::from(columns), cx));
     shown
 }
 
@@ -278,14 +283,19 @@ fn checklist(facts: &ToolFacts, columns: u16, cx: &CellContext<'_>) -> Vec<Style
 }
 
 fn answer(facts: &ToolFacts, columns: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
-    let said = match facts.get("user_response") {
+    let output_text = match facts.get("user_response") {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
         None => return Vec::new(),
     };
     let sign = format!("  {} ", cx.theme.glyphs().arrow);
     let sign = Span::styled(sign, cx.theme.style(StyleRole::Dim));
-    paragraphs(&said, cx.theme.style(StyleRole::User), columns, &sign)
+    paragraphs(
+        &output_text,
+        cx.theme.style(StyleRole::User),
+        columns,
+        &sign,
+    )
 }
 
 fn line(parts: &[(&str, Style)]) -> Line<'static> {
@@ -318,12 +328,12 @@ fn hits(facts: &ToolFacts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
             .get("content")
             .and_then(Value::as_str)
             .unwrap_or_default();
-        let place = format!("{path}:{at}: ");
+        let location = format!("{path}:{at}: ");
         // The blank at the end of the place is not lost on one line.
         let mut row = line(&[(content.trim(), text)]);
         row.spans.insert(
             0,
-            Span::styled(width::harmless(&place).replace(['\n', '\t'], " "), dim),
+            Span::styled(width::harmless(&location).replace(['\n', '\t'], " "), dim),
         );
         lines.push(row);
     }
@@ -383,14 +393,14 @@ pub(super) fn report(
     indent: usize,
     cx: &CellContext<'_>,
 ) -> Vec<StyledRow> {
-    let room = columns.saturating_sub(u16::try_from(indent).unwrap_or(0));
-    let mut rows = markdown::render(text, room.max(8), cx);
+    let available = columns.saturating_sub(u16::try_from(indent).unwrap_or(0));
+    let mut rows = markdown::render(text, available.max(8), cx);
     for row in &mut rows {
         if !row.line.spans.is_empty() {
             row.prefix([Span::raw(" ".repeat(indent))]);
         }
     }
-    if room < 8 {
+    if available < 8 {
         rows = rows
             .iter()
             .flat_map(|row| width::wrap_row(row, usize::from(columns), &Indent::none()))

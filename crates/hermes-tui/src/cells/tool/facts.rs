@@ -96,24 +96,24 @@ impl ToolFacts {
 
     /// The error text of a failed call.
     pub(super) fn error_text(&self) -> String {
-        let said = match self.get("error") {
+        let message = match self.get("error") {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Object(map)) => map
                 .get("message")
                 .and_then(Value::as_str)
                 .map_or_else(|| Value::Object(map.clone()).to_string(), str::to_owned),
             Some(Value::Bool(_) | Value::Null) | None => {
-                let said = self.get_text("message").unwrap_or(&self.text);
-                said.trim_start_matches("Error: ").to_owned()
+                let message = self.get_text("message").unwrap_or(&self.text);
+                message.trim_start_matches("Error: ").to_owned()
             }
             Some(other) => other.to_string(),
         };
-        let said = denial_for_people(&said).into_owned();
+        let message = denial_for_people(&message).into_owned();
         let printed = self.get_text("output").filter(|text| !text.is_empty());
         match printed {
-            Some(printed) if !said.is_empty() => format!("{printed}\n{said}"),
+            Some(printed) if !message.is_empty() => format!("{printed}\n{message}"),
             Some(printed) => printed.to_owned(),
-            None => said,
+            None => message,
         }
     }
 }

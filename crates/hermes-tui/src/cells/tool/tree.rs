@@ -104,8 +104,8 @@ fn single_branch(mut branches: Vec<SubagentBranch>, goals: &[&str]) -> Vec<Subag
 
 /// `[2/3] words`
 fn split_index(report: &str) -> Option<(usize, &str)> {
-    let (place, words) = report.strip_prefix('[')?.split_once("] ")?;
-    let (index, _) = place.split_once('/')?;
+    let (position, words) = report.strip_prefix('[')?.split_once("] ")?;
+    let (index, _) = position.split_once('/')?;
     Some((index.parse::<usize>().ok()?.checked_sub(1)?, words))
 }
 
@@ -172,8 +172,8 @@ fn ended(goal: &str, result: &Value, cx: &CellContext<'_>) -> SubagentBranch {
     let seconds = result.get("duration_seconds").and_then(Value::as_f64);
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     notes.extend(time.and_then(took));
-    let said = if good { text("summary") } else { text("error") };
-    let first = said.unwrap_or_default();
+    let summary_line = if good { text("summary") } else { text("error") };
+    let first = summary_line.unwrap_or_default();
     let first = first
         .lines()
         .map(|line| {
@@ -222,8 +222,8 @@ fn paint_one(
     let arm = if last { glyphs.last } else { glyphs.branch };
     let stem = if last { "  " } else { glyphs.trunk };
     let facts = width::width(&branch.facts);
-    let room = columns.saturating_sub(7 + if facts > 0 { facts + 2 } else { 0 });
-    let words = width::truncate_with(&branch.words, room.max(8), glyphs.ellipsis).into_owned();
+    let available = columns.saturating_sub(7 + if facts > 0 { facts + 2 } else { 0 });
+    let words = width::truncate_with(&branch.words, available.max(8), glyphs.ellipsis).into_owned();
     let mut line = Line::from(vec![
         Span::styled(format!("  {arm} "), border),
         Span::styled(format!("{} ", branch.sign), theme.style(branch.role)),

@@ -16,9 +16,9 @@ const MAX_PATHS: usize = 40_000;
 /// Maximum entries of one directory outside the project.
 const MAX_LISTED: usize = 2_000;
 /// A walk ends after this time, complete or not.
-const WALK_TIME: Duration = Duration::from_secs(3);
+const WALK_TIMEOUT: Duration = Duration::from_secs(3);
 /// Paths per batch.
-const BATCH: usize = 1_000;
+const BATCH_SIZE: usize = 1_000;
 /// Maximum number of rows offered.
 const MAX_ROWS: usize = 50;
 
@@ -61,33 +61,33 @@ impl ProjectFiles {
         project: &Path,
         arrivals: &mpsc::Sender<ComposerResult>,
     ) {
-        let place = outside(word).unwrap_or_default();
-        if self.walk > 0 && place == self.root && (!anew || self.running.is_some()) {
+        let directory_part = outside(word).unwrap_or_default();
+        if self.walk > 0 && directory_part == self.root && (!anew || self.running.is_some()) {
             return;
         }
         self.stop();
-        let known = self.walk > 0 && place == self.root;
+        let known = self.walk > 0 && directory_part == self.root;
         self.pending_paths = known.then(Vec::new);
         if !known {
             self.paths.clear();
         }
         self.narrowed = None;
         self.walk += 1;
-        place.clone_into(&mut self.root);
+        directory_part.clone_into(&mut self.root);
         let stop = Arc::new(AtomicBool::new(false));
         let walk = FileWalk {
             id: self.walk,
             stop: Arc::clone(&stop),
             arrivals: arrivals.clone(),
         };
-        let (project, place) = (project.to_path_buf(), place.to_owned());
+        let (project, directory_part) = (project.to_path_buf(), directory_part.to_owned());
         let started = std::thread::Builder::new()
             .name("composer-files".to_owned())
             .spawn(move || {
-                if place.is_empty() {
+                if directory_part.is_empty() {
                     walk.project(&project);
                 } else {
-                    walk.directory(&project, &place);
+                    walk.directory(&project, &directory_part);
                 }
             });
         match started {
@@ -218,7 +218,7 @@ impl FileWalk {
 
     /// Walks everything in the project that git would not ignore.
     fn project(&self, project: &Path) {
-        let end = Instant::now() + WALK_TIME;
+        let end = Instant::now() + WALK_TIMEOUT;
         let walk = WalkBuilder::new(project)
             .hidden(false)
             .require_git(false)
@@ -243,7 +243,7 @@ impl FileWalk {
                 path.to_owned()
             });
             count += 1;
-            if piece.len() == BATCH && !self.send(std::mem::take(&mut piece), false) {
+            if piece.len() == BATCH_SIZE && !self.send(std::mem::take(&mut piece), false) {
                 return;
             }
             if count == MAX_PATHS || Instant::now() >= end {
@@ -254,9 +254,9 @@ impl FileWalk {
     }
 
     /// Lists one directory, anywhere.
-    fn directory(&self, project: &Path, place: &str) {
+    fn directory(&self, project: &Path, directory_part: &str) {
         let mut paths = Vec::new();
-        if let Ok(entries) = std::fs::read_dir(resolve(place, project)) {
+        if let Ok(entries) = std::fs::read_dir(resolve(directory_part, project)) {
             for entry in entries.flatten().take(MAX_LISTED) {
                 let name = entry.file_name();
                 let Some(name) = name
@@ -267,7 +267,7 @@ impl FileWalk {
                 };
                 let directory = entry.path().is_dir();
                 let end = if directory { "/" } else { "" };
-                paths.push(format!("{place}{name}{end}"));
+                paths.push(format!("{directory_part}{name}{end}"));
             }
         }
         self.send(paths, true);

@@ -21,7 +21,7 @@ pub(crate) use files::FoundPaths;
 pub(super) use files::resolve;
 
 /// Number of recently used commands that are remembered.
-const USED: usize = 100;
+const MAX_RECENT_COMMANDS: usize = 100;
 
 /// A command that can be completed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -146,7 +146,7 @@ impl Completer {
         let name = self.command(typed)?.name.clone();
         self.used.retain(|known| *known != name);
         self.used.insert(0, name.clone());
-        self.used.truncate(USED);
+        self.used.truncate(MAX_RECENT_COMMANDS);
         Some(name)
     }
 

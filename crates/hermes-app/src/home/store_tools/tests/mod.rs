@@ -80,7 +80,7 @@ impl Bench {
             cancel: CancellationToken::new(),
             clock: Arc::new(SystemClock),
             approver: Arc::new(DenyAll),
-            asker: Arc::new(hermes_core::ask::Nobody),
+            asker: Arc::new(hermes_core::ask::DeclineAll),
             progress: ProgressSink::none(),
             registry: hermes_core::tool::Registry::default(),
             taint: hermes_core::tool::Taint::default(),

@@ -15,7 +15,7 @@ use crate::exit::Failure;
 pub(super) const ID: &str = "cron";
 
 /// Longest part of an output that is read, in bytes.
-const LONGEST: u64 = 1024 * 1024;
+const MAX_OUTPUT_BYTES: u64 = 1024 * 1024;
 
 pub(super) fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure> {
     let jobs = conversation.schedule().jobs.list();
@@ -160,7 +160,7 @@ fn last_output(dir: &Path, id: &str) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", path.display()));
     let mut bytes = Vec::new();
     let file = std::fs::File::open(&path).map_err(failed)?;
-    std::io::Read::read_to_end(&mut std::io::Read::take(file, LONGEST), &mut bytes)
+    std::io::Read::read_to_end(&mut std::io::Read::take(file, MAX_OUTPUT_BYTES), &mut bytes)
         .map_err(failed)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -13,8 +13,8 @@ pub(super) fn page(conversation: &ScreenConversation) -> CommandResult {
 
 fn key_lines(conversation: &ScreenConversation) -> String {
     let tui = conversation.tui();
-    let wishes = tui.keys.iter().flat_map(hermes_config::schema::Named::iter);
-    let (map, _) = Keymap::from_config(wishes.map(|(name, keys)| (name, keys.as_slice())));
+    let configured = tui.keys.iter().flat_map(hermes_config::schema::Named::iter);
+    let (map, _) = Keymap::from_config(configured.map(|(name, keys)| (name, keys.as_slice())));
     let lines = map
         .describe()
         .into_iter()

@@ -22,7 +22,7 @@ use crate::wiring::mcp::{ServerWait, server_details};
 pub(super) const ID: &str = "mcp";
 
 /// How long a server may take to answer a test.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 const NONE: &str = "no MCP servers are configured; in a shell: hermes mcp add NAME --url https://…";
 
 fn toolbox(conversation: &ScreenConversation) -> Option<Arc<Toolbox>> {
@@ -157,7 +157,7 @@ fn test(
     conversation.panels.start("mcp-test", label, async move {
         let started = Instant::now();
         let options = CallOptions {
-            deadline: Some(started + PATIENCE),
+            deadline: Some(started + TEST_TIMEOUT),
             cancel,
             progress: None,
             origin: None,
@@ -185,14 +185,14 @@ async fn toggle(
         .ok_or_else(|| Failure::not_found(format!("there is no longer an MCP server {name:?}")))?;
     let on = !report.enabled;
     mcp::change(&conversation.cx, name, &[(&["enabled"], Some(json!(on)))])?;
-    let mut told = format!("{name} is {}", if on { "on" } else { "off" });
+    let mut note_text = format!("{name} is {}", if on { "on" } else { "off" });
     if let Some(mcp) = &conversation.chat.mcp {
         // Takes the change over; what it has to say is about the files.
         for notice in mcp.prepare(ServerWait::Briefly).await {
-            told = format!("{told}\n{notice}");
+            note_text = format!("{note_text}\n{notice}");
         }
     }
-    Ok(PanelKeyResult::Note(told))
+    Ok(PanelKeyResult::Note(note_text))
 }
 
 fn tools(toolbox: &Toolbox, name: &str) -> PanelKeyResult {

@@ -4,11 +4,11 @@
 //! results in the [`OpenPanel`]; meanwhile the panel is refreshed.
 
 mod cron;
+mod custom_endpoint;
 mod keys;
 mod mcp;
 mod model;
 mod open_panel;
-mod own;
 mod rollback;
 mod sessions;
 mod skills;
@@ -136,8 +136,8 @@ pub(crate) async fn act(
         }
         // Shown below the list, and in the transcript after the panel is closed.
         Err(failure) => {
-            let told = failure.message.replace('\n', "; ");
-            conversation.panels.note(format!("failed: {told}"));
+            let message = failure.message.replace('\n', "; ");
+            conversation.panels.note(format!("failed: {message}"));
             if by_itself {
                 Vec::new()
             } else {
@@ -235,7 +235,7 @@ fn page(title: impl Into<String>, kind: TextKind, text: impl Into<String>) -> Pa
 }
 
 /// The first characters of a text, on one line.
-fn short(text: &str, most: usize) -> String {
+fn short(text: &str, max: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
-    hermes_app::text::shorten(&words.join(" "), most)
+    hermes_app::text::shorten(&words.join(" "), max)
 }

@@ -15,7 +15,7 @@ use hermes_models::{LiveError, Overrides, ProviderStatus, Router, catalogue, pro
 use hermes_tui::port::{Panel, PanelGroup, PanelKey, PanelRequest, PanelRow, RowMark};
 use secrecy::SecretString;
 
-use super::{PanelKeyResult, key, own, row, text, unknown};
+use super::{PanelKeyResult, custom_endpoint, key, row, text, unknown};
 use crate::chat::host::ScreenConversation;
 use crate::commands::counted;
 use crate::commands::model::endpoint;
@@ -26,8 +26,8 @@ use crate::wiring;
 
 pub(super) const ID: &str = "model";
 
-/// What a test of a model may take.
-const TEST: Duration = Duration::from_mins(1);
+/// Timeout for the test of a model.
+const MODEL_TEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// Between the parts of a row's id; no name has it.
 const PART: char = '\u{1f}';
 /// The first part of the id of a row that only wants a key.
@@ -92,7 +92,7 @@ pub(super) fn router(conversation: &ScreenConversation) -> Result<Arc<Router>, F
 /// The provider that is nothing but an address in the config.
 const NAMED: &str = "custom";
 /// How long its list of models may take.
-const SERVED: Duration = Duration::from_secs(2);
+const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Asks the ports where model servers of this machine usually listen, and the server in use for
 /// what else it has where nothing else knows.
@@ -108,7 +108,10 @@ pub(super) fn look_around(conversation: &ScreenConversation) -> Result<(), Failu
                     return Vec::new();
                 }
                 // Without an answer there is only the model that is in use.
-                router.live_models(None, SERVED).await.unwrap_or_default()
+                router
+                    .live_models(None, MODEL_LIST_TIMEOUT)
+                    .await
+                    .unwrap_or_default()
             };
             let (found, served) = tokio::join!(router.local_servers(), served);
             let mut tray = tray.lock();
@@ -126,7 +129,7 @@ pub(super) fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure>
     let found = shared.found.as_deref();
     let mut panel = shown(&router.providers(), found, route, &shared.served);
     // What needs no key stands before what needs one.
-    let own = own::groups(shared.endpoint.as_ref(), route);
+    let own = custom_endpoint::groups(shared.endpoint.as_ref(), route);
     if std::mem::take(&mut shared.goes_to_endpoint) {
         panel.fresh = true;
         panel.selected = own
@@ -134,7 +137,7 @@ pub(super) fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure>
             .and_then(|group| Some(group.rows.first()?.id.clone()));
     }
     let mut ways = Vec::new();
-    if model::local::program_there() {
+    if model::local::is_installed() {
         ways.push(built_in(&router.local_settings(), route));
     }
     ways.extend(own);
@@ -145,8 +148,8 @@ pub(super) fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure>
     let at = keyless.unwrap_or(panel.groups.len());
     panel.groups.splice(at..at, ways);
     for row in panel.groups.iter_mut().flat_map(|group| &mut group.rows) {
-        if let Some(said) = shared.tried.get(&row.id) {
-            row.cells.push(said.clone());
+        if let Some(test_result) = shared.tried.get(&row.id) {
+            row.cells.push(test_result.clone());
         }
     }
     Ok(panel)
@@ -161,7 +164,7 @@ fn shown(
     let mut groups: Vec<PanelGroup> = found
         .unwrap_or_default()
         .iter()
-        .map(|server| here(server, route))
+        .map(|server| local_server_group(server, route))
         .collect();
     if found.is_some_and(<[_]>::is_empty) {
         groups.push(PanelGroup {
@@ -245,14 +248,14 @@ fn keys_of_panel() -> Vec<PanelKey> {
 fn built_in(settings: &LocalModelSettings, route: &Route) -> PanelGroup {
     let mut all = model::local::rows(settings);
     all.retain(|row| row.fits);
-    all.sort_by_key(|row| !row.there);
+    all.sort_by_key(|row| !row.is_downloaded);
     let rows = all.into_iter().map(|row| {
         let choice = ModelPanelChoice::Model {
             provider: BUILT_IN.to_owned(),
             model: row.weights.name.clone(),
             base_url: None,
         };
-        let state = if row.there {
+        let state = if row.is_downloaded {
             "here".to_owned()
         } else {
             format!("{} to download", size(row.bytes))
@@ -320,7 +323,7 @@ fn in_use(route: &Route, served: &[String]) -> PanelGroup {
 }
 
 /// The models of a server on this machine.
-fn here(server: &LocalServerInfo, route: &Route) -> PanelGroup {
+fn local_server_group(server: &LocalServerInfo, route: &Route) -> PanelGroup {
     let (provider, base_url) = provider_of(server.server, &server.base_url);
     let rows = server.models.iter().map(|model| {
         let size = model.size_bytes.map_or_else(String::new, size);
@@ -437,7 +440,7 @@ pub(super) async fn act(
         look_around(conversation)?;
         return Ok(PanelKeyResult::Again);
     }
-    if let Some(done) = own::act(conversation, ask).await {
+    if let Some(done) = custom_endpoint::act(conversation, ask).await {
         return done;
     }
     let id = row(ask)?;
@@ -467,7 +470,7 @@ pub(super) async fn act(
     if let ("use", endpoint::PROVIDER, Some(url)) =
         (ask.action.as_str(), provider.as_str(), &base_url)
     {
-        return own::take(conversation, url, model).await;
+        return custom_endpoint::take(conversation, url, model).await;
     }
     let args = SetArgs {
         model,
@@ -543,22 +546,22 @@ fn test(
     let name = args.model;
     let label = format!("calling {name}");
     conversation.panels.start("model-test", label, async move {
-        let tried = model::attempt(client, TEST).await;
-        let (short, said) = match &tried {
+        let tried = model::attempt(client, MODEL_TEST_TIMEOUT).await;
+        let (short, test_result) = match &tried {
             Ok(tried) => {
-                let took = format!("{:.1}s", tried.took.as_secs_f64());
+                let elapsed = format!("{:.1}s", tried.elapsed.as_secs_f64());
                 match tried.tools {
                     Some(true) => (
                         "tools ok",
-                        format!("{name} answers and calls tools ({took})"),
+                        format!("{name} answers and calls tools ({elapsed})"),
                     ),
                     Some(false) => (
                         "tools fail",
-                        format!("{name} answers but does not call tools: it can chat, but not act ({took})"),
+                        format!("{name} answers but does not call tools: it can chat, but not act ({elapsed})"),
                     ),
                     None => (
                         "chat only",
-                        format!("{name} answers; it has no tools ({took})"),
+                        format!("{name} answers; it has no tools ({elapsed})"),
                     ),
                 }
             }
@@ -566,9 +569,9 @@ fn test(
         };
         tray.lock().tried.insert(id, short.to_owned());
         if tried.is_ok() {
-            Ok(Some(said))
+            Ok(Some(test_result))
         } else {
-            Err(said)
+            Err(test_result)
         }
     });
     Ok(PanelKeyResult::Again)
@@ -674,7 +677,7 @@ mod tests {
             matches!(&choice, ModelPanelChoice::Model { provider, .. } if provider == BUILT_IN),
             "{choice:?}"
         );
-        let groups = own::groups(None, &route("", ""));
+        let groups = custom_endpoint::groups(None, &route("", ""));
         let asks = groups[0].rows[0].enter.as_ref().unwrap();
         assert_eq!(asks.text.as_deref(), Some(endpoint::ADDRESS));
     }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// Refresh interval while work is running.
-const SOON: Duration = Duration::from_millis(250);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(250);
 
 /// One open panel at a time; work of an earlier one is cancelled.
 #[derive(Default)]
@@ -39,7 +39,7 @@ pub(super) struct PanelResults {
     /// Test results by row.
     pub(super) tried: BTreeMap<String, String>,
     /// A model server entered by the person.
-    pub(super) endpoint: Option<super::own::OwnEndpoint>,
+    pub(super) endpoint: Option<super::custom_endpoint::CustomEndpoint>,
     /// It was just entered: the list scrolls there.
     pub(super) goes_to_endpoint: bool,
 }
@@ -112,7 +112,11 @@ impl OpenPanel {
         }
         if let Some(busy) = &shared.busy {
             panel.busy = Some(busy.clone());
-            panel.refresh = Some(panel.refresh.map_or(SOON, |every| every.min(SOON)));
+            panel.refresh = Some(
+                panel
+                    .refresh
+                    .map_or(REFRESH_INTERVAL, |every| every.min(REFRESH_INTERVAL)),
+            );
         }
     }
 }
@@ -153,7 +157,7 @@ mod tests {
         let mut panel = Panel::default();
         desk.dress(&mut panel);
         assert_eq!(panel.busy.as_deref(), Some("asking"));
-        assert_eq!(panel.refresh, Some(SOON));
+        assert_eq!(panel.refresh, Some(REFRESH_INTERVAL));
         go.send(()).unwrap();
         while desk.shared().busy.is_some() {
             tokio::task::yield_now().await;

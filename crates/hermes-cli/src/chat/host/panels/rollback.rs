@@ -13,7 +13,7 @@ use crate::exit::Failure;
 pub(super) const ID: &str = "rollback";
 
 /// Those that the tools use, where there are any: they know whether snapshots are taken.
-fn kept(conversation: &ScreenConversation) -> Checkpoints {
+fn session_checkpoints(conversation: &ScreenConversation) -> Checkpoints {
     match &conversation.chat.commands {
         Some(commands) => commands.checkpoints.clone(),
         None => checkpoints::open(&conversation.cx, &conversation.chat.config),
@@ -21,10 +21,10 @@ fn kept(conversation: &ScreenConversation) -> Checkpoints {
 }
 
 pub(super) async fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure> {
-    let kept = kept(conversation);
-    let all = kept.list(&conversation.chat.cwd).await;
+    let session_checkpoints = session_checkpoints(conversation);
+    let all = session_checkpoints.list(&conversation.chat.cwd).await;
     let all = all.map_err(|error| checkpoints::failure(&error))?;
-    let mut panel = shown(&all, kept.enabled());
+    let mut panel = shown(&all, session_checkpoints.enabled());
     panel.note = conversation.chat.cwd.display().to_string();
     Ok(panel)
 }
@@ -83,11 +83,11 @@ pub(super) async fn act(
     ask: &PanelRequest,
 ) -> Result<PanelKeyResult, Failure> {
     let which = row(ask)?;
-    let kept = kept(conversation);
-    let here = &conversation.chat.cwd;
+    let session_checkpoints = session_checkpoints(conversation);
+    let cwd = &conversation.chat.cwd;
     let file = match ask.action.as_str() {
         "diff" => {
-            let changes = kept.diff(here, which).await;
+            let changes = session_checkpoints.diff(cwd, which).await;
             let changes = changes.map_err(|error| checkpoints::failure(&error))?;
             let title = "changed since the checkpoint";
             if changes.diff.is_empty() {
@@ -109,7 +109,7 @@ pub(super) async fn act(
             "a turn is running and may be changing files\nstop it first: Esc",
         ));
     }
-    let restored = kept.restore(here, which, file).await;
+    let restored = session_checkpoints.restore(cwd, which, file).await;
     let restored = restored.map_err(|error| checkpoints::failure(&error))?;
     Ok(PanelKeyResult::Note(checkpoints::restore_text(&restored)))
 }

@@ -16,11 +16,11 @@ use crate::exit::Failure;
 pub(super) const ID: &str = "sessions";
 
 /// Conversations that are listed.
-const LISTED: usize = 500;
+const MAX_LISTED: usize = 500;
 /// Those found by what was said in them.
-const FOUND: usize = 20;
+const MAX_FOUND: usize = 20;
 /// Letters that are worth looking for in all messages.
-const ENOUGH: usize = 3;
+const MIN_SEARCH_CHARS: usize = 3;
 
 pub(super) async fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure> {
     let store = &conversation.chat.store;
@@ -28,14 +28,14 @@ pub(super) async fn panel(conversation: &ScreenConversation) -> Result<Panel, Fa
         // Sessions of other programs that call us are no conversations.
         exclude_sources: vec!["tool".to_owned()],
         order: SessionOrder::LastActive,
-        limit: LISTED,
+        limit: MAX_LISTED,
         ..ListFilter::default()
     };
     let listed = store.list(filter).await?;
     let query = conversation.panels.query.clone();
-    let hits = if query.chars().count() >= ENOUGH {
+    let hits = if query.chars().count() >= MIN_SEARCH_CHARS {
         let options = SearchOptions {
-            limit: FOUND,
+            limit: MAX_FOUND,
             ..SearchOptions::default()
         };
         // Half a word with a quote in it is no query yet.
@@ -111,11 +111,11 @@ fn keys() -> Vec<PanelKey> {
 }
 
 fn listed_row(session: &SessionSummary, open: &str, now: f64) -> PanelRow {
-    let place = session.git_repo_root.as_deref().or(session.cwd.as_deref());
+    let directory = session.git_repo_root.as_deref().or(session.cwd.as_deref());
     let title = session.title.clone().unwrap_or_default();
     let mut detail = vec![session.id.clone(), session.source.clone()];
     detail.extend(session.model.clone());
-    detail.extend(place.map(str::to_owned));
+    detail.extend(directory.map(str::to_owned));
     PanelRow {
         id: session.id.clone(),
         mark: if session.id == open {
@@ -125,7 +125,7 @@ fn listed_row(session: &SessionSummary, open: &str, now: f64) -> PanelRow {
         },
         cells: vec![
             name(session),
-            place.map_or_else(String::new, last_part),
+            directory.map_or_else(String::new, last_part),
             ago(now, session.last_active),
             session.message_count.to_string(),
         ],

@@ -114,12 +114,12 @@ fn toggle(conversation: &ScreenConversation, name: &str) -> Result<PanelKeyResul
     let skill =
         skill.ok_or_else(|| Failure::not_found(format!("there is no longer a skill {name:?}")))?;
     let mut off = config.skills.disabled.clone().unwrap_or_default();
-    let here = config.skills.platform_disabled.as_ref();
-    let mut here = here.and_then(|all| all.get("cli")).cloned();
+    let for_cli = config.skills.platform_disabled.as_ref();
+    let mut for_cli = for_cli.and_then(|all| all.get("cli")).cloned();
     let on = !skill.enabled;
     off.retain(|known| known.trim() != name);
-    if let Some(here) = &mut here {
-        here.retain(|known| known.trim() != name);
+    if let Some(for_cli) = &mut for_cli {
+        for_cli.retain(|known| known.trim() != name);
     }
     if !on {
         off.push(name.to_owned());
@@ -131,9 +131,9 @@ fn toggle(conversation: &ScreenConversation, name: &str) -> Result<PanelKeyResul
     let mut doc = ConfigDoc::open(&home.config_path()).map_err(failed)?;
     doc.set(&KeyPath::new(["skills", "disabled"]), &json!(off))
         .map_err(failed)?;
-    if let Some(here) = here {
+    if let Some(for_cli) = for_cli {
         let path = KeyPath::new(["skills", "platform_disabled", "cli"]);
-        doc.set(&path, &json!(here)).map_err(failed)?;
+        doc.set(&path, &json!(for_cli)).map_err(failed)?;
     }
     doc.save().map_err(failed)?;
     let word = if on { "on" } else { "off" };

@@ -17,9 +17,9 @@ const AUTO: &str = "auto";
 
 pub(super) fn panel(conversation: &mut ScreenConversation) -> Panel {
     if conversation.panels.theme.is_none() {
-        let kept = conversation.tui().theme;
-        let kept = kept.map_or_else(|| AUTO.to_owned(), |name| name.to_string());
-        conversation.panels.theme = Some(kept);
+        let configured = conversation.tui().theme;
+        let configured = configured.map_or_else(|| AUTO.to_owned(), |name| name.to_string());
+        conversation.panels.theme = Some(configured);
     }
     listed(conversation.panels.theme.as_deref().unwrap_or(AUTO))
 }
@@ -63,8 +63,8 @@ pub(super) fn act(
         "keep" => {
             keep(conversation, &name)?;
             conversation.panels.theme = None;
-            let told = CommandResult::from_effect(Effect::Show(DisplaySetting::Theme(name)));
-            Ok(PanelKeyResult::Leave(told))
+            let result = CommandResult::from_effect(Effect::Show(DisplaySetting::Theme(name)));
+            Ok(PanelKeyResult::Leave(result))
         }
         _ => Err(unknown(ask)),
     }

@@ -24,9 +24,9 @@ pub(super) fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure>
     let sets: Vec<(&Toolset, bool)> = toolsets::switchable(PLATFORM)
         .map(|set| (set, enabled.contains(set.name)))
         .collect();
-    let here = conversation.chat.tools.registry().iter().count();
+    let available = conversation.chat.tools.registry().iter().count();
     let mut panel = shown(&sets, &offer);
-    panel.note = format!("{} in this conversation", counted(here, "tool"));
+    panel.note = format!("{} in this conversation", counted(available, "tool"));
     Ok(panel)
 }
 
@@ -49,7 +49,7 @@ fn shown(sets: &[(&Toolset, bool)], offer: &AvailableTools) -> Panel {
 }
 
 fn set_row(set: &Toolset, on: bool, offer: &AvailableTools) -> PanelRow {
-    let here: Vec<&str> = set
+    let available: Vec<&str> = set
         .tools
         .iter()
         .copied()
@@ -70,7 +70,7 @@ fn set_row(set: &Toolset, on: bool, offer: &AvailableTools) -> PanelRow {
     let what = if !usable && missing.is_empty() {
         "not built yet".to_owned()
     } else {
-        here.join(", ")
+        available.join(", ")
     };
     PanelRow {
         id: set.name.to_owned(),

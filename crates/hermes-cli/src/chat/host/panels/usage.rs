@@ -10,7 +10,7 @@ use crate::commands::insights::{self, InsightsQuery};
 use crate::exit::Failure;
 
 /// Columns of a chart: what an overlay of a usual terminal shows unbroken.
-const COLUMNS: usize = 78;
+const CHART_COLUMNS: usize = 78;
 
 /// This conversation.
 pub(super) async fn session(conversation: &ScreenConversation) -> Result<CommandResult, Failure> {
@@ -56,7 +56,7 @@ async fn charts(
     wanted: InsightsQuery,
 ) -> Result<String, Failure> {
     let report = insights::report(&conversation.chat.store, wanted).await?;
-    Ok(insights::text(&report, COLUMNS))
+    Ok(insights::text(&report, CHART_COLUMNS))
 }
 
 fn shown(title: &str, text: String) -> CommandResult {
@@ -66,10 +66,10 @@ fn shown(title: &str, text: String) -> CommandResult {
 
 /// How full the window is.
 fn window(used: u64, length: u32) -> String {
-    const BAR: u64 = 40;
+    const BAR_COLUMNS: u64 = 40;
     let length = u64::from(length.max(1));
-    let filled = (used.min(length) * BAR / length) as usize;
-    let empty = BAR as usize - filled;
+    let filled = (used.min(length) * BAR_COLUMNS / length) as usize;
+    let empty = BAR_COLUMNS as usize - filled;
     format!(
         "context  {}{}  {} of {} tokens ({}%)",
         "█".repeat(filled),

@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 
 /// Conversations that are looked at; older ones are left to `hermes sessions`.
-const NEWEST: usize = 500;
+const MAX_CONVERSATIONS: usize = 500;
 /// Longest text of one message.
-const LONGEST: usize = 2000;
+const MAX_MESSAGE_CHARS: usize = 2000;
 
 pub(super) struct ServedConversations {
     home: Home,
@@ -142,7 +142,7 @@ impl ServedConversations {
     }
 
     async fn find(&self, key: &str) -> Result<ServedConversation, String> {
-        let all = self.newest(NEWEST).await?;
+        let all = self.newest(MAX_CONVERSATIONS).await?;
         let found = all
             .into_iter()
             .find(|one| one.key() == key || one.summary.id == key);
@@ -155,7 +155,7 @@ impl ServedConversations {
         search: Option<&str>,
         limit: usize,
     ) -> Result<Value, String> {
-        let all = self.newest(NEWEST).await?;
+        let all = self.newest(MAX_CONVERSATIONS).await?;
         let shown: Vec<Value> = all
             .iter()
             .filter(|one| platform.is_none_or(|name| one.summary.source.eq_ignore_ascii_case(name)))
@@ -189,7 +189,7 @@ impl ServedConversations {
                 json!({
                     "id": row.id().to_string(),
                     "role": row.role(),
-                    "content": cut(&row.plain_text(), LONGEST),
+                    "content": hermes_core::text::first_chars(&row.plain_text(), MAX_MESSAGE_CHARS),
                     "timestamp": row.0.get("timestamp"),
                 })
             })
@@ -213,7 +213,7 @@ impl ServedConversations {
 
     /// Chats that the conversations took place in.
     pub(super) async fn channels(&self, platform: Option<&str>) -> Result<Value, String> {
-        let all = self.newest(NEWEST).await?;
+        let all = self.newest(MAX_CONVERSATIONS).await?;
         let mut channels: Vec<Value> = Vec::new();
         for one in &all {
             let chat = one.column("chat_id");
@@ -263,13 +263,6 @@ fn attachments(row: &MessageRecord) -> Vec<Value> {
         }
     }
     found
-}
-
-pub(super) fn cut(text: &str, longest: usize) -> &str {
-    match text.char_indices().nth(longest) {
-        Some((at, _)) => &text[..at],
-        None => text,
-    }
 }
 
 fn time(seconds: f64) -> String {

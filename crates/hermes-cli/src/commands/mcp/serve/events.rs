@@ -7,13 +7,13 @@ use hermes_store::MessageRecord;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::conversations::{ServedConversations, cut};
+use super::conversations::ServedConversations;
 
-/// How often the database is looked at.
-const POLL: Duration = Duration::from_millis(200);
+/// How often the database is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Conversations that something may be said in at the same time.
-const WATCHED: usize = 50;
-const LONGEST: usize = 500;
+const MAX_WATCHED: usize = 50;
+const MAX_EVENT_CHARS: usize = 500;
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ServedEvent {
@@ -30,7 +30,7 @@ pub(super) struct ServedEvent {
 /// The newest row there is.
 pub(super) async fn newest(all: &ServedConversations) -> Result<i64, String> {
     let mut newest = 0;
-    for one in all.newest(WATCHED).await? {
+    for one in all.newest(MAX_WATCHED).await? {
         let rows = all.rows(&one.summary.id).await?;
         newest = newest.max(rows.last().map_or(0, MessageRecord::id));
     }
@@ -45,7 +45,7 @@ pub(super) async fn after(
     limit: usize,
 ) -> Result<Vec<ServedEvent>, String> {
     let mut events = Vec::new();
-    for one in all.newest(WATCHED).await? {
+    for one in all.newest(MAX_WATCHED).await? {
         if key.is_some_and(|key| key != one.key() && key != one.summary.id) {
             continue;
         }
@@ -60,7 +60,7 @@ pub(super) async fn after(
                 kind: "message",
                 session_key: one.key().to_owned(),
                 role: row.role().to_owned(),
-                content: cut(&text, LONGEST).to_owned(),
+                content: hermes_core::text::first_chars(&text, MAX_EVENT_CHARS).to_owned(),
                 timestamp: timestamp.map(ToString::to_string).unwrap_or_default(),
                 message_id: row.id().to_string(),
             });
@@ -76,9 +76,9 @@ pub(super) async fn wait(
     all: &ServedConversations,
     cursor: i64,
     key: Option<&str>,
-    longest: Duration,
+    max_wait: Duration,
 ) -> Result<Option<ServedEvent>, String> {
-    let end = Instant::now() + longest;
+    let end = Instant::now() + max_wait;
     loop {
         let mut events = after(all, cursor, key, 1).await?;
         if let Some(event) = events.pop() {
@@ -87,6 +87,6 @@ pub(super) async fn wait(
         if Instant::now() >= end {
             return Ok(None);
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

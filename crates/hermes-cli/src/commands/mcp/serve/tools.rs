@@ -121,13 +121,13 @@ impl<'a> Arguments<'a> {
     }
 
     /// Numbers and texts of numbers, within bounds.
-    fn number(&self, key: &str, default: i64, least: i64, most: i64) -> i64 {
+    fn number(&self, key: &str, default: i64, min: i64, max: i64) -> i64 {
         let given = match self.0.get(key) {
             Some(Value::Number(number)) => number.as_i64(),
             Some(Value::String(text)) => text.trim().parse().ok(),
             _ => None,
         };
-        given.unwrap_or(default).clamp(least, most)
+        given.unwrap_or(default).clamp(min, max)
     }
 }
 

@@ -12,18 +12,18 @@ use crate::exit::{Failure, Outcome};
 use crate::wiring;
 
 pub(super) fn run(name: &str, force: bool, cx: &Context) -> Outcome {
-    let here = LocalModelContext::load(cx)?;
-    let weights = here.weights(name)?;
+    let context = LocalModelContext::load(cx)?;
+    let weights = context.weights(name)?;
     if !weights.is_there() {
-        fetch::pull(&here, &weights, force, cx)?;
+        fetch::pull(&context, &weights, force, cx)?;
     }
     let weights = fetch::ready(cx, Some(name))?;
-    take(&weights, cx)
+    select(&weights, cx)
 }
 
 /// Writes down that this model is used from now on.
-pub(crate) fn take(weights: &NamedWeights, cx: &Context) -> Outcome {
-    let here = LocalModelContext::load(cx)?;
+pub(crate) fn select(weights: &NamedWeights, cx: &Context) -> Outcome {
+    let context = LocalModelContext::load(cx)?;
     let choice = SetArgs {
         model: weights.name.clone(),
         provider: Some(PROVIDER.to_owned()),
@@ -35,10 +35,10 @@ pub(crate) fn take(weights: &NamedWeights, cx: &Context) -> Outcome {
         .map_err(|error| Failure::failed(error.to_string()))?;
     let fail = |error: hermes_config::edit::EditError| Failure::failed(error.to_string());
     let mut doc = ConfigDoc::open(&cx.home.config_path()).map_err(fail)?;
-    // An address of before would make the name mean an own endpoint.
+    // A leftover `base_url` would turn the name into a custom endpoint.
     doc.unset(&KeyPath::new(["model", "base_url"]))
         .map_err(fail)?;
-    let mut route = resolve(&choice, &here.router)?;
+    let mut route = resolve(&choice, &context.router)?;
     PROVIDER.clone_into(&mut route.provider);
     route.model.clone_from(&weights.name);
     enter(&mut doc, &choice, &route)?;
@@ -46,7 +46,7 @@ pub(crate) fn take(weights: &NamedWeights, cx: &Context) -> Outcome {
     doc.save().map_err(fail)?;
     cx.out
         .line(format!("model is now {} ({PROVIDER})", weights.name))?;
-    if here.settings.offers_tools(weights) != Some(true) {
+    if context.settings.offers_tools(weights) != Some(true) {
         cx.out
             .remark("it can chat and answer simple questions; it has no tools");
     }
@@ -54,8 +54,8 @@ pub(crate) fn take(weights: &NamedWeights, cx: &Context) -> Outcome {
 }
 
 pub(super) fn remove(name: &str, cx: &Context) -> Outcome {
-    let here = LocalModelContext::load(cx)?;
-    let weights = here.weights(name)?;
+    let context = LocalModelContext::load(cx)?;
+    let weights = context.weights(name)?;
     let Some(model) = weights.model else {
         return Err(Failure::usage(format!(
             "{} is your own file; downloaded models: hermes model local list",
@@ -68,18 +68,18 @@ pub(super) fn remove(name: &str, cx: &Context) -> Outcome {
             model.id
         )));
     }
-    let running = wiring::runtime()?.block_on(server::running(&here.settings));
+    let running = wiring::runtime()?.block_on(server::running(&context.settings));
     for server in running.iter().filter(|server| server.file == weights.path) {
         cx.out
             .remark(format!("its server (pid {}) ends", server.pid));
         server::stop(server);
     }
-    let bytes = pull::remove(&here.settings, model)
+    let bytes = pull::remove(&context.settings, model)
         .map_err(|error| Failure::failed(format!("{} stays: {error}", weights.path.display())))?;
     cx.out
         .line(format!("{} was deleted ({})", model.id, size(bytes)))?;
-    if here.router.describe().is_ok_and(|route| {
-        route.provider == PROVIDER && here.settings.weights(&route.model) == Ok(weights)
+    if context.router.describe().is_ok_and(|route| {
+        route.provider == PROVIDER && context.settings.weights(&route.model) == Ok(weights)
     }) {
         cx.out
             .remark("it is still the configured model: hermes model chooses another");

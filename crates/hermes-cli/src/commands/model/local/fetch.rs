@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hermes_core::figures::size;
 use hermes_models::local::WeightsHub;
-use hermes_models::local::probe::PROMPTS;
+use hermes_models::local::probe::MAX_PROMPTS;
 use hermes_models::local::program::{self, LocalProgram};
 use hermes_models::local::pull::{Pull, PullError, PullProgress};
 use hermes_models::local::table;
@@ -19,28 +19,29 @@ use crate::output::Output;
 use crate::wiring;
 
 /// Whether the second program is there, or can be built at once.
-pub(crate) fn program_there() -> bool {
+pub(crate) fn is_installed() -> bool {
     program::find() != LocalProgram::Missing
 }
 
 /// The model of that name, ready to be used: what is missing is fetched. Asks nothing.
 pub(crate) fn ready(cx: &Context, name: Option<&str>) -> Result<NamedWeights, Failure> {
-    let here = LocalModelContext::load(cx)?;
-    let name = name.map_or_else(|| here.settings.default_name(), str::to_owned);
-    let weights = here.weights(&name)?;
+    let context = LocalModelContext::load(cx)?;
+    let name = name.map_or_else(|| context.settings.default_name(), str::to_owned);
+    let weights = context.weights(&name)?;
     let program = program(cx)?;
     if !weights.is_there() {
-        pull(&here, &weights, false, cx)?;
+        pull(&context, &weights, false, cx)?;
     }
     checked(&weights)?;
-    if here.settings.offers_tools(&weights).is_none() {
+    if context.settings.offers_tools(&weights).is_none() {
         cx.out.remark(format!(
             "trying whether {} can call tools (once) …",
             weights.name
         ));
         let bar = DownloadBar::new(&weights.name, cx.out);
-        let tell = |tried| bar.line(&format!("{tried} of {PROMPTS} prompts"));
-        let tried = wiring::runtime()?.block_on(here.settings.try_tools(&program, &weights, &tell));
+        let tell = |tried| bar.line(&format!("{tried} of {MAX_PROMPTS} prompts"));
+        let tried =
+            wiring::runtime()?.block_on(context.settings.try_tools(&program, &weights, &tell));
         bar.end();
         match tried {
             Ok(verdict) if verdict.tools => cx.out.remark(format!(
@@ -95,7 +96,7 @@ fn program(cx: &Context) -> Result<std::path::PathBuf, Failure> {
 
 /// Fetches the weights, with progress on stderr.
 pub(super) fn pull(
-    here: &LocalModelContext,
+    context: &LocalModelContext,
     weights: &NamedWeights,
     force: bool,
     cx: &Context,
@@ -106,13 +107,13 @@ pub(super) fn pull(
             weights.path.display()
         )));
     };
-    let http = here.router.web_settings()?;
+    let http = context.router.web_settings()?;
     let hub = WeightsHub::from_env(&cx.env);
     cx.home
         .ensure()
         .map_err(|error| Failure::failed(error.to_string()))?;
     let pull = Pull {
-        settings: &here.settings,
+        settings: &context.settings,
         hub: &hub,
         http: &http,
         force,
@@ -135,7 +136,7 @@ pub(super) fn pull(
 }
 
 /// Cells of the bar.
-const CELLS: u64 = 24;
+const BAR_CELLS: u64 = 24;
 
 /// How far something is: one line that changes at a terminal, a line per step elsewhere.
 struct DownloadBar<'a> {
@@ -223,8 +224,8 @@ impl<'a> DownloadBar<'a> {
 fn describe(done: u64, total: Option<u64>) -> String {
     match total.filter(|total| *total > 0) {
         Some(total) => {
-            let full = usize::try_from(done.min(total) * CELLS / total).unwrap_or_default();
-            let rest = usize::try_from(CELLS).unwrap_or_default() - full;
+            let full = usize::try_from(done.min(total) * BAR_CELLS / total).unwrap_or_default();
+            let rest = usize::try_from(BAR_CELLS).unwrap_or_default() - full;
             format!(
                 "[{}{}] {:>3} %  {} of {}",
                 "#".repeat(full),

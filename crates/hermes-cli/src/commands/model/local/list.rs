@@ -27,7 +27,7 @@ pub(crate) struct LocalModelRow {
     pub(crate) parameters: u64,
     pub(crate) context: u32,
     pub(crate) licence: &'static str,
-    pub(crate) there: bool,
+    pub(crate) is_downloaded: bool,
     pub(crate) fits: bool,
     /// `None`: nobody has tried.
     pub(crate) tools: Option<bool>,
@@ -46,8 +46,8 @@ pub(crate) fn rows(settings: &LocalModelSettings) -> Vec<LocalModelRow> {
         .chain(own.cloned())
         .filter_map(|name| settings.weights(&name).ok())
         .map(|weights| {
-            let there = weights.is_there();
-            let facts = there.then(|| weights.facts().ok()).flatten();
+            let is_downloaded = weights.is_there();
+            let facts = is_downloaded.then(|| weights.facts().ok()).flatten();
             let model = weights.model;
             let parameters = model.map_or_else(
                 || facts.as_ref().map_or(0, |facts| facts.parameters),
@@ -65,8 +65,8 @@ pub(crate) fn rows(settings: &LocalModelSettings) -> Vec<LocalModelRow> {
                 parameters,
                 context,
                 licence: model.map_or("own file", |model| model.licence),
-                there,
-                fits: free.is_none_or(|free| there || free >= memory),
+                is_downloaded,
+                fits: free.is_none_or(|free| is_downloaded || free >= memory),
                 tools: settings.offers_tools(&weights),
                 weights,
             }
@@ -75,9 +75,9 @@ pub(crate) fn rows(settings: &LocalModelSettings) -> Vec<LocalModelRow> {
 }
 
 pub(super) fn run(args: &LocalModelListArgs, cx: &Context) -> Outcome {
-    let here = LocalModelContext::load(cx)?;
-    let used = used(&here);
-    let rows = rows(&here.settings);
+    let context = LocalModelContext::load(cx)?;
+    let used = used(&context);
+    let rows = rows(&context.settings);
     if args.json {
         let all: Vec<_> = rows
             .iter()
@@ -90,16 +90,16 @@ pub(super) fn run(args: &LocalModelListArgs, cx: &Context) -> Outcome {
     }
     cx.out.remark(format!(
         "kept in {}; use one: hermes model local use NAME (or the path of a GGUF file)",
-        here.settings.cache.display()
+        context.settings.cache.display()
     ));
     Ok(())
 }
 
 /// The name of the one that is used.
-fn used(here: &LocalModelContext) -> Option<String> {
-    let route = here.router.describe().ok()?;
+fn used(context: &LocalModelContext) -> Option<String> {
+    let route = context.router.describe().ok()?;
     (route.provider == PROVIDER)
-        .then(|| here.settings.weights(&route.model).ok())
+        .then(|| context.settings.weights(&route.model).ok())
         .flatten()
         .map(|weights| weights.name)
 }
@@ -110,7 +110,7 @@ fn line(row: &LocalModelRow, used: Option<&str>) -> String {
     } else {
         " "
     };
-    let state = match (row.there, row.fits) {
+    let state = match (row.is_downloaded, row.fits) {
         (true, _) => "here",
         (false, true) => "",
         (false, false) => "too large for the memory that is free",
@@ -143,7 +143,7 @@ fn as_json(row: &LocalModelRow, used: Option<&str>) -> serde_json::Value {
         "parameters": row.parameters,
         "context_length": row.context,
         "licence": row.licence,
-        "present": row.there,
+        "present": row.is_downloaded,
         "fits": row.fits,
         "tools": row.tools,
         "in_use": used == Some(&row.weights.name),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::callers::{AfterCall, CallerHarness, SentCall};
 use super::platform::{ChaosPlatform, ChaosSetup};
-use super::talk::{self, ChatTraffic, TurnTally};
+use super::traffic::{self, ChatTraffic, TurnTally};
 
 pub(super) const CHATS: RangeInclusive<i64> = 501..=504;
 const KEY: &str = "storm-key-0123456789abcdef";
@@ -142,7 +142,7 @@ impl ChaosPlatform for Api {
             tally.messages += 1;
             for text in texts {
                 assert_eq!(
-                    talk::answered(text),
+                    traffic::answered(text),
                     [*request],
                     "of all answers under one key: {texts:#?}"
                 );

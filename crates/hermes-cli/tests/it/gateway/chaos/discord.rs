@@ -10,7 +10,7 @@ use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
 use super::platform::{ChaosPlatform, ChaosSetup};
-use super::talk::{ChatTraffic, TurnTally};
+use super::traffic::{ChatTraffic, TurnTally};
 
 /// Up to this number chats are direct channels, then channels of the server.
 const LAST_DIRECT: i64 = 204;

@@ -10,7 +10,7 @@ use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
 use super::platform::{ChaosPlatform, ChaosSetup};
-use super::talk::{ChatTraffic, TurnTally};
+use super::traffic::{ChatTraffic, TurnTally};
 
 /// More than thirty mails of one sender within ten minutes are taken for a loop.
 const PER_SENDER: u32 = 27;

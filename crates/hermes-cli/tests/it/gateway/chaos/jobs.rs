@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::model::JOB;
 use super::platform::{ChaosPlatform, ChaosSetup};
-use super::talk::{self, TurnTally};
 use super::telegram::REPORTS;
+use super::traffic::{self, TurnTally};
 use crate::hermes;
 
 const NAME: &str = "barometer";
@@ -66,7 +66,7 @@ impl Jobs {
     fn told(&self) -> Vec<(Option<u32>, bool)> {
         let mut told = Vec::new();
         for text in self.telegram.texts(REPORTS) {
-            let marked = talk::is_marked(&text);
+            let marked = traffic::is_marked(&text);
             let number = text.split("report ").nth(1).and_then(|rest| {
                 let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
                 digits.parse().ok()

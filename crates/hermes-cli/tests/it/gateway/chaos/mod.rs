@@ -16,8 +16,8 @@ mod model;
 mod platform;
 mod slack;
 mod storm;
-mod talk;
 mod telegram;
+mod traffic;
 mod webhook;
 
 use std::rc::Rc;
@@ -28,7 +28,7 @@ use hermes_testkit::mail::{MailServer, RECORDED};
 
 use platform::ChaosPlatform;
 use storm::Storm;
-use talk::TurnTally;
+use traffic::TurnTally;
 
 const TEST: &str = "nothing_is_lost_and_nothing_is_done_twice";
 /// A mailbox of whose sent mail nobody keeps a copy.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use hermes_testkit::model_server::{ModelServer, RecordedRequest, Reply};
 use serde_json::{Value, json};
 
-use super::{api, talk};
+use super::{api, traffic};
 
 /// A message whose number divides by this makes the model run a command first.
 const WITH_COMMAND: u32 = 7;
@@ -46,7 +46,11 @@ fn answer(request: &RecordedRequest, effects: &str) -> Reply {
                 }
             }
             Some("assistant") => {
-                told.extend(talk::answered(&text).into_iter().map(|(_, number)| number));
+                told.extend(
+                    traffic::answered(&text)
+                        .into_iter()
+                        .map(|(_, number)| number),
+                );
                 let calls = message["tool_calls"].to_string();
                 commanded.extend(numbered(&calls, "done ").into_iter().map(|(_, n)| n));
             }

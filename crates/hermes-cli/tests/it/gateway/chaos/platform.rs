@@ -6,7 +6,7 @@ use hermes_testkit::home::TempHome;
 use rand::rngs::SmallRng;
 use serde_json::Value;
 
-use super::talk::TurnTally;
+use super::traffic::TurnTally;
 
 /// What a home is told before its gateway starts.
 #[derive(Default)]

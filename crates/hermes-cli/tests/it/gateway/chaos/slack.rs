@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
 use super::platform::{ChaosPlatform, ChaosSetup};
-use super::talk::{ChatTraffic, TurnTally};
+use super::traffic::{ChatTraffic, TurnTally};
 
 const TEAM: &str = "T1";
 const CHANNEL: &str = "C1";

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::model;
 use super::platform::{ChaosPlatform, ChaosSetup};
-use super::talk::TurnTally;
+use super::traffic::TurnTally;
 
 /// How long nothing may happen in peace: a little more than the outbox pauses at most, which it does
 /// after four attempts in a row of which nobody knows whether they arrived.

@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
 use super::platform::{ChaosPlatform, ChaosSetup};
-use super::talk::{ChatTraffic, TurnTally};
+use super::traffic::{ChatTraffic, TurnTally};
 
 /// Nobody writes in these; what others deliver is read there.
 pub(super) const HOOKS: i64 = 91;

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::callers::{AfterCall, CallerHarness, SentCall};
 use super::platform::{ChaosPlatform, ChaosSetup};
-use super::talk::{self, TurnTally};
 use super::telegram::HOOKS;
+use super::traffic::{self, TurnTally};
 
 /// Calls that a model answers, and calls that are messages themselves.
 const ASKED: i64 = 401;
@@ -65,8 +65,8 @@ impl Webhook {
     fn answers(&self) -> Vec<((i64, u32), bool)> {
         let mut seen = Vec::new();
         for text in self.telegram.texts(HOOKS) {
-            let marked = talk::is_marked(&text);
-            let answered = talk::seen_answered(&text).into_iter();
+            let marked = traffic::is_marked(&text);
+            let answered = traffic::seen_answered(&text).into_iter();
             seen.extend(answered.map(|one| (one, marked)));
         }
         seen

@@ -151,7 +151,8 @@ fn rows(sheet: &str, shared: &[String]) -> Vec<String> {
                 attributes,
                 empty,
             } => {
-                let column = attribute(attributes, "r").map_or(next, |place| column(&place));
+                let column =
+                    attribute(attributes, "r").map_or(next, |reference| column(&reference));
                 next = column + 1;
                 cell = (!empty).then(|| SheetCell {
                     column,
@@ -213,8 +214,8 @@ fn shown(cell: SheetCell, shared: &[String]) -> String {
 }
 
 /// The column of `BC12`, counted from 0.
-fn column(place: &str) -> usize {
-    place
+fn column(reference: &str) -> usize {
+    reference
         .bytes()
         .take_while(u8::is_ascii_alphabetic)
         .fold(0_usize, |column, letter| {

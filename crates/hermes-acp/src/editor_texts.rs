@@ -15,7 +15,7 @@ use hermes_core::open_texts::{OpenTexts, SaveOutcome};
 use crate::wire::OutputBacklog;
 
 /// Timeout for one file operation of the editor.
-const ANSWER: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The editor's side of a conversation's files.
 pub(crate) struct EditorTexts {
@@ -70,7 +70,7 @@ impl EditorTexts {
         self.gauge.room().await;
         let request = ReadTextFileRequest::new(session, path.clone());
         let asked = self.connection.send_request(request).block_task();
-        match tokio::time::timeout(ANSWER, asked).await {
+        match tokio::time::timeout(REQUEST_TIMEOUT, asked).await {
             Ok(Ok(response)) => Some(response.content),
             Ok(Err(error)) => {
                 tracing::debug!(path = %path.display(), "the editor does not have it: {error}");
@@ -93,7 +93,7 @@ impl EditorTexts {
         self.gauge.room().await;
         let request = WriteTextFileRequest::new(session.clone(), path.clone(), text);
         let asked = self.connection.send_request(request).block_task();
-        match tokio::time::timeout(ANSWER, asked).await {
+        match tokio::time::timeout(REQUEST_TIMEOUT, asked).await {
             Ok(Ok(_)) => SaveOutcome::Done,
             Ok(Err(error)) => {
                 tracing::debug!(path = %path.display(), "the editor does not save it: {error}");

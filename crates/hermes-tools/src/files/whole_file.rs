@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hermes_core::BoxFuture;
 use hermes_core::tool::ToolContext;
 
-use super::place::{self, PathProbe, SessionFiles};
+use super::location::{self, PathProbe, SessionFiles};
 use super::{FileDeps, FileToolsShared};
 use crate::web::WholeFiles;
 
@@ -44,7 +44,7 @@ impl WholeFileReader {
             };
         }
         let given = given.to_owned();
-        let found = place::blocking(move || Ok(place::probe(&path))).await;
+        let found = location::blocking(move || Ok(location::probe(&path))).await;
         let found = match found.map_err(|error| format!("{given}: {error}"))? {
             Ok(PathProbe::File(found)) => found,
             Ok(PathProbe::Directory(_)) => return Err(format!("{given} is a directory")),
@@ -57,7 +57,7 @@ impl WholeFileReader {
         if guard.is_secret_inode(found.id) {
             return Err(refused("it holds credentials of Hermes"));
         }
-        let bytes = place::blocking(move || {
+        let bytes = location::blocking(move || {
             let mut bytes = Vec::new();
             let opened = found.open()?;
             (&opened.file)

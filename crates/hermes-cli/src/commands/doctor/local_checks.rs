@@ -19,10 +19,10 @@ use crate::commands::{self, Context, counted};
 use crate::wiring;
 
 /// Less free space than this, and the next conversation may not be kept.
-const TIGHT: u64 = 100 * 1024 * 1024;
-const LOW: u64 = 1024 * 1024 * 1024;
+const CRITICAL_FREE_BYTES: u64 = 100 * 1024 * 1024;
+const LOW_FREE_BYTES: u64 = 1024 * 1024 * 1024;
 /// A larger database is not read through: that takes seconds.
-const READ_THROUGH: u64 = 64 * 1024 * 1024;
+const MAX_CHECKED_DB_BYTES: u64 = 64 * 1024 * 1024;
 
 pub(super) fn home(cx: &Context, report: &mut DoctorReport) {
     let root = cx.home.root();
@@ -88,16 +88,16 @@ pub(super) fn readable_by_others(path: &Path) -> Option<u32> {
 
 pub(super) fn disk(cx: &Context, report: &mut DoctorReport) {
     // The nearest directory that exists stands for the home that does not yet.
-    let Some(place) = cx.home.root().ancestors().find(|path| path.exists()) else {
+    let Some(existing) = cx.home.root().ancestors().find(|path| path.exists()) else {
         return;
     };
-    match rustix::fs::statvfs(place) {
+    match rustix::fs::statvfs(existing) {
         Ok(system) => {
             let free = system.f_bavail.saturating_mul(system.f_frsize);
-            let text = format!("{} free at {}", size(free), place.display());
-            if free < TIGHT {
+            let text = format!("{} free at {}", size(free), existing.display());
+            if free < CRITICAL_FREE_BYTES {
                 report.problem(text, "free some space: conversations may not be saved");
-            } else if free < LOW {
+            } else if free < LOW_FREE_BYTES {
                 report.warning(
                     text,
                     "free some space soon (hermes sessions prune, hermes checkpoints prune)",
@@ -234,7 +234,7 @@ pub(super) fn database(cx: &Context, report: &mut DoctorReport) {
         return;
     }
     let bytes = std::fs::metadata(&path).map_or(0, |meta| meta.len());
-    if bytes > READ_THROUGH {
+    if bytes > MAX_CHECKED_DB_BYTES {
         match quick_check_database(&path) {
             Err(error) => report.problem(error.to_string(), ""),
             Ok(Some(problem)) => report.problem(problem, "run: hermes sessions repair"),

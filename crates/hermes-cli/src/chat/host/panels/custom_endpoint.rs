@@ -15,7 +15,7 @@ use crate::commands::setup::keys;
 use crate::exit::Failure;
 
 /// A server by its address: the way to it, and its models once it is known.
-pub(super) fn groups(known: Option<&OwnEndpoint>, route: &Route) -> Vec<PanelGroup> {
+pub(super) fn groups(known: Option<&CustomEndpoint>, route: &Route) -> Vec<PanelGroup> {
     let way = endpoint::address_row("endpoint", "type an address");
     let mut groups = Vec::new();
     if let Some(known) = known {
@@ -70,7 +70,7 @@ pub(super) fn groups(known: Option<&OwnEndpoint>, route: &Route) -> Vec<PanelGro
 }
 
 /// A server that the person has named.
-pub(super) struct OwnEndpoint {
+pub(super) struct CustomEndpoint {
     url: String,
     key: Option<SecretString>,
     models: Vec<String>,
@@ -90,7 +90,7 @@ async fn look_at(
                 listing.url,
                 counted(listing.models.len(), "model")
             ),
-            OwnEndpoint {
+            CustomEndpoint {
                 url: listing.url,
                 key,
                 models: listing.models,
@@ -106,7 +106,7 @@ async fn look_at(
             };
             (
                 note,
-                OwnEndpoint {
+                CustomEndpoint {
                     url,
                     key,
                     models: Vec::new(),
@@ -157,7 +157,7 @@ async fn by_name(
 ) -> Result<PanelKeyResult, Failure> {
     let line = format!("/model {name}");
     match slash_commands::line(conversation, &line).await {
-        Some(told) => Ok(PanelKeyResult::Leave(told?)),
+        Some(result) => Ok(PanelKeyResult::Leave(result?)),
         None => Err(Failure::failed(format!("{line} is not a command"))),
     }
 }
@@ -196,11 +196,11 @@ async fn use_it(
     // What was chosen for this conversation before is not meant any more.
     conversation.options.model = None;
     conversation.options.provider = None;
-    let told = match slash_commands::line(conversation, "/reload").await {
-        Some(told) => told?,
+    let result = match slash_commands::line(conversation, "/reload").await {
+        Some(result) => result?,
         None => return Err(Failure::failed("/reload is not a command")),
     };
     Ok(PanelKeyResult::Leave(
-        told.and(show_text(TextKind::Info, &note)),
+        result.and(show_text(TextKind::Info, &note)),
     ))
 }

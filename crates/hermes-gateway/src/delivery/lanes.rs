@@ -39,19 +39,24 @@ impl Outbox {
         let mut steps = FuturesUnordered::new();
         loop {
             let places: HashSet<AccountKey> = self.places().into_iter().collect();
-            lanes.retain(|place, lane| places.contains(place) || !lane.busy.is_empty());
-            for place in places {
+            lanes.retain(|account_key, lane| places.contains(account_key) || !lane.busy.is_empty());
+            for account_key in places {
                 let now = Instant::now();
-                let lane = lanes.entry(place.clone()).or_insert_with(|| AccountLane {
-                    busy: HashSet::new(),
-                    ask_at: Some(now),
-                });
+                let lane = lanes
+                    .entry(account_key.clone())
+                    .or_insert_with(|| AccountLane {
+                        busy: HashSet::new(),
+                        ask_at: Some(now),
+                    });
                 if lane.ask_at.is_none_or(|at| at > now) {
                     continue;
                 }
-                for chunk in self.ask(&place, lane).await? {
-                    let (seq, place) = (chunk.seq, place.clone());
-                    steps.push(self.step(chunk).map(move |result| (place, seq, result)));
+                for chunk in self.ask(&account_key, lane).await? {
+                    let (seq, account_key) = (chunk.seq, account_key.clone());
+                    steps.push(
+                        self.step(chunk)
+                            .map(move |result| (account_key, seq, result)),
+                    );
                 }
             }
             let next = lanes.values().filter_map(|lane| lane.ask_at).min();
@@ -63,9 +68,9 @@ impl Outbox {
                     }
                 }
                 () = sleep_until(next) => {}
-                Some((place, seq, result)) = steps.next() => {
+                Some((account_key, seq, result)) = steps.next() => {
                     let pause = self.failed(result)?;
-                    if let Some(lane) = lanes.get_mut(&place) {
+                    if let Some(lane) = lanes.get_mut(&account_key) {
                         lane.busy.remove(&seq);
                         lane.ask_at = Some(Instant::now() + pause);
                     }
@@ -82,7 +87,7 @@ impl Outbox {
     /// Starts what a lane can send now.
     async fn ask(
         &self,
-        place: &AccountKey,
+        account_key: &AccountKey,
         lane: &mut AccountLane,
     ) -> Result<Vec<Chunk>, StoreError> {
         let parallel = self.policy.parallel.max(1);
@@ -93,7 +98,7 @@ impl Outbox {
         }
         // The result includes chunks with an uncertain outcome.
         let limit = parallel + lane.busy.len();
-        let due = match self.delivery.due(vec![place.clone()], limit).await {
+        let due = match self.delivery.due(vec![account_key.clone()], limit).await {
             Ok(due) => due,
             Err(error) => {
                 lane.ask_at = Some(Instant::now() + self.failed(Err(error))?);
@@ -131,9 +136,12 @@ impl Outbox {
     /// One round: the next chunk of every chat. Platform errors are recorded with the chunk; a
     /// store error ends the round.
     pub async fn pump(&self) -> Result<LaneRound, StoreError> {
-        const ROUND: usize = 256;
-        let rounds = join_all(self.places().into_iter().map(|place| async {
-            let due = self.delivery.due(vec![place], ROUND).await?;
+        const MAX_CHUNKS_PER_ROUND: usize = 256;
+        let rounds = join_all(self.places().into_iter().map(|account_key| async {
+            let due = self
+                .delivery
+                .due(vec![account_key], MAX_CHUNKS_PER_ROUND)
+                .await?;
             let mut pumped = LaneRound {
                 due: 0,
                 next_at: due.next_at,

@@ -7,7 +7,7 @@ mod files;
 mod secrets;
 mod web;
 
-use hermes_testkit::place::beyond_temporary;
+use hermes_testkit::directories::beyond_temporary;
 use std::path::{Path, PathBuf};
 
 use hermes_testkit::model_server::{RecordedRequest, Reply};

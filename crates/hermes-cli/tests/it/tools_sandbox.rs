@@ -69,7 +69,7 @@ fn a_turn_reads_no_secrets_and_writes_nothing_outside() {
 }
 
 #[test]
-fn doctor_and_status_show_the_posture() {
+fn doctor_and_status_show_the_confinement() {
     let setup = CliHarness::new();
     let status = setup.run(["status", "--json"]).ok().json();
     assert_eq!(status["terminal"]["backend"], "local", "{status}");

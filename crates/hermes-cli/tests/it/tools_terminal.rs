@@ -1,7 +1,7 @@
 //! Commands from the built binary: the sandbox, secrets, background processes, notices.
 
+use hermes_testkit::directories::beyond_temporary;
 use hermes_testkit::model_server::{RecordedRequest, Reply};
-use hermes_testkit::place::beyond_temporary;
 use serde_json::{Value, json};
 
 use crate::CliHarness;

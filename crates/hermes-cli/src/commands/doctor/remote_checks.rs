@@ -15,8 +15,8 @@ use crate::commands::{Context, counted, mcp, model, setup};
 use crate::exit::Failure;
 use crate::wiring;
 
-/// What an answer may take: a local model may have to be loaded.
-const ANSWER: Duration = Duration::from_mins(1);
+/// Timeout for an answer: a local model may have to be loaded.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn loaded(cx: &Context) -> Option<Arc<Config>> {
     // What is wrong with the config is said by the check of the config.
@@ -70,9 +70,9 @@ pub(super) fn model(cx: &Context, report: &mut DoctorReport) {
     let name = client.route().model.clone();
     let asked = wiring::runtime().and_then(|runtime| {
         runtime.block_on(async {
-            tokio::time::timeout(ANSWER, model::probe_with_tools(client))
+            tokio::time::timeout(ANSWER_TIMEOUT, model::probe_with_tools(client))
                 .await
-                .unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs())))
+                .unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())))
                 .map_err(Failure::failed)
         })
     });
@@ -100,7 +100,7 @@ pub(super) fn model(cx: &Context, report: &mut DoctorReport) {
 
 /// Every MCP server that is on, started or called for a moment.
 pub(super) fn mcp(cx: &Context, report: &mut DoctorReport) {
-    match mcp::reports(cx, Some(mcp::ServerPatience::Thorough)) {
+    match mcp::reports(cx, Some(mcp::StatusWait::Thorough)) {
         Ok(servers) => servers_of(&servers, true, report),
         Err(failure) => report.problem(failure.message, ""),
     }
@@ -142,7 +142,7 @@ fn servers_of(
 }
 
 /// Where commands run and what confines them.
-pub(super) fn posture(cx: &Context, report: &mut DoctorReport) {
+pub(super) fn confinement(cx: &Context, report: &mut DoctorReport) {
     let Some(config) = loaded(cx) else {
         return;
     };
@@ -152,11 +152,11 @@ pub(super) fn posture(cx: &Context, report: &mut DoctorReport) {
         Ok(Some(environment)) => report.ok(environment.info().posture),
         Ok(None) => {
             let sandbox = Sandbox::detect(SandboxSettings::from_config(&cx.home, &config));
-            let posture = sandbox.describe();
-            let text = format!("sandbox: commands are {posture}");
-            if posture.refuses {
+            let sandbox = sandbox.describe();
+            let text = format!("sandbox: commands are {sandbox}");
+            if sandbox.refuses {
                 report.problem(text, "hermes config set terminal.sandbox auto");
-            } else if posture.active == SandboxTier::None && posture.requested != "off" {
+            } else if sandbox.active == SandboxTier::None && sandbox.requested != "off" {
                 report.warning(text, "a kernel with Landlock, or bubblewrap, confines them");
             } else {
                 report.ok(text);

@@ -1,4 +1,4 @@
-//! Talking in a stored session.
+//! A turn in a stored session.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use crate::responses::ResponseItems;
 use crate::sse::{self, SseFrames};
 use crate::turn::{ApiTurn, TurnResult, TurnStep};
 use crate::turn_call::TurnCall;
-use crate::turn_request::TurnRequest;
+use crate::turn_request::{SessionChoice, TurnRequest};
 use crate::{ApiState, SharedApiState, reply};
 
 /// The stored message and the turn that answers it.
-struct StartedTalk {
+struct StartedChat {
     turn: ApiTurn,
     key: Option<String>,
     /// As it was sent.
@@ -35,7 +35,7 @@ async fn begin(
     id: &str,
     headers: &HeaderMap,
     (body, endpoint): (&JsonObjectBody, ApiEndpoint),
-) -> Result<StartedTalk, ApiError> {
+) -> Result<StartedChat, ApiError> {
     let call = TurnCall::admit(state, endpoint, headers, body)?;
     let named = call.named;
     if named.session.as_deref().is_some_and(|other| other != id) {
@@ -60,9 +60,10 @@ async fn begin(
     let past = (system.map(str::to_owned), Vec::new());
     let input = input::user_input(content);
     let model = call.model.as_deref();
-    let place = TurnRequest::named(state, (id, false), model, past, input).await?;
-    let turn = ApiTurn::begin(state, call.permit, place.opening, place.input).await?;
-    Ok(StartedTalk {
+    let session = SessionChoice::Existing(id);
+    let request = TurnRequest::named(state, session, model, past, input).await?;
+    let turn = ApiTurn::begin(state, call.permit, request.opening, request.input).await?;
+    Ok(StartedChat {
         turn,
         key: named.key,
         message: message.clone(),
@@ -76,10 +77,10 @@ pub(crate) async fn chat(
     headers: HeaderMap,
     body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
-    let begun = begin(&state, &id, &headers, (&body, ApiEndpoint::Talk)).await?;
-    let outcome = begun.turn.finish().await;
+    let started_chat = begin(&state, &id, &headers, (&body, ApiEndpoint::SessionChat)).await?;
+    let outcome = started_chat.turn.finish().await;
     let verdict = OutcomeReport::new(&outcome);
-    if outcome.text.trim().is_empty() && !verdict.complete() {
+    if outcome.text.trim().is_empty() && !verdict.is_complete() {
         return Err(verdict.error(&outcome.session));
     }
     let mut answer = json!({
@@ -88,16 +89,16 @@ pub(crate) async fn chat(
         "message": {"role": "assistant", "content": outcome.text},
         "usage": response_usage(&outcome.usage),
     });
-    if !verdict.complete() {
+    if !verdict.is_complete() {
         answer["hermes"] = verdict.block();
     }
-    let mut told = StoredReply::new(StatusCode::OK, answer);
-    told.header(&reply::SESSION_ID, &outcome.session);
-    told.verdict(&verdict);
-    if let Some(key) = &begun.key {
-        told.header(&reply::SESSION_KEY, key);
+    let mut stored_reply = StoredReply::new(StatusCode::OK, answer);
+    stored_reply.header(&reply::SESSION_ID, &outcome.session);
+    stored_reply.verdict(&verdict);
+    if let Some(key) = &started_chat.key {
+        stored_reply.header(&reply::SESSION_KEY, key);
     }
-    Ok(told.response())
+    Ok(stored_reply.response())
 }
 
 /// `POST /api/sessions/{id}/chat/stream`.
@@ -107,26 +108,32 @@ pub(crate) async fn chat_stream(
     headers: HeaderMap,
     body: JsonObjectBody,
 ) -> Result<Response, ApiError> {
-    let begun = begin(&state, &id, &headers, (&body, ApiEndpoint::TalkStream)).await?;
-    let mut response = sse::response(TalkStream {
+    let started_chat = begin(
+        &state,
+        &id,
+        &headers,
+        (&body, ApiEndpoint::SessionChatStream),
+    )
+    .await?;
+    let mut response = sse::response(ChatEventStream {
         state,
         session: id.clone(),
         run: names::fresh("run_", 32),
         answer: names::fresh("msg_", 32),
-        message: begun.message,
-        turn: Some(begun.turn),
+        message: started_chat.message,
+        turn: Some(started_chat.turn),
         items: ResponseItems::default(),
-        begun: false,
+        started_chat: false,
         sequence: 0,
     });
     reply::set(&mut response, reply::SESSION_ID, &id);
-    if let Some(key) = &begun.key {
+    if let Some(key) = &started_chat.key {
         reply::set(&mut response, reply::SESSION_KEY, key);
     }
     Ok(response)
 }
 
-struct TalkStream {
+struct ChatEventStream {
     state: Arc<ApiState>,
     session: String,
     run: String,
@@ -135,17 +142,17 @@ struct TalkStream {
     message: Value,
     turn: Option<ApiTurn>,
     items: ResponseItems,
-    begun: bool,
+    started_chat: bool,
     sequence: u64,
 }
 
-impl sse::EventSource for TalkStream {
+impl sse::EventSource for ChatEventStream {
     async fn fill(&mut self, frames: &mut SseFrames) -> bool {
-        if !self.begun {
-            self.begun = true;
+        if !self.started_chat {
+            self.started_chat = true;
             let message = std::mem::take(&mut self.message);
-            let said = json!({"user_message": {"role": "user", "content": message}});
-            self.event(frames, "run.started", said);
+            let started = json!({"user_message": {"role": "user", "content": message}});
+            self.event(frames, "run.started", started);
             let answer = json!({"message": {"id": self.answer, "role": "assistant"}});
             self.event(frames, "message.started", answer);
             return true;
@@ -162,7 +169,7 @@ impl sse::EventSource for TalkStream {
     }
 }
 
-impl TalkStream {
+impl ChatEventStream {
     fn step(&mut self, frames: &mut SseFrames, step: TurnStep) {
         let id = self.answer.clone();
         match step {
@@ -210,22 +217,22 @@ impl TalkStream {
     fn done(&mut self, frames: &mut SseFrames, outcome: &TurnResult) {
         self.turn = None;
         let id = self.answer.clone();
-        if !outcome.untold.is_empty() {
-            self.items.text(&outcome.untold);
-            let delta = json!({"message_id": id, "delta": outcome.untold});
+        if !outcome.remaining_text.is_empty() {
+            self.items.text(&outcome.remaining_text);
+            let delta = json!({"message_id": id, "delta": outcome.remaining_text});
             self.event(frames, "assistant.delta", delta);
         }
         self.items.close();
         self.session.clone_from(&outcome.session);
         let verdict = OutcomeReport::new(outcome);
-        if outcome.text.trim().is_empty() && !verdict.complete() {
+        if outcome.text.trim().is_empty() && !verdict.is_complete() {
             let error = json!({"message": verdict.error, "code": verdict.code});
             self.event(frames, "error", error);
         } else {
-            let complete = verdict.complete();
+            let complete = verdict.is_complete();
             let interrupted = verdict.code == "interrupted";
             let whole = json!({"message_id": id, "content": outcome.text, "completed": complete,
-                               "partial": verdict.partial, "interrupted": interrupted,
+                               "partial": verdict.is_partial(), "interrupted": interrupted,
                                "error": verdict.error});
             self.event(frames, "assistant.completed", whole);
             let usage = response_usage(&outcome.usage);

@@ -26,13 +26,13 @@ pub(super) fn rank(level: &str) -> Option<usize> {
 /// weaker one that was not refused. `None`: omit the field.
 pub(super) fn replacement_level(
     refused: &str,
-    taken: &[String],
+    accepted: &[String],
     also_refused: &[&str],
 ) -> Option<String> {
     let at = rank(refused)?;
     let usable = |name: &str| name != refused && !also_refused.contains(&name);
-    if !taken.is_empty() {
-        let known = || taken.iter().filter(|name| usable(name));
+    if !accepted.is_empty() {
+        let known = || accepted.iter().filter(|name| usable(name));
         let weaker = known()
             .filter(|name| rank(name).is_some_and(|rank| rank < at) && (*name != "none"))
             .max_by_key(|name| rank(name));
@@ -79,9 +79,9 @@ mod tests {
             ("low", vec![], vec!["minimal"], None),
             ("odd", vec![], vec![], None),
         ];
-        for (refused, taken, also, next) in cases {
+        for (refused, accepted, also, next) in cases {
             assert_eq!(
-                replacement_level(refused, &taken, &also).as_deref(),
+                replacement_level(refused, &accepted, &also).as_deref(),
                 next,
                 "{refused} {also:?}"
             );

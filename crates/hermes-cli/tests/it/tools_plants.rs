@@ -112,7 +112,7 @@ fn without(setup: &CliHarness, limit: &str, args: &[&str]) -> Option<String> {
 
 #[test]
 fn without_namespaces_less_is_allowed_and_said() {
-    let test = "hands_plants::without_namespaces_less_is_allowed_and_said";
+    let test = "tools_plants::without_namespaces_less_is_allowed_and_said";
     // The first is known beforehand; of the second only the command itself can tell.
     for (limit, is_foreseen) in [("max_user_namespaces", true), ("max_ipc_namespaces", false)] {
         let setup = CliHarness::with_config("approvals:\n  unattended: allow_workspace\n");

@@ -61,9 +61,9 @@ pub(super) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
     if let Some(backend) = &with.backend {
         draft.set(&["terminal", "backend"], &json!(backend))?;
         if !with.no_test {
-            let posture = terminal::try_out(cx, &*draft.config()?)
+            let confinement = terminal::try_out(cx, &*draft.config()?)
                 .map_err(|why| untested(&Failure::failed(why)))?;
-            cx.out.remark(format!("terminal: {posture}"));
+            cx.out.remark(format!("terminal: {confinement}"));
         }
     }
     if let Some(mode) = &with.approvals {

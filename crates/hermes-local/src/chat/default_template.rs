@@ -114,4 +114,4 @@ pub(super) fn rehearsal() -> (Vec<PromptMessage>, Vec<PromptTool>) {
 }
 
 /// What a template with tool support shows of the test conversation.
-pub(super) const SHOWN: [&str; 3] = ["on stage", "to be or not", "that is the question"];
+pub(super) const REHEARSAL_TEXTS: [&str; 3] = ["on stage", "to be or not", "that is the question"];

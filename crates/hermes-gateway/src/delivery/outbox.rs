@@ -109,8 +109,8 @@ impl Outbox {
 
     /// The account's way to send, while it is connected.
     pub fn platform(&self, platform: &str, account: &str) -> Option<Arc<dyn OutboundAdapter>> {
-        let place = (platform.to_owned(), account.to_owned());
-        self.platforms().get(&place).cloned()
+        let account_key = (platform.to_owned(), account.to_owned());
+        self.platforms().get(&account_key).cloned()
     }
 
     pub(super) fn places(&self) -> Vec<AccountKey> {
@@ -126,8 +126,8 @@ impl Outbox {
 
     /// The next thing to do about a chunk. Errors of the platform are recorded with it.
     pub(super) async fn step(&self, chunk: Chunk) -> Result<(), StoreError> {
-        let place = (chunk.target.platform.clone(), chunk.target.account.clone());
-        let Some(platform) = self.platforms().get(&place).cloned() else {
+        let account_key = (chunk.target.platform.clone(), chunk.target.account.clone());
+        let Some(platform) = self.platforms().get(&account_key).cloned() else {
             return Ok(());
         };
         let extra = match &chunk.extra {

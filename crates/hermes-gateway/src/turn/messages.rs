@@ -46,11 +46,7 @@ pub(super) fn tool(name: &str, arguments: &str) -> String {
     if let Some(first) = first {
         let shown = hermes_core::redact::secrets(first);
         let shown: String = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-        let mut short: String = shown.chars().take(60).collect();
-        if short.len() < shown.len() {
-            short.push('…');
-        }
-        let _ = write!(line, ": {short}");
+        let _ = write!(line, ": {}", hermes_core::text::shorten(&shown, 60));
     }
     line
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownReason {
     /// No client holds a lease.
-    Alone,
+    NoLease,
     /// No request for a long time.
     Idle,
     /// A signal.
@@ -30,7 +30,7 @@ struct LifetimeState {
     leases: usize,
     running: usize,
     last_question: Instant,
-    alone_since: Instant,
+    no_lease_since: Instant,
 }
 
 impl ServerLifetime {
@@ -43,7 +43,7 @@ impl ServerLifetime {
                 leases: 0,
                 running: 0,
                 last_question: now,
-                alone_since: now,
+                no_lease_since: now,
             }),
             changed: Notify::new(),
         })
@@ -88,15 +88,15 @@ impl ServerLifetime {
         }
         let idle = (inner.last_question + self.idle, ShutdownReason::Idle);
         // The grace period restarts after each answer.
-        let alone = inner.alone_since.max(inner.last_question) + self.grace;
+        let alone = inner.no_lease_since.max(inner.last_question) + self.grace;
         if inner.leases == 0 && alone < idle.0 {
-            return Some((alone, ShutdownReason::Alone));
+            return Some((alone, ShutdownReason::NoLease));
         }
         Some(idle)
     }
 
     /// Waits until the server is no longer needed.
-    pub(super) async fn over(&self) -> ShutdownReason {
+    pub(super) async fn wait_for_shutdown(&self) -> ShutdownReason {
         loop {
             let changed = self.changed.notified();
             match self.end() {
@@ -116,7 +116,7 @@ impl Drop for RequestLease {
     fn drop(&mut self) {
         let mut inner = self.0.lock();
         inner.leases -= 1;
-        inner.alone_since = Instant::now();
+        inner.no_lease_since = Instant::now();
         drop(inner);
         self.0.changed.notify_one();
     }
@@ -142,36 +142,36 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    async fn after(life: &ServerLifetime) -> (ShutdownReason, u64) {
+    async fn after(lifetime: &ServerLifetime) -> (ShutdownReason, u64) {
         let start = Instant::now();
-        let reason = life.over().await;
+        let reason = lifetime.wait_for_shutdown().await;
         (reason, start.elapsed().as_secs())
     }
 
     #[tokio::test(start_paused = true)]
     async fn alone_it_ends_after_the_grace() {
-        let life = ServerLifetime::new(seconds(600), seconds(30));
-        assert_eq!(after(&life).await, (ShutdownReason::Alone, 30));
-        let lease = life.lease();
-        let other = life.lease();
+        let lifetime = ServerLifetime::new(seconds(600), seconds(30));
+        assert_eq!(after(&lifetime).await, (ShutdownReason::NoLease, 30));
+        let lease = lifetime.lease();
+        let other = lifetime.lease();
         drop(lease);
-        assert_eq!(life.leases(), 1);
-        let ended = tokio::time::timeout(seconds(100), life.over()).await;
+        assert_eq!(lifetime.leases(), 1);
+        let ended = tokio::time::timeout(seconds(100), lifetime.wait_for_shutdown()).await;
         assert!(ended.is_err(), "somebody still uses it");
         drop(other);
-        assert_eq!(after(&life).await, (ShutdownReason::Alone, 30));
+        assert_eq!(after(&lifetime).await, (ShutdownReason::NoLease, 30));
     }
 
     #[tokio::test(start_paused = true)]
     async fn with_leases_it_ends_when_nobody_asks() {
-        let life = ServerLifetime::new(seconds(600), seconds(30));
-        let lease = life.lease();
-        let question = life.question();
-        let ended = tokio::time::timeout(seconds(5000), life.over()).await;
+        let lifetime = ServerLifetime::new(seconds(600), seconds(30));
+        let lease = lifetime.lease();
+        let question = lifetime.question();
+        let ended = tokio::time::timeout(seconds(5000), lifetime.wait_for_shutdown()).await;
         assert!(ended.is_err(), "an answer is being made");
-        assert_eq!(life.idle_for(), Duration::ZERO);
+        assert_eq!(lifetime.idle_for(), Duration::ZERO);
         drop(question);
-        assert_eq!(after(&life).await, (ShutdownReason::Idle, 600));
+        assert_eq!(after(&lifetime).await, (ShutdownReason::Idle, 600));
         drop(lease);
     }
 }

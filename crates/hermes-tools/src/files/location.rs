@@ -251,8 +251,8 @@ impl FileTarget {
 fn whole(opened: &OpenedFile) -> Result<Vec<u8>, FileError> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
-    let most = MAX_EDIT as u64 + 1;
-    (&opened.file).take(most).read_to_end(&mut bytes)?;
+    let max_bytes = MAX_EDIT as u64 + 1;
+    (&opened.file).take(max_bytes).read_to_end(&mut bytes)?;
     if bytes.len() > MAX_EDIT {
         return Err(FileError::TooLarge);
     }

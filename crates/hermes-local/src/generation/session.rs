@@ -17,9 +17,9 @@ use crate::grammar::{
 };
 
 /// Tokens of an answer where the question does not say.
-const ANSWER: usize = 2048;
+const DEFAULT_ANSWER_TOKENS: usize = 2048;
 /// Grammars that are kept, with their masks.
-const GRAMMARS: usize = 4;
+const MAX_CACHED_GRAMMARS: usize = 4;
 
 pub struct ModelSession {
     model: Box<dyn GenerationModel>,
@@ -139,15 +139,15 @@ impl ModelSession {
         let mut answer = AnswerParser::new(style, &ask.stops);
         let vocabulary = Rc::clone(&self.vocabulary);
         let stopped = Cell::new(false);
-        let mut told = Vec::new();
+        let mut deltas = Vec::new();
         let done = self.model.generate(
             &prompt,
             &sampling,
             constraint,
             &mut |token| {
                 on_token();
-                stopped.set(answer.feed(vocabulary.piece(token), call_id, &mut told));
-                told.drain(..).for_each(&mut *tell);
+                stopped.set(answer.feed(vocabulary.piece(token), call_id, &mut deltas));
+                deltas.drain(..).for_each(&mut *tell);
                 if stopped.get() {
                     ControlFlow::Break(())
                 } else {
@@ -168,8 +168,8 @@ impl ModelSession {
             calls > 0 || (ask.tools.is_empty() && matches!(ask.shape, AnswerShape::Json(_)));
         let whole = shaped && guide.is_some_and(|guide| guide.complete());
         if !stopped.get() {
-            answer.finish(&mut told);
-            told.into_iter().for_each(tell);
+            answer.finish(&mut deltas);
+            deltas.into_iter().for_each(tell);
         }
         let finish = match done.end {
             GenerationEnd::Length if !whole => AnswerFinish::Length,
@@ -193,21 +193,24 @@ impl ModelSession {
         let model = &self.model;
         let prompt = template.tokens_with(&rendered, |text, special| model.encode(text, special));
         let context = model.facts().context;
-        let room = context.saturating_sub(prompt.len());
+        let available = context.saturating_sub(prompt.len());
         let too_long = GenerationError::TooLong {
             prompt: prompt.len(),
             context,
         };
-        if room == 0 {
+        if available == 0 {
             return Err(too_long);
         }
-        let max_tokens = ask.max_tokens.unwrap_or(ANSWER).min(room);
+        let max_tokens = ask
+            .max_tokens
+            .unwrap_or(DEFAULT_ANSWER_TOKENS)
+            .min(available);
         let (style, guided) = self.guided(ask)?;
         let guide = guided.map(|guided| GrammarGuide::new(&guided, max_tokens));
         let least = guide.as_ref().map_or(0, GrammarGuide::shortest);
         if least > max_tokens {
             return Err(match ask.max_tokens {
-                Some(most) if most < room => GenerationError::TooFewTokens { least },
+                Some(requested) if requested < available => GenerationError::TooFewTokens { least },
                 _ => too_long,
             });
         }
@@ -250,7 +253,7 @@ impl ModelSession {
             },
             Ok,
         )?;
-        if self.grammars.len() >= GRAMMARS {
+        if self.grammars.len() >= MAX_CACHED_GRAMMARS {
             self.grammars.remove(0);
         }
         self.grammars.push((key, Rc::clone(&guided)));

@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use hermes_testkit::directories::beyond_temporary;
 use hermes_testkit::model_server::Reply;
-use hermes_testkit::place::beyond_temporary;
 use hermes_testkit::process::finish;
 use serde_json::{Value, json};
 
@@ -228,7 +228,7 @@ fn a_look_at_changes_runs_nothing_of_the_repository() {
             .status();
         assert!(set.unwrap().success());
     }
-    let test = "hands_escapes::a_look_at_changes_runs_nothing_of_the_repository";
+    let test = "tools_escapes::a_look_at_changes_runs_nothing_of_the_repository";
     let Some(mut terminal) = Terminal::open(&setup.home, test) else {
         return;
     };

@@ -22,17 +22,17 @@ use super::side_work::SideWork;
 use super::{media_in, media_out};
 use crate::authorize::pairing::Pairing;
 use crate::conversation_pool::ConversationPool;
+use crate::delivery::{ChunkExtras, Outbox, OutboxPolicy};
 use crate::gateway::{GatewayCallbacks, GatewayDeps, GatewayStatus, PlatformStatus};
 use crate::render::pieces;
 use crate::session::SessionIndex;
 use crate::settings::GatewaySettings;
-use crate::spine::{ChunkExtras, Outbox, OutboxPolicy};
-use crate::voice::{SpeechSynthesizer, Transcriber};
+use crate::voice::{HomeSynthesizer, Transcriber};
 
 /// Default limit of concurrent turns.
-const TURNS: usize = 64;
+const DEFAULT_MAX_TURNS: usize = 64;
 /// Capabilities of a missing platform: conservative, so that texts fit anywhere.
-const NOWHERE: Capabilities = Capabilities {
+const FALLBACK_CAPABILITIES: Capabilities = Capabilities {
     edit: false,
     typing: false,
     threads: false,
@@ -48,10 +48,10 @@ const NOWHERE: Capabilities = Capabilities {
     recourse: Recourse::Mark,
 };
 /// Maximum number of conversations kept open by idle chats.
-const LINGERING: usize = 32;
-const STORE_PAUSE: Duration = Duration::from_secs(1);
+const MAX_IDLE_CONVERSATIONS: usize = 32;
+const STORE_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-pub(crate) struct Hub {
+pub(crate) struct GatewayShared {
     pub(crate) settings: Arc<GatewaySettings>,
     pub(crate) store: Store,
     pub(crate) delivery: Delivery,
@@ -61,7 +61,7 @@ pub(crate) struct Hub {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) rng: Arc<dyn Rng>,
     pub(crate) transcriber: Option<Arc<dyn Transcriber>>,
-    pub(crate) speaker: Option<Arc<dyn SpeechSynthesizer>>,
+    pub(crate) speaker: Option<Arc<HomeSynthesizer>>,
     pub(crate) callbacks: GatewayCallbacks,
     pub(crate) outbox: Outbox,
     /// Wakes the outbox.
@@ -106,9 +106,13 @@ pub(crate) struct ChatHandle {
     pub(crate) queued: AtomicUsize,
 }
 
-impl Hub {
+impl GatewayShared {
     pub(crate) fn new(deps: GatewayDeps, index: SessionIndex) -> Self {
-        let turns = deps.settings.max_sessions.unwrap_or(TURNS).max(1);
+        let turns = deps
+            .settings
+            .max_sessions
+            .unwrap_or(DEFAULT_MAX_TURNS)
+            .max(1);
         let variables = CurrentVariables::new(&deps.settings);
         let outbox = Outbox::new(
             deps.delivery.clone(),
@@ -139,7 +143,7 @@ impl Hub {
             side_work: SideWork::default(),
             draining: AtomicBool::new(false),
             again: AtomicBool::new(false),
-            lingering: Arc::new(Semaphore::new(LINGERING)),
+            lingering: Arc::new(Semaphore::new(MAX_IDLE_CONVERSATIONS)),
             variables,
             questions: Mutex::default(),
             homes: Mutex::default(),
@@ -218,7 +222,7 @@ impl Hub {
             }
             tokio::select! {
                 () = cancel.cancelled() => return false,
-                () = tokio::time::sleep(STORE_PAUSE) => {}
+                () = tokio::time::sleep(STORE_RETRY_PAUSE) => {}
             }
         }
     }
@@ -245,7 +249,7 @@ impl Hub {
             }
             tokio::select! {
                 () = cancel.cancelled() => return false,
-                () = tokio::time::sleep(STORE_PAUSE) => {}
+                () = tokio::time::sleep(STORE_RETRY_PAUSE) => {}
             }
         }
     }
@@ -293,7 +297,7 @@ impl Hub {
     }
 }
 
-impl Hub {
+impl GatewayShared {
     pub(crate) fn chats(&self) -> MutexGuard<'_, HashMap<String, Arc<ChatHandle>>> {
         // A panic while holding this lock cannot leave the map half changed.
         self.chats.lock().unwrap_or_else(PoisonError::into_inner)
@@ -314,8 +318,8 @@ impl Hub {
     ) -> watch::Receiver<bool> {
         let (paused, switch) = watch::channel(false);
         let row = RegisteredPlatform { condition, paused };
-        let place = (name.to_owned(), account.to_owned());
-        self.platforms().insert(place, row);
+        let account_key = (name.to_owned(), account.to_owned());
+        self.platforms().insert(account_key, row);
         switch
     }
 
@@ -353,8 +357,8 @@ impl Hub {
 
     /// Pauses one account.
     pub(crate) fn pause_account(&self, name: &str, account: &str) {
-        let place = (name.to_owned(), account.to_owned());
-        if let Some(one) = self.platforms().get(&place) {
+        let account_key = (name.to_owned(), account.to_owned());
+        if let Some(one) = self.platforms().get(&account_key) {
             one.paused.send_replace(true);
         }
     }
@@ -459,14 +463,16 @@ impl Hub {
     }
 }
 
-impl Hub {
+impl GatewayShared {
     pub(crate) fn outbound(&self, target: &Target) -> Option<Arc<dyn OutboundAdapter>> {
         self.outbox.platform(&target.platform, &target.account)
     }
 
     pub(crate) fn capabilities(&self, target: &Target) -> Capabilities {
         self.outbound(target)
-            .map_or(NOWHERE, |outbound| outbound.capabilities().clone())
+            .map_or(FALLBACK_CAPABILITIES, |outbound| {
+                outbound.capabilities().clone()
+            })
     }
 }
 
