@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::command::{cargo, run as run_command};
 use crate::soak::{CHAOS, Long, SOAK};
-use crate::{deny, target_dir, test};
+use crate::{deny, size, target_dir, test};
 
 type Step = (&'static str, fn() -> Result<()>);
 
@@ -19,6 +19,8 @@ const FIRST: &[Step] = &[("fmt", fmt), ("test", || test::run(&[]))];
 const BESIDE: &[Step] = &[("clippy", clippy), ("deny", deny::check)];
 /// They run beside each other, too.
 const LONG: &[Long] = &[SOAK, CHAOS];
+/// Link-time optimisation needs the processor for itself.
+const LAST: &[Step] = &[("size", size::run)];
 
 pub(crate) fn run() -> Result<()> {
     let mut done = CompletedSteps::default();
@@ -34,6 +36,9 @@ pub(crate) fn run() -> Result<()> {
     }
     for (name, long) in running {
         done.take(name, || long?.finish());
+    }
+    for (name, step) in LAST {
+        done.take(name, step);
     }
     done.report()
 }

@@ -1,4 +1,4 @@
-//! Workspace chores: `cargo xtask setup | test | ci | advisories | nightly | bench | fuzz | soak | chaos | flat`.
+//! Workspace chores: `cargo xtask setup | test | ci | size | advisories | nightly | bench | fuzz | soak | chaos | flat`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -17,6 +17,7 @@ mod mail_setup;
 mod mcp_setup;
 mod nightly;
 mod setup;
+mod size;
 mod soak;
 mod test;
 mod tools;
@@ -31,8 +32,9 @@ usage: cargo xtask <task>
                servers, sshd, podman and bubblewrap, a mail server, weights of the built-in model,
                cargo-nextest and cargo-deny where they are missing
   test [args]  setup, then every test of the workspace; args go to the test runner
-  ci           fmt, tests, soak, chaos, clippy, then licences, bans and advisories of what we build on;
-               what .ci/run calls
+  ci           fmt, tests, soak, chaos, clippy, licences, bans and advisories of what we build on, and
+               the size of the release binary; what .ci/run calls
+  size         build the release binary and fail if it is larger than allowed
   advisories [--update [--from DIR]]
                only the last of these, against the advisories in ci/advisories; --update rebuilds that
                folder from the public database: from a clone in DIR, or fetched with git
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         "setup" => install_all(),
         "test" => test::run(rest),
         "ci" => ci::run(),
+        "size" => size::run(),
         "advisories" => advisories::run(rest),
         "nightly" => nightly::run(),
         "bench" => bench::run(rest),

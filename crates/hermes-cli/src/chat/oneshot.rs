@@ -195,6 +195,7 @@ async fn follow(
 ) -> Result<(TurnSummary, bool), Failure> {
     let mut interrupted = false;
     let mut terminated = false;
+    let mut answering = false;
     loop {
         let event = tokio::select! {
             event = events.recv() => event,
@@ -221,6 +222,11 @@ async fn follow(
                 "the session ended unexpectedly; see logs/errors.log",
             ));
         };
+        if !answering && !matches!(event.event, AgentEvent::TurnStarted { .. }) {
+            answering = true;
+            // Preparing and sending the first request touched code that the rest of the run does not need.
+            footprint::give_back();
+        }
         renderer.event(&event)?;
         if let AgentEvent::TurnFinished { summary } = event.event {
             return Ok((summary, terminated));
