@@ -31,6 +31,7 @@ mod examine;
 mod inbox;
 pub(crate) mod keepalive;
 mod live;
+mod missing_tools;
 pub(crate) mod op;
 pub(crate) mod resume;
 mod retire;

@@ -136,6 +136,14 @@ impl McpFailure {
     }
 }
 
+impl McpFailure {
+    /// Whether a server said the same both times, as far as people can see.
+    pub(crate) fn has_same_text(&self, other: &Self) -> bool {
+        let same_status = self.http_status == other.http_status;
+        same_status && (self.text == other.text || has_same_words(&self.text, &other.text))
+    }
+}
+
 /// Whether both texts contain the same words without digits, and more than one.
 fn has_same_words(one: &str, other: &str) -> bool {
     let words = |text: &str| -> Vec<String> {

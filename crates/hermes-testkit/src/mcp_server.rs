@@ -86,6 +86,12 @@ struct State {
     /// So many sessions are forgotten as soon as they are given out.
     forgets_next: usize,
     gives_sessions: bool,
+    /// The one id that it gives out, again and again.
+    same_session: Option<String>,
+    /// Sessions that were not deleted, known or not.
+    places: HashSet<String>,
+    /// So many of them are allowed; more are refused with this status.
+    most_places: Option<(usize, u16)>,
     loss: Loss,
     /// How forgotten sessions are answered instead of by `loss`.
     forgetting: Option<Forgetting>,
@@ -153,6 +159,9 @@ impl State {
             sessions: HashSet::new(),
             forgets_next: 0,
             gives_sessions: true,
+            same_session: None,
+            places: HashSet::new(),
+            most_places: None,
             loss: Loss::default(),
             forgetting: None,
             balancer: None,
@@ -180,7 +189,8 @@ impl State {
 
     /// A session made by one of the instances.
     fn open_session(&mut self, second: bool) -> String {
-        let session = new_session();
+        let session = self.same_session.clone().unwrap_or_else(new_session);
+        self.places.insert(session.clone());
         match self.forgets_next.checked_sub(1) {
             Some(left) => self.forgets_next = left,
             None => {

@@ -40,6 +40,8 @@ pub(super) struct Examination {
     pub(super) misrouted: bool,
     /// There was no response at all.
     pub(super) silent: bool,
+    /// The operation that failed succeeded before.
+    pub(super) worked: bool,
     /// Shown to the user.
     pub(super) why: String,
     pub(super) method: ProbeMethod,
@@ -58,8 +60,13 @@ pub(super) enum ExaminationOutcome {
         new_connection: Box<NewConnection>,
         old_works: bool,
     },
-    /// Neither works. `silent`: there was no response at all.
-    Down { failure: McpFailure, silent: bool },
+    /// Neither works. `silent`: there was no response at all. `told_apart`: the server answers the old
+    /// session differently from a new one.
+    Down {
+        failure: McpFailure,
+        silent: bool,
+        told_apart: bool,
+    },
 }
 
 /// The state of the old session.
@@ -114,12 +121,13 @@ impl Examination {
             // There must never be two child processes, so only the old one is checked.
             wait_until_idle(&self.live, Instant::now() + BUSY_CHILD_TIMEOUT).await;
             return match self.ask_old(&shared, &signals).await {
+                OldSession::Works { .. } if self.leaves_calls_unanswered() => down(hung(), false),
                 OldSession::Works { method, misrouted } => {
                     ExaminationOutcome::Healthy { method, misrouted }
                 }
                 OldSession::Fails(failures) => {
                     let first = failures.into_iter().next();
-                    down(first.unwrap_or_else(|| no_answer(Duration::ZERO)))
+                    down(first.unwrap_or_else(|| no_answer(Duration::ZERO)), false)
                 }
             };
         }
@@ -191,13 +199,18 @@ impl Examination {
                 (Some(OldSession::Fails(_)), Some(Ok(new_connection))) => {
                     return replaced(new_connection, false);
                 }
-                (Some(OldSession::Fails(_)), Some(Err(failure))) => return down(failure),
+                (Some(OldSession::Fails(old)), Some(Err(failure))) => {
+                    let told_apart = old.iter().any(|old| is_told_apart(old, &failure));
+                    return down(failure, told_apart);
+                }
                 (None, Some(Ok(made))) if self.silent || has_passed(replacement_due) => {
                     self.finish_asking_in_background(asking);
                     return replaced(made, signals.answered.load(Ordering::Relaxed));
                 }
                 // Examining again soon is faster than waiting for the old session.
-                (None, Some(Err(failure))) if has_passed(replacement_due) => return down(failure),
+                (None, Some(Err(failure))) if has_passed(replacement_due) => {
+                    return down(failure, false);
+                }
                 (verdict, made) => (old, new_connection) = (verdict, made),
             }
             tokio::select! {
@@ -211,6 +224,13 @@ impl Examination {
                     if replacement_due.is_some() && old.is_none() && !has_passed(replacement_due) => {}
             }
         }
+    }
+
+    /// A call got no answer in time, no other one runs, and a new child was not tried in vain. One that never
+    /// gave an answer may be at work on something long, which would end with the child.
+    fn leaves_calls_unanswered(&self) -> bool {
+        let hangs = self.silent && self.worked && self.suspect_reason == SuspectReason::Refused;
+        hangs && self.live.inflight() == 0
     }
 
     /// Finishes probing after the new session was adopted: calls wait for the verdict on the old
@@ -377,9 +397,30 @@ fn replaced(new_connection: NewConnection, old_works: bool) -> ExaminationOutcom
     }
 }
 
-fn down(failure: McpFailure) -> ExaminationOutcome {
+fn down(failure: McpFailure, told_apart: bool) -> ExaminationOutcome {
     let silent = failure.class == FailureClass::TimedOut;
-    ExaminationOutcome::Down { failure, silent }
+    ExaminationOutcome::Down {
+        failure,
+        silent,
+        told_apart,
+    }
+}
+
+/// Whether the server answers both and not in the same way, so that it looks at the session. In an outage
+/// everybody gets the same answer. A rate limit says nothing about the session.
+fn is_told_apart(old: &McpFailure, new: &McpFailure) -> bool {
+    let is_answer =
+        |failure: &McpFailure| failure.http_status.is_some() || failure.rpc_code.is_some();
+    is_answer(old) && is_answer(new) && old.http_status != Some(429) && !old.has_same_text(new)
+}
+
+/// A child that is there, and does not answer what it is asked to do.
+fn hung() -> McpFailure {
+    McpFailure::new(
+        FailureClass::Ambiguous,
+        Certainty::MaybeExecuted,
+        "it answers probes, but the last call got no answer",
+    )
 }
 
 fn no_answer(limit: Duration) -> McpFailure {

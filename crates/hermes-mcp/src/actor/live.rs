@@ -28,6 +28,8 @@ use lists::{RefreshedLists, StaleLists, refresh};
 
 /// List changes are collected for this long.
 const REFRESH_DELAY: Duration = Duration::from_millis(500);
+/// Streams that are opened again do not make the lists be read more often than this.
+const MIN_REOPEN_INTERVAL: Duration = Duration::from_secs(5);
 /// How often a busy server that is due for recycling is checked.
 const RECYCLE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Minimum time between examinations triggered by server events.
@@ -53,6 +55,8 @@ pub(super) struct LiveSession {
     /// A call arrived while an older attempt was in progress.
     call_arrived: bool,
     refreshing: bool,
+    /// When the lists were last read.
+    listed_at: Instant,
     stale: StaleLists,
 }
 
@@ -91,6 +95,8 @@ struct Deadlines {
     examine: Option<Instant>,
     proof: Option<Instant>,
     refresh: Option<Instant>,
+    /// Tools are missing: the list is read again.
+    list_again: Option<Instant>,
     recycle: Option<Instant>,
 }
 
@@ -119,6 +125,7 @@ impl LiveSession {
                 examine: None,
                 proof: Some(live.since + keepalive::proof_time(settings.keepalive_interval)),
                 refresh: stale.any().then(Instant::now),
+                list_again: None,
                 recycle: None,
             },
             current: live,
@@ -131,6 +138,7 @@ impl LiveSession {
             down: false,
             call_arrived: false,
             refreshing: false,
+            listed_at: Instant::now(),
             stale,
         };
         this.schedule(shared);
@@ -175,6 +183,11 @@ impl LiveSession {
         }
     }
 
+    /// Reads the list of tools again after this time, if any.
+    pub(super) fn list_again(&mut self, pause: Option<Duration>) {
+        self.due.list_again = pause.map(|pause| Instant::now() + pause);
+    }
+
     /// How long to delay the examination for a server event: a server may send any number of them.
     fn event_pause(&self) -> Duration {
         let next = self.examined_at.map(|at| at + MIN_EVENT_INTERVAL);
@@ -199,6 +212,7 @@ impl Deadlines {
             self.examine,
             self.proof,
             self.refresh,
+            self.list_again,
             self.recycle,
         ]
         .into_iter()
@@ -328,10 +342,19 @@ impl Actor {
 
     fn on_event(&mut self, live: &mut LiveSession, event: LinkEvent) {
         let settings = self.shared.settings();
+        let mut refresh_at = Instant::now() + REFRESH_DELAY;
         match event {
-            LinkEvent::ToolsChanged => live.stale.tools = true,
+            LinkEvent::ToolsChanged => {
+                live.stale.tools = true;
+                self.missing.clear();
+                live.due.list_again = None;
+            }
             LinkEvent::ResourcesChanged => live.stale.resources = settings.list_resources,
             LinkEvent::PromptsChanged => live.stale.prompts = settings.list_prompts,
+            LinkEvent::StreamReopened => {
+                live.stale.add_announced(&*live.current.link, &settings);
+                refresh_at = refresh_at.max(live.listed_at + MIN_REOPEN_INTERVAL);
+            }
             LinkEvent::Suspect(why) => {
                 live.degrade(&self.shared, &why);
                 let wait = live.event_pause();
@@ -348,8 +371,9 @@ impl Actor {
                 self.shared.send_event(EventKind::Log { level, text });
             }
         }
-        if live.stale.any() && !live.refreshing && live.due.refresh.is_none() {
-            live.due.refresh = Some(Instant::now() + REFRESH_DELAY);
+        if live.stale.any() && !live.refreshing {
+            let due = live.due.refresh;
+            live.due.refresh = Some(due.map_or(refresh_at, |due| due.min(refresh_at)));
         }
     }
 
@@ -364,6 +388,10 @@ impl Actor {
         }
         if take_if_due(&mut live.due.examine, now) {
             self.examine(live, now);
+        }
+        if take_if_due(&mut live.due.list_again, now) {
+            live.stale.tools = true;
+            live.due.refresh = Some(now);
         }
         if take_if_due(&mut live.due.refresh, now) {
             let known = self.shared.catalogue.borrow().clone();
@@ -419,6 +447,7 @@ impl Actor {
             BackgroundResult::Examined(ended) => self.examined(live, *ended).await,
             BackgroundResult::Refreshed(result) => {
                 live.refreshing = false;
+                live.listed_at = Instant::now();
                 if live.stale.any() {
                     live.due.refresh = Some(Instant::now() + REFRESH_DELAY);
                 }

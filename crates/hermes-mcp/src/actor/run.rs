@@ -6,11 +6,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::connect::{AttemptPlan, NewConnection, attempt};
+use super::connect::{AttemptPlan, NewConnection, attempt, has_capability};
 use super::inbox::{ActorMessages, ConnectReason};
 use super::live::LiveSession;
+use super::missing_tools::MissingTools;
 use super::retire::{DRAIN_TIMEOUT, Draining, close, wait_until_idle};
-use super::shared::{ActorState, EventKind, LiveLink};
+use super::shared::{ActorState, EventKind, FailedOperation, LiveLink};
 use super::{CatalogueSnapshot, ServerSpec};
 use crate::actor::keepalive::ProbeMethod;
 use crate::actor::state::LinkState;
@@ -36,6 +37,9 @@ pub(super) struct Actor {
     pub(super) for_call: bool,
     /// Until then, no new session replaces one that never worked.
     pub(super) no_new_session_before: Option<Instant>,
+    pub(super) missing: MissingTools,
+    /// The child that was replaced, and for which operation.
+    pub(super) replaced_child: Option<(Arc<LiveLink>, Option<FailedOperation>)>,
 }
 
 pub(super) enum ActorPhase {
@@ -61,6 +65,8 @@ pub(super) async fn run(shared: &Arc<ActorState>) {
         token_tried: false,
         for_call: false,
         no_new_session_before: None,
+        missing: MissingTools::default(),
+        replaced_child: None,
     };
     let mut phase = match &shared.view.borrow().status.state {
         LinkState::Disabled => ActorPhase::Idle(LinkState::Disabled),
@@ -162,6 +168,8 @@ impl Actor {
             // It may be a different server.
             self.mark_proven();
             self.probe_method = ProbeMethod::default();
+            self.missing.clear();
+            self.replaced_child = None;
             self.token_tried = false;
         }
         match (enabled, relink) {
@@ -204,7 +212,14 @@ impl Actor {
             return next;
         };
         match outcome {
-            Ok(connection) => self.commit(connection, |_| {}),
+            Ok(connection) => {
+                let before = self.replaced_child.take();
+                self.commit(connection, |new| {
+                    if let Some((old, operation)) = before {
+                        new.inherit_from(&old, operation.as_ref());
+                    }
+                })
+            }
             Err(failure) => match self.connect_failed(&failure) {
                 // The attempt may have used the old tokens.
                 ActorPhase::Idle(LinkState::NeedsAuth { .. }) if new_tokens => {
@@ -243,6 +258,10 @@ impl Actor {
         let live = Arc::new(LiveLink::new(self.epoch, connection.link));
         prepare(&live);
         let old = self.shared.catalogue.borrow().clone();
+        let before = old.as_ref().map_or(&[][..], |old| &old.tools[..]);
+        let has_tools = has_capability(&*live.link, "tools");
+        self.missing
+            .reconnected(before, &connection.tools, has_tools);
         self.publish_catalogue(CatalogueSnapshot {
             epoch: self.epoch,
             revision: 0,
@@ -257,11 +276,9 @@ impl Actor {
         self.shared.attempt_ended();
         self.shared
             .publish(LinkState::Ready, Some(Arc::clone(&live)));
-        ActorPhase::Live(Box::new(LiveSession::new(
-            &self.shared,
-            live,
-            connection.events,
-        )))
+        let mut live = LiveSession::new(&self.shared, live, connection.events);
+        live.list_again(self.missing.pause());
+        ActorPhase::Live(Box::new(live))
     }
 
     pub(super) fn next_attempt(&self) -> AttemptPlan {

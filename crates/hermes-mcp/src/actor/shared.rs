@@ -252,6 +252,15 @@ impl LiveLink {
         }
     }
 
+    /// Whether it ever worked, on this link or one before.
+    pub(super) fn has_worked(&self, failed: &FailedOperation) -> bool {
+        match lock(&self.operations).get(&failed.name) {
+            Some(Operation::Works) => true,
+            Some(Operation::Failing(known)) => known.worked,
+            None => false,
+        }
+    }
+
     pub(super) fn is_misrouted(&self) -> bool {
         lock(&self.misrouted).is_some()
     }

@@ -287,6 +287,10 @@ impl Inner {
             let error = cx.needs_login(&why);
             return self.log_in_or_fail(challenge, None, &error).await;
         }
+        let pause = self.state().renewal_pause(&failed);
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
         match self.run_task(TokenTask::Renew(failed)).await {
             Err(error) if error.kind == OAuthErrorKind::NeedsLogin => {
                 self.log_in_or_fail(challenge, None, &error).await

@@ -23,6 +23,7 @@ use crate::failure::McpFailure;
 use crate::failure::classify::SessionMarkers;
 use crate::tools::remembered::SchemaFile;
 use crate::transport::era::EraCache;
+use crate::transport::http::SessionIds;
 use crate::transport::link::{ConnectRequest, Connector, Link, TransportDetails, TransportKind};
 use crate::transport::osv::MalwareCheck;
 use crate::transport::stdio::{Children, StderrRing};
@@ -99,6 +100,8 @@ pub enum Protocol {
 pub struct HttpClients {
     current: RwLock<reqwest::Client>,
     build: Box<dyn Fn() -> reqwest::Client + Send + Sync>,
+    /// Of all its links.
+    pub(crate) sessions: Arc<SessionIds>,
 }
 
 /// Timeout for connecting a socket.
@@ -115,6 +118,7 @@ impl HttpClients {
         Self {
             current: RwLock::new(build()),
             build: Box::new(build),
+            sessions: Arc::default(),
         }
     }
 

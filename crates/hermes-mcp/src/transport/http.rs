@@ -8,9 +8,11 @@
 pub(crate) mod answer;
 mod answer_stream;
 mod body;
+mod cookies;
 mod decode;
 mod event_reader;
 mod exchange;
+mod held_session;
 mod listen;
 
 use std::collections::HashMap;
@@ -42,6 +44,7 @@ pub(crate) use body::{
     BodyError, bounded_body, describe_error, discard, watched_events, without_bom,
 };
 pub(crate) use exchange::{Exchange, Outgoing, Refused};
+pub(crate) use held_session::SessionIds;
 
 pub(crate) const SESSION_ID: &str = "mcp-session-id";
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
@@ -136,6 +139,11 @@ impl Http {
                 return Err(StreamableHttpError::Client(RmcpFault(refused.failure)));
             }
         };
+        if kind == MessageKind::Handshake
+            && let Some(id) = header(response.headers(), SESSION_ID)
+        {
+            self.exchange.hold_session(id);
+        }
         let Some(pending) = pending else {
             discard(response).await;
             return Ok(StreamableHttpPostResponse::Accepted);
@@ -412,6 +420,9 @@ impl StreamableHttpClient for Http {
         _auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> HttpResult<()> {
+        if self.exchange.is_session_of_another(&session_id) {
+            return Ok(());
+        }
         let headers = custom_headers.into_iter().collect();
         let request = Outgoing {
             session: Some(session_id.as_ref()),

@@ -92,6 +92,8 @@ pub enum LinkEvent {
     ToolsChanged,
     ResourcesChanged,
     PromptsChanged,
+    /// The listening stream was closed for a while: changes may have been missed.
+    StreamReopened,
     /// Something looks wrong, e.g. the listening stream got 404: probe before the next call.
     Suspect(String),
     Log {

@@ -2,6 +2,7 @@
 
 mod answers;
 mod children;
+mod cookies;
 mod handshake;
 mod http;
 mod questions;

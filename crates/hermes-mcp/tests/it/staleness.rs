@@ -164,6 +164,44 @@ async fn a_busy_server_is_not_asked() {
     assert_eq!((count, world.server.connects()), (0, 1));
 }
 
+/// Its other half may be stuck. A tool that never answered may be at work on something long.
+#[tokio::test(start_paused = true)]
+async fn a_child_that_answers_questions_but_no_calls_is_replaced() {
+    for worked in [true, false] {
+        let mut settings = ServerSettings::new("fake", TransportKind::Stdio, "a".to_owned());
+        settings.timeout = seconds(20);
+        let world = World::with(FakeServer::new(), settings).up().await;
+        if worked {
+            world.call(call_tool("write")).await.unwrap();
+        }
+        world.server.fault(Fault::Hang);
+        let error = world.call(call_tool("write")).await.unwrap_err();
+        assert!(error.outcome_unknown, "{error:?}");
+        world.call(call_tool("write")).await.unwrap();
+        let connects = if worked { 2 } else { 1 };
+        assert_eq!(world.server.connects(), connects);
+        assert_eq!(world.server.seen().max_open, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_works_on_another_call_is_kept() {
+    let mut settings = ServerSettings::new("fake", TransportKind::Stdio, "a".to_owned());
+    settings.timeout = seconds(20);
+    settings.max_concurrency = 4;
+    let world = World::with(FakeServer::new(), settings).up().await;
+    world.call(call_tool("write")).await.unwrap();
+    world.server.fault(Fault::Hang);
+    world.server.fault(Fault::Progress(seconds(10), 6));
+    let (hangs, works) = tokio::join!(
+        world.call(call_tool("write")),
+        world.call(call_tool("read"))
+    );
+    assert!(hangs.is_err());
+    works.unwrap();
+    assert_eq!(world.server.connects(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_session_that_would_expire_idle_is_kept() {
     let world = World::with(FakeServer::new(), with_interval(60)).up().await;

@@ -31,6 +31,12 @@ impl FaultyServer {
         self
     }
 
+    /// Every session gets this id.
+    pub fn give_same_session(&self, id: &str) -> &Self {
+        self.shared.state().same_session = Some(id.to_owned());
+        self
+    }
+
     /// Tools per page of the list.
     pub fn page_size(&self, page: usize) -> &Self {
         self.shared.state().page = Some(page);

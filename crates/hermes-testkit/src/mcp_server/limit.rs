@@ -46,6 +46,12 @@ impl FaultyServer {
         self
     }
 
+    /// Allows so many sessions and refuses further ones with this status, until one is deleted.
+    pub fn limit_sessions(&self, most: usize, status: u16) -> &Self {
+        self.shared.state().most_places = Some((most, status));
+        self
+    }
+
     /// From now on `ping` and `tools/list` of a session take this long. A handshake does not.
     pub fn slow_questions(&self, time: Duration) -> &Self {
         self.shared.state().slow_questions = time;

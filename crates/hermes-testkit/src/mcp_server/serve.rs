@@ -168,6 +168,7 @@ async fn delete(connection: HttpConnection, shared: &Shared, seen: &Seen) -> io:
         .await;
     }
     let session = seen.header("mcp-session-id").unwrap_or_default();
+    shared.state().places.remove(session);
     if let Some(forgetting) = forgotten(shared, seen, session) {
         return refuse(connection, &forgetting, &Value::Null).await;
     }
@@ -264,6 +265,15 @@ async fn held_up(shared: &Shared, wire: Wire, seen: &Seen) -> Option<PlannedAnsw
     let slow = shared.state().slow_handshakes;
     if seen.method() == "initialize" && !slow.is_zero() {
         tokio::time::sleep(slow).await;
+    }
+    if seen.method() == "initialize" {
+        let state = shared.state();
+        let full = state
+            .most_places
+            .filter(|(most, _)| state.places.len() >= *most);
+        return full.map(|(_, status)| {
+            PlannedAnswer::plain(status, "text/plain", "no room for more clients")
+        });
     }
     if session_of(wire, seen).is_empty() {
         return None;

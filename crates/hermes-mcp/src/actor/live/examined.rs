@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::examine::{Examination, ExaminationOutcome};
-use super::super::retire::{DEAD_DRAIN_TIMEOUT, DRAIN_TIMEOUT, WORKING_DRAIN_TIMEOUT};
+use super::super::retire::{DEAD_DRAIN_TIMEOUT, DRAIN_TIMEOUT, WORKING_DRAIN_TIMEOUT, close};
 use super::super::run::{Actor, ActorPhase};
-use super::super::shared::SessionVerdict;
+use super::super::shared::{LiveLink, SessionVerdict};
 use super::{BackgroundResult, ExamineReason, LiveSession};
 use crate::actor::state::LinkState;
 use crate::actor::state::backoff::NextAttempt;
@@ -47,6 +47,10 @@ impl Actor {
             suspect_reason: reason.suspect_reason,
             misrouted: reason.misrouted,
             silent: reason.silent,
+            worked: reason
+                .operation
+                .as_ref()
+                .is_some_and(|failed| live.current.has_worked(failed)),
             why: reason.why.clone(),
             method: self.probe_method,
         };
@@ -107,7 +111,11 @@ impl Actor {
                 self.draining.add(Arc::clone(&live.current), limit);
                 Some(phase)
             }
-            ExaminationOutcome::Down { failure, silent } => {
+            ExaminationOutcome::Down {
+                failure,
+                silent,
+                told_apart,
+            } => {
                 self.shared.metrics.keepalive("down");
                 if for_call && silent {
                     // The probes were sent before the call arrived; the server may be back by now.
@@ -115,7 +123,12 @@ impl Actor {
                     live.due.examine = Some(Instant::now());
                     return None;
                 }
-                self.down(live, reason, failure, silent).await
+                if told_apart && live.down && live.current.inflight() == 0 {
+                    self.shared.record_failure(&failure);
+                    Some(self.make_room(Arc::clone(&live.current)).await)
+                } else {
+                    self.down(live, reason, failure, silent).await
+                }
             }
         };
         self.shared.examination_ended();
@@ -164,6 +177,18 @@ impl Actor {
         };
     }
 
+    /// The old session is good for nothing, and a new one is refused for another reason: the old one may
+    /// take its place where a server allows only so many.
+    async fn make_room(&mut self, old: Arc<LiveLink>) -> ActorPhase {
+        let state = LinkState::Connecting {
+            attempt: self.backoff.failures() + 1,
+        };
+        old.end_verdict();
+        self.shared.publish(state, None);
+        close(&*old.link).await;
+        ActorPhase::Connect("room")
+    }
+
     /// Neither the old session nor a new one works.
     async fn down(
         &mut self,
@@ -173,6 +198,7 @@ impl Actor {
         silent: bool,
     ) -> Option<ActorPhase> {
         if self.shared.settings().transport == TransportKind::Stdio {
+            self.replaced_child = Some((Arc::clone(&live.current), reason.operation));
             return Some(self.lost(Arc::clone(&live.current), &failure).await);
         }
         self.shared.record_failure(&failure);

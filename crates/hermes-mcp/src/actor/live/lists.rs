@@ -7,14 +7,14 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::super::CatalogueSnapshot;
-use super::super::connect::{fetch_list, list_tools};
+use super::super::connect::{fetch_list, has_capability, list_tools};
 use super::super::run::Actor;
+use super::super::{CatalogueSnapshot, ServerSettings};
 use super::{BackgroundResult, ExamineReason, LiveSession};
 use crate::actor::op::Op;
 use crate::failure::retry;
 use crate::failure::{Certainty, FailureClass, McpFailure};
-use crate::transport::link::LinkFacts;
+use crate::transport::link::{Link, LinkFacts};
 
 const REFRESH_TIMEOUT: Duration = Duration::from_mins(1);
 /// The lists to be refreshed.
@@ -29,6 +29,17 @@ impl StaleLists {
     pub(super) fn any(self) -> bool {
         self.tools || self.resources || self.prompts
     }
+
+    /// Those of whose changes the server tells: some may have been missed.
+    pub(super) fn add_announced(&mut self, link: &dyn Link, settings: &ServerSettings) {
+        let announces = |what: &str| {
+            let lists = link.facts().capabilities.get(what);
+            lists.and_then(|lists| lists.get("listChanged")) == Some(&Value::Bool(true))
+        };
+        self.tools |= announces("tools");
+        self.resources |= settings.list_resources && announces("resources");
+        self.prompts |= settings.list_prompts && announces("prompts");
+    }
 }
 
 #[derive(Default)]
@@ -39,7 +50,12 @@ pub(super) struct RefreshedLists {
 }
 
 impl Actor {
-    pub(super) fn refreshed(&mut self, live: &LiveSession, lists: RefreshedLists) {
+    pub(super) fn refreshed(&mut self, live: &mut LiveSession, lists: RefreshedLists) {
+        if let Some(tools) = &lists.tools {
+            let offered = has_capability(&*live.current.link, "tools");
+            self.missing.listed(tools, offered);
+            live.list_again(self.missing.pause());
+        }
         let Some(old) = self.shared.catalogue.borrow().clone() else {
             return;
         };
@@ -64,6 +80,7 @@ impl Actor {
     pub(super) fn refresh_failed(&mut self, live: &mut LiveSession, failure: McpFailure) {
         tracing::warn!(server = %self.shared.name, "lists not refreshed: {failure}");
         self.shared.record_failure(&failure);
+        live.list_again(self.missing.pause());
         if let Some(suspect_reason) = retry::suspect_reason(&failure) {
             let cause = failure.class.name();
             live.suspect(

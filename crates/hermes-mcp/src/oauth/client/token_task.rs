@@ -23,6 +23,9 @@ use crate::oauth::tokens::Tokens;
 /// needs a login.
 const MAX_REFUSED: usize = 5;
 const REFUSED_WINDOW: Duration = Duration::from_mins(1);
+/// Wait before the second one is renewed, then twice as long each time: a server may learn of a new token a
+/// little later than we do.
+const REFUSED_WAIT: Duration = Duration::from_millis(250);
 /// Backoff after transient failures: doubling, up to a minute.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_mins(1);
@@ -154,6 +157,18 @@ impl State {
         }
         self.refused.push_back((token.clone(), now));
         true
+    }
+
+    /// How long to wait before this refused token is renewed. The first one has just ended; further ones may
+    /// be too new.
+    pub(super) fn renewal_pause(&self, token: &SecretString) -> Duration {
+        let same =
+            |(other, _): &(SecretString, Instant)| other.expose_secret() == token.expose_secret();
+        let before = self.refused.iter().position(same).unwrap_or_default();
+        match u32::try_from(before) {
+            Ok(before) if before > 0 => REFUSED_WAIT.saturating_mul(1 << (before - 1).min(8)),
+            _ => Duration::ZERO,
+        }
     }
 
     /// Tokens work, so earlier refusals were not permanent.
@@ -367,5 +382,28 @@ impl Inner {
         }
         self.state().logged_in(done.tokens, done.version);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn refused_tokens_are_renewed_ever_more_slowly_and_many_callers_count_once() {
+        let mut state = State::default();
+        let mut waits = Vec::new();
+        for number in 0..MAX_REFUSED {
+            let token = SecretString::from(format!("token {number}"));
+            for _ in 0..3 {
+                assert!(state.may_renew(&token, Instant::now()));
+            }
+            waits.push(state.renewal_pause(&token).as_millis());
+        }
+        assert_eq!(waits, [0, 250, 500, 1000, 2000]);
+        state.accepted();
+        let token = SecretString::from("another".to_owned());
+        assert!(state.may_renew(&token, Instant::now()));
+        assert_eq!(state.renewal_pause(&token), Duration::ZERO);
     }
 }

@@ -100,9 +100,58 @@ pub(crate) fn events_in(body: Vec<u8>) -> BoxStream<'static, Result<Sse, SseErro
     event_reader::read(chunks.boxed())
 }
 
-/// The events of an answer; one that is too large ends them with an error.
+/// The events of an answer; one that is too large ends them with an error. Some servers send plain JSON
+/// and call it an event stream: then it is the one event.
 pub(crate) fn events(response: reqwest::Response) -> BoxStream<'static, Result<Sse, SseError>> {
-    event_reader::read(chunks(response))
+    stream::once(events_or_json(chunks(response)))
+        .flatten()
+        .boxed()
+}
+
+async fn events_or_json(mut chunks: Chunks) -> BoxStream<'static, Result<Sse, SseError>> {
+    let mut start = Vec::new();
+    let mut broken = None;
+    // Until it is clear what it is. Nothing but blanks is no JSON.
+    while start.trim_ascii_start().is_empty() && start.len() < MAX_REFUSAL_BYTES {
+        match chunks.next().await {
+            Some(Ok(chunk)) => start.extend_from_slice(&chunk),
+            Some(Err(error)) => broken = Some(Err(error)),
+            None => break,
+        }
+        if broken.is_some() {
+            break;
+        }
+    }
+    let text = without_bom(&start).trim_ascii_start();
+    if broken.is_none() && matches!(text.first(), Some(b'{' | b'[')) {
+        let event = json_event(start, chunks).await;
+        return stream::iter([event]).boxed();
+    }
+    let begin = stream::iter(std::iter::once(Ok(start)).chain(broken));
+    event_reader::read(begin.chain(chunks).boxed())
+}
+
+/// The JSON that begins like this, as soon as it is whole: the connection may stay open.
+async fn json_event(mut text: Vec<u8>, mut chunks: Chunks) -> Result<Sse, SseError> {
+    let error = |error: BodyError| SseError::Body(Box::new(error));
+    while !is_whole_json(&text) {
+        match chunks.next().await {
+            Some(Ok(chunk)) if text.len() + chunk.len() > MAX_BODY_BYTES => {
+                return Err(error(BodyError::BodyTooLarge));
+            }
+            Some(Ok(chunk)) => text.extend_from_slice(&chunk),
+            Some(Err(broken)) => return Err(error(broken)),
+            None => break,
+        }
+    }
+    let text = String::from_utf8_lossy(without_bom(&text)).into_owned();
+    Ok(Sse::default().data(text))
+}
+
+fn is_whole_json(text: &[u8]) -> bool {
+    // Looked at only where it may end, for it may come in many pieces.
+    let may_end = matches!(text.trim_ascii_end().last(), Some(b'}' | b']'));
+    may_end && serde_json::from_slice::<serde::de::IgnoredAny>(without_bom(text)).is_ok()
 }
 
 /// The events of a long-lived stream. It ends after a silence longer than

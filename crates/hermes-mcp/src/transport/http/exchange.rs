@@ -1,7 +1,7 @@
 //! One HTTP request: headers, token, redirects, and the meaning of a refusal.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_core::clock::{Clock, SystemClock};
 use reqwest::Method;
@@ -10,6 +10,8 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use super::body::{describe_error, refusal_body};
+use super::cookies::Cookies;
+use super::held_session::HeldSession;
 use super::{MessageKind, SESSION_ID, header};
 use crate::failure::classify::{self, HttpFacts, RequestPhase, TransportBreak};
 use crate::failure::{Certainty, FailureClass, McpFailure};
@@ -76,6 +78,9 @@ impl Outgoing<'_> {
 pub(crate) struct Exchange {
     target: HttpTarget,
     pub(crate) shared: Arc<ConnectionShared>,
+    cookies: Cookies,
+    /// The id that the server gave this connection.
+    session: Mutex<Option<HeldSession>>,
 }
 
 /// The outcome of one attempt.
@@ -89,7 +94,22 @@ impl Exchange {
         Self {
             target: target.clone(),
             shared: Arc::clone(shared),
+            cookies: Cookies::default(),
+            session: Mutex::default(),
         }
+    }
+
+    /// The server gave this connection a session.
+    pub(crate) fn hold_session(&self, id: String) {
+        let held = self.target.clients.sessions.hold(id);
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+    }
+
+    /// This connection ends. Whether its session stays, because the server gave the same id to another one.
+    pub(crate) fn is_session_of_another(&self, id: &str) -> bool {
+        let ours = &self.session;
+        drop(ours.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.target.clients.sessions.is_held(id)
     }
 
     /// Sends a request and returns a successful response. A refused token is renewed; then an
@@ -192,12 +212,14 @@ impl Exchange {
         let session = link_session || all.contains_key(SESSION_ID);
         let mut url = request.to.unwrap_or(&self.target.url).clone();
         for _ in 0..MAX_REDIRECTS {
+            let mut all = all.clone();
+            self.cookies.add_to(&mut all, &url);
             let mut sending = self
                 .target
                 .clients
                 .get()
                 .request(request.method.clone(), url.clone())
-                .headers(all.clone());
+                .headers(all);
             if let Some(body) = &request.body {
                 sending = sending
                     .header(CONTENT_TYPE, "application/json")
@@ -207,6 +229,7 @@ impl Exchange {
                 .send()
                 .await
                 .map_err(|error| self.send_failure(&error))?;
+            self.cookies.store(&url, response.headers());
             if response.status().is_success() {
                 return Ok(Attempt::Answer(response));
             }

@@ -152,6 +152,10 @@ impl State {
         exchange.shared.stream.settle();
         match opened {
             Ok(response) => {
+                // A server that numbers its events tells again what was missed.
+                if self.was_open && self.last_id.is_none() {
+                    exchange.shared.send_event(LinkEvent::StreamReopened);
+                }
                 self.was_open = true;
                 self.refusals = 0;
                 self.current = Some(watched_events(response, &exchange.shared));

@@ -151,6 +151,15 @@ fn readable(request: &MiniRequest) -> Vec<(&'static str, Vec<u8>)> {
             "content-type: text/event-stream\r\ncontent-encoding: gzip",
             gzip(&event),
         ),
+        (stream, plain.clone().into()),
+        (
+            stream,
+            format!("\u{feff}\r\n {}\n", plain.replace(',', ",\n")).into(),
+        ),
+        (
+            "content-type: text/event-stream\r\ncontent-encoding: gzip",
+            gzip(&plain),
+        ),
     ]
 }
 
@@ -163,7 +172,7 @@ async fn what_can_be_read_is_read_whatever_its_status_and_coding() {
         "203 Odd",
         "206 Part",
     ] {
-        for shape in 0..15 {
+        for shape in 0..18 {
             let server = server("tools/call", move |request| {
                 let (head, body) = readable(request).swap_remove(shape);
                 MiniResponse::bytes(&format!("{status}\r\n{head}"), body)
@@ -174,6 +183,16 @@ async fn what_can_be_read_is_read_whatever_its_status_and_coding() {
             assert_eq!(text(&result), "ran", "{status} {shape}");
         }
     }
+}
+
+#[tokio::test]
+async fn json_on_a_stream_that_stays_open_is_the_answer() {
+    let server = server("tools/call", |request| MiniResponse {
+        silent: true,
+        ..MiniResponse::typed("text/event-stream", &ran(request))
+    })
+    .await;
+    assert_eq!(text(&call(&server).await.unwrap()), "ran");
 }
 
 /// (description, head, body, missing bytes, whether the connection stays open)

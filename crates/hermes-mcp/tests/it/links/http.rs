@@ -402,7 +402,10 @@ async fn after_a_sleep_the_listening_stream_is_opened_anew() {
         let received = loop {
             server.notify("notifications/tools/list_changed", &json!({}));
             tokio::select! {
-                event = bench.event() => break event,
+                event = bench.event() => match event {
+                    LinkEvent::StreamReopened => {}
+                    event => break event,
+                },
                 () = tokio::time::sleep(Duration::from_millis(5)) => {}
             }
         };

@@ -11,6 +11,7 @@ mod certified;
 mod chains;
 mod changes;
 mod cut;
+mod habits;
 mod handshakes;
 mod healthy;
 mod invariants;
