@@ -105,6 +105,7 @@ impl RemoteTool {
         }
         let says: String = consent.says.chars().take(SAYS).collect();
         let question = ApprovalRequest {
+            kind: hermes_core::approval::ApprovalKind::Action,
             id: cx.call_id.clone(),
             tool: self.spec.name.clone(),
             action: format!("use {tool} of the MCP server {server}, which now says: {says}"),
