@@ -25,6 +25,7 @@
 //! | [`private`] | which files of a person are private, which run by themselves later |
 //! | [`fence`] | marking text from outside |
 //! | [`taint`] | lasting changes after reading from outside |
+//! | [`job_check`] | what a scheduled job may say |
 //! | [`threat_scan`] | text that tries to instruct the model |
 //! | [`task`] | the one way to start a background task |
 
@@ -41,6 +42,7 @@ pub mod figures;
 pub mod front_end;
 pub mod ids;
 pub mod image;
+pub mod job_check;
 pub mod message;
 pub mod model;
 pub mod open_texts;
