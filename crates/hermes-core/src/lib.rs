@@ -23,6 +23,7 @@
 //! | [`paths`] | paths as text |
 //! | [`redact`] | hiding secrets in text |
 //! | [`private`] | which files of a person are private, which run by themselves later |
+//! | [`programs`] | where Hermes looks for programs that it runs itself |
 //! | [`fence`] | marking text from outside |
 //! | [`taint`] | lasting changes after reading from outside |
 //! | [`job_check`] | what a scheduled job may say |
@@ -48,6 +49,7 @@ pub mod model;
 pub mod open_texts;
 pub mod paths;
 pub mod private;
+pub mod programs;
 pub mod redact;
 pub mod slash;
 pub mod store;
