@@ -107,6 +107,7 @@ pub(crate) fn settings(choice: SandboxChoice, dir: &Path) -> SandboxSettings {
         limits: ResourceLimits::default(),
         homes: vec![dir.join("home/.hermes")],
         user_home: Some(dir.join("home")),
+        own_commands: Vec::new(),
         helper: Some(env!("CARGO_BIN_EXE_confine").into()),
     }
 }
