@@ -177,6 +177,7 @@ impl GuardedTool {
             .collect();
         let files = files.join(", ");
         let question = ApprovalRequest {
+            kind: hermes_core::approval::ApprovalKind::Action,
             id: cx.call_id.clone(),
             tool: name.to_owned(),
             action: format!("{ACTION}{files}"),

@@ -1,7 +1,7 @@
 //! The approval modes that an editor offers.
 
 use agent_client_protocol::v1::schema::{SessionMode, SessionModeState};
-use hermes_core::approval::{ApprovalRequest, Verdict};
+use hermes_core::approval::{ApprovalKind, ApprovalRequest, Verdict};
 use hermes_core::tool_traits::{ToolKind, tool_traits};
 
 /// What needs approval.
@@ -59,7 +59,7 @@ impl EditorMode {
             Self::Default | Self::AcceptEdits => None,
             Self::DontAsk if tool_traits(&request.tool).kind == ToolKind::Execute => {
                 // A command that the sandbox stopped would run without limits: not unasked.
-                let confined = !request.id.ends_with("-outside");
+                let confined = request.kind == ApprovalKind::Action;
                 Some(if confined {
                     Verdict::Once
                 } else {
@@ -94,9 +94,11 @@ fn refused(why: &str) -> Verdict {
 mod tests {
     use super::*;
 
-    fn request(tool: &str, id: &str) -> ApprovalRequest {
+    fn request(tool: &str, kind: ApprovalKind) -> ApprovalRequest {
         ApprovalRequest {
-            id: id.into(),
+            // The id of a call is the model's: it decides nothing.
+            id: "c1-outside".into(),
+            kind,
             tool: tool.into(),
             action: "x".into(),
             reasons: Vec::new(),
@@ -108,26 +110,32 @@ mod tests {
     #[test]
     fn only_the_mode_that_asks_nothing_answers_by_itself() {
         for mode in [EditorMode::Default, EditorMode::AcceptEdits] {
-            assert_eq!(mode.verdict(&request("terminal", "c1:0")), None);
-            assert_eq!(mode.verdict(&request("write_file", "c1")), None);
+            assert_eq!(
+                mode.verdict(&request("terminal", ApprovalKind::Action)),
+                None
+            );
+            assert_eq!(
+                mode.verdict(&request("write_file", ApprovalKind::Action)),
+                None
+            );
         }
         let mode = EditorMode::DontAsk;
         assert_eq!(
-            mode.verdict(&request("terminal", "c1:0")),
+            mode.verdict(&request("terminal", ApprovalKind::Action)),
             Some(Verdict::Once)
         );
         // Outside the workspace, out of the sandbox, lasting: refused without a question.
-        for (tool, id) in [
-            ("write_file", "c1"),
-            ("terminal", "c1-outside"),
-            ("memory", "c1:lasting"),
+        for (tool, kind) in [
+            ("write_file", ApprovalKind::Action),
+            ("terminal", ApprovalKind::OutsideSandbox),
+            ("memory", ApprovalKind::Action),
         ] {
             assert!(
                 matches!(
-                    mode.verdict(&request(tool, id)),
+                    mode.verdict(&request(tool, kind)),
                     Some(Verdict::Deny { why: Some(_) })
                 ),
-                "{tool} {id}"
+                "{tool} {kind:?}"
             );
         }
     }

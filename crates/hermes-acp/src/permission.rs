@@ -135,6 +135,7 @@ mod tests {
 
     fn asked(rule: Option<&str>) -> ApprovalRequest {
         ApprovalRequest {
+            kind: hermes_core::approval::ApprovalKind::Action,
             id: "c1:0".into(),
             tool: "terminal".into(),
             action: "rm -rf \u{202e}build".into(),

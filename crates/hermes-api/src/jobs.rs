@@ -9,7 +9,7 @@ use axum::response::Response;
 use chrono::DateTime;
 use hermes_config::Zone;
 use hermes_core::clock::SystemRng;
-use hermes_core::threat_scan::{self, ScanScope};
+use hermes_core::job_check;
 use hermes_store::jobs::{
     Job, JobError, JobSchedule, JobTable, ParsedSchedule, iso_time, parse_schedule,
 };
@@ -141,19 +141,12 @@ impl JobInput {
             return Err(ApiError::bad(message).param("prompt"));
         }
         // A job acts later and unseen.
-        let found = wanted
-            .prompt
-            .as_deref()
-            .and_then(|prompt| threat_scan::first(prompt, ScanScope::Strict));
-        if let Some(found) = found {
-            let message = format!(
-                "'prompt' is refused ({found}): it reads like an attempt to turn the agent \
-                 against its person; say plainly what is to be done"
-            );
-            return Err(ApiError::bad(message)
+        let checked = wanted.prompt.as_deref().map_or(Ok(()), job_check::prompt);
+        checked.map_err(|why| {
+            ApiError::bad(format!("'prompt' is refused: {why}"))
                 .param("prompt")
-                .code("prompt_refused"));
-        }
+                .code("prompt_refused")
+        })?;
         Ok(wanted)
     }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use hermes_core::programs::own_program;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
@@ -41,7 +42,7 @@ impl ChildOutput {
 
 /// A command as bash reads it.
 pub fn shell(command: &str) -> Command {
-    let mut program = Command::new("bash");
+    let mut program = Command::from(own_program("bash"));
     program.args(["-c", command]);
     program
 }

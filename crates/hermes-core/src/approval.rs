@@ -28,11 +28,24 @@ pub fn denial_for_people(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// What is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalKind {
+    /// An action within the limits that apply to all of them.
+    #[default]
+    Action,
+    /// A command that the sandbox stopped would run again without limits.
+    OutsideSandbox,
+}
+
 /// A tool requests permission for something dangerous.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
     /// Identifies this request in [`crate::event::AgentCommand::Answer`].
     pub id: String,
+    #[serde(default)]
+    pub kind: ApprovalKind,
     pub tool: String,
     /// The exact action: the whole command, the whole path.
     pub action: String,

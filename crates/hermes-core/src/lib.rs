@@ -23,8 +23,10 @@
 //! | [`paths`] | paths as text |
 //! | [`redact`] | hiding secrets in text |
 //! | [`private`] | which files of a person are private, which run by themselves later |
+//! | [`programs`] | where Hermes looks for programs that it runs itself |
 //! | [`fence`] | marking text from outside |
 //! | [`taint`] | lasting changes after reading from outside |
+//! | [`job_check`] | what a scheduled job may say |
 //! | [`threat_scan`] | text that tries to instruct the model |
 //! | [`text`] | cutting and escaping texts |
 //! | [`task`] | the one way to start a background task |
@@ -42,11 +44,13 @@ pub mod figures;
 pub mod front_end;
 pub mod ids;
 pub mod image;
+pub mod job_check;
 pub mod message;
 pub mod model;
 pub mod open_texts;
 pub mod paths;
 pub mod private;
+pub mod programs;
 pub mod redact;
 pub mod slash;
 pub mod store;

@@ -80,6 +80,7 @@ impl ToolContext {
             };
         }
         let request = ApprovalRequest {
+            kind: crate::approval::ApprovalKind::Action,
             id: format!("{}:lasting", self.call_id),
             tool: tool.to_owned(),
             action: action.to_owned(),

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
+use hermes_core::programs::own_search_path;
 use tokio::process::Command;
 
 use crate::scratch::Scratch;
-use crate::shell::is_in_environment;
 
 /// Longer than any legitimate query takes.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -39,13 +39,9 @@ const PLAIN_DIFF: [&str; 4] = [
 /// A git command with only our settings.
 pub fn neutral<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new("git");
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    // A relative directory would be in the repository, and an active virtual environment may be.
-    let is_ours = |dir: &PathBuf| dir.is_absolute() && !is_in_environment(dir);
-    let path = std::env::join_paths(std::env::split_paths(&path).filter(is_ours));
     command
         .env_clear()
-        .envs(path.ok().map(|path| ("PATH", path)))
+        .env("PATH", own_search_path())
         .env("LC_ALL", "C")
         .env("HOME", "/nonexistent")
         .env("GIT_CONFIG_GLOBAL", "/dev/null")

@@ -76,16 +76,6 @@ impl BashProgram<'_> {
     }
 }
 
-/// Whether a directory belongs to an active virtual environment (Python, conda, Node). Its project installs
-/// programs there, so we run nothing from it.
-pub(crate) fn is_in_environment(dir: &Path) -> bool {
-    let mut prefixes = ["VIRTUAL_ENV", "CONDA_PREFIX"]
-        .iter()
-        .filter_map(std::env::var_os);
-    dir.ends_with("node_modules/.bin")
-        || prefixes.any(|prefix| !prefix.is_empty() && dir.starts_with(prefix))
-}
-
 /// Parses a report. `None`: the shell did not get that far.
 pub fn parse_report(report: &[u8]) -> Option<ShellState> {
     let end = report.iter().position(|&byte| byte == 0)?;

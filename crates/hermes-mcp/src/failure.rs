@@ -124,6 +124,14 @@ impl McpFailure {
             }
     }
 
+    /// Whether the server refused the request to slow us down. Such a request did not run, whatever
+    /// the text, but the refusal says nothing about the session.
+    pub(crate) fn is_throttled_request(&self) -> bool {
+        self.class == FailureClass::Throttled
+            && self.certainty == Certainty::Rejected
+            && self.http_status == Some(429)
+    }
+
     /// Whether both are the same refusal except for numbers: many servers include the time or a
     /// request number in the text.
     pub(crate) fn is_same_refusal(&self, other: &Self) -> bool {

@@ -308,10 +308,16 @@ impl<'a> Classifier<'a> {
             || self.git(call)
             || self.network(call)
             || self.cloud(call)
-            || self.system(call)
-            || self.code(call)
-            || self.readers(call);
-        if !known {
+            || self.system(call);
+        if known {
+            return;
+        }
+        let is_code = self.code(call);
+        let is_reader = !is_code && self.readers(call);
+        if !is_reader {
+            self.carried_commands(call);
+        }
+        if !is_code && !is_reader {
             self.add_soft(Category::PROGRAM, format!("runs {name}"));
         }
     }

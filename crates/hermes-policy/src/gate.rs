@@ -290,6 +290,7 @@ impl Gate {
         }
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         let question = ApprovalRequest {
+            kind: hermes_core::approval::ApprovalKind::Action,
             id: format!("{}:{number}", cx.call_id),
             tool: request.kind.tool().to_owned(),
             action: request.command.clone(),

@@ -156,6 +156,7 @@ impl Program {
             for id in ["1", "2"] {
                 self.event(AgentEvent::ApprovalNeeded {
                     request: ApprovalRequest {
+                        kind: hermes_core::approval::ApprovalKind::Action,
                         id: id.to_owned(),
                         tool: "terminal".to_owned(),
                         action: "rm -rf build && git push --force origin main".to_owned(),

@@ -57,6 +57,7 @@ fn asking() -> FakeTool {
     FakeTool::new("danger", Effects::Exclusive, |_, cx| {
         Box::pin(async move {
             let request = ApprovalRequest {
+                kind: hermes_core::approval::ApprovalKind::Action,
                 id: "r1".into(),
                 tool: "danger".into(),
                 action: "rm -rf /".into(),

@@ -333,6 +333,7 @@ fn asking() -> FakeTool {
     FakeTool::new("risky", Effects::Exclusive, |_, cx| {
         Box::pin(async move {
             let verdict = cx.approver.decide(ApprovalRequest {
+                kind: hermes_core::approval::ApprovalKind::Action,
                 id: cx.call_id.clone(),
                 tool: "risky".into(),
                 action: "rm -rf build".into(),

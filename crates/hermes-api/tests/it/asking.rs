@@ -89,6 +89,7 @@ fn asks(word: &str) -> AgentEvent {
     }
     AgentEvent::ApprovalNeeded {
         request: ApprovalRequest {
+            kind: hermes_core::approval::ApprovalKind::Action,
             id: word.to_owned(),
             tool: "terminal".to_owned(),
             action: format!("rm -rf {word}"),

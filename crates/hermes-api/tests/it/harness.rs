@@ -235,6 +235,7 @@ impl FakeConversation {
             return self.say("denied: nobody is here").await;
         }
         let request = ApprovalRequest {
+            kind: hermes_core::approval::ApprovalKind::Action,
             id: "request-1".to_owned(),
             tool: "terminal".to_owned(),
             action: "rm -rf build".to_owned(),

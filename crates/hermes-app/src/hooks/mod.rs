@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_core::programs::own_program;
 use hermes_core::task;
 use regex::Regex;
 use serde_json::{Value, json};
@@ -201,7 +202,7 @@ impl Hook {
                 dir,
                 file: HookHandler::Program(name),
             } => {
-                let mut program = Command::new(dir.join(name));
+                let mut program = Command::from(own_program(dir.join(name)));
                 program.current_dir(dir);
                 program
             }
@@ -209,7 +210,7 @@ impl Hook {
                 dir,
                 file: HookHandler::Python,
             } => {
-                let mut program = Command::new("python3");
+                let mut program = Command::from(own_program("python3"));
                 program
                     .args(["-c", CALLS_HANDLE])
                     .arg(dir.join("handler.py"));

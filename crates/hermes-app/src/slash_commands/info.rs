@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use hermes_core::figures;
 use hermes_core::front_end::{Effect, PagedText, TextKind, TranscriptEntry};
+use hermes_core::programs::own_program;
 use hermes_core::slash;
 use hermes_exec::git::ForeignRepository;
 use tokio::process::Command;
@@ -245,7 +246,7 @@ const CLIPBOARDS: [(&str, &[&str]); 3] = [
 
 pub(super) async fn paste(conversation: &mut Conversation) -> Result<CommandResult, Failure> {
     for (program, args) in CLIPBOARDS {
-        let done = Command::new(program)
+        let done = Command::from(own_program(program))
             .args(args)
             .stdin(Stdio::null())
             .kill_on_drop(true)

@@ -117,6 +117,7 @@ mod tests {
 
     fn request(rule: Option<&str>) -> ApprovalRequest {
         ApprovalRequest {
+            kind: hermes_core::approval::ApprovalKind::Action,
             id: "1".into(),
             tool: "terminal".into(),
             action: "git push origin\u{202e} main\u{1b}[8m".into(),

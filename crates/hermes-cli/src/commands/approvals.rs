@@ -4,6 +4,9 @@ use clap::{Args, Subcommand};
 use hermes_config::Config;
 use hermes_config::edit::EditError;
 use hermes_core::approval::Rule;
+use hermes_exec::backend;
+use hermes_exec::local::Declared;
+use hermes_exec::sandbox::{Sandbox, SandboxSettings};
 use hermes_policy::rules::{self, Meaning};
 use hermes_policy::{
     ApprovalMode, Assessment, CommandClass, CommandRequest, ConfinementLevel, Gate, PolicyConfig,
@@ -423,13 +426,34 @@ impl<'a> CommandTrial<'a> {
     }
 }
 
+/// What confines commands with these settings.
+fn confinement(cx: &Context) -> Result<ConfinementLevel, Failure> {
+    let config = cx.config()?;
+    let cwd = std::env::current_dir().unwrap_or_default();
+    let failed = |error: hermes_exec::ExecError| Failure::failed(error.to_string());
+    let elsewhere = backend::select(&cx.home, &config, &cx.env, &cwd, &Declared::default());
+    Ok(match elsewhere.map_err(failed)? {
+        Some(environment) if environment.info().isolated => ConfinementLevel::Isolated,
+        Some(_) => ConfinementLevel::None,
+        None => {
+            let sandbox = Sandbox::detect(SandboxSettings::from_config(&cx.home, &config));
+            if sandbox.confinement(&cwd).is_off() {
+                ConfinementLevel::None
+            } else {
+                ConfinementLevel::Sandboxed
+            }
+        }
+    })
+}
+
 fn test(cx: &Context, command: &str, no_sandbox: bool, as_json: bool) -> Outcome {
     let gate = gate(cx)?;
     let confinement = if no_sandbox {
         ConfinementLevel::None
     } else {
-        ConfinementLevel::Sandboxed
+        confinement(cx)?
     };
+    let no_sandbox = confinement == ConfinementLevel::None;
     let trial = CommandTrial::new(&gate, command, confinement)?;
     let modes = [
         ("manual", trial.with_mode(ApprovalMode::Manual)),

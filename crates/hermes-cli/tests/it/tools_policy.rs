@@ -134,6 +134,11 @@ fn a_test_tells_by_its_code() {
     assert_eq!(code("ls -la"), Some(0));
     assert_eq!(code("rm -rf x"), Some(1));
     assert_eq!(code("sudo reboot"), Some(5));
+    // What is said is what happens: without a sandbox, programs ask.
+    let off = CliHarness::with_config(&format!("{MANUAL}terminal:\n  sandbox: off\n"));
+    let said = off.run(["approvals", "test", "make"]);
+    assert_eq!(said.code, Some(1));
+    assert!(said.stdout.contains("without a sandbox"), "{}", said.stdout);
     assert_eq!(setup.run(["approvals", "revoke", "none"]).code, Some(4));
     assert_eq!(setup.run(["approvals", "add", "reboot"]).code, Some(5));
     assert_eq!(setup.run(["approvals", "add", "rm $X"]).code, Some(64));

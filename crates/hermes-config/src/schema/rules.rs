@@ -285,6 +285,13 @@ pub(crate) const ROWS: &[RuleRow] = &[
     kept("mcp_servers.*.enabled", ValueRule::Words(BOOLEAN)),
     kept("platforms.*.enabled", ValueRule::Words(BOOLEAN)),
     kept("gateway.platforms.*.enabled", ValueRule::Words(BOOLEAN)),
+    kept("gateway.api_server.port", ValueRule::Number(1.0, 65535.0)),
+    kept("platforms.*.port", ValueRule::Number(1.0, 65535.0)),
+    kept("platforms.*.extra.port", ValueRule::Number(1.0, 65535.0)),
+    kept(
+        "gateway.platforms.*.extra.port",
+        ValueRule::Number(1.0, 65535.0),
+    ),
     kept("_config_version", ValueRule::Number(0.0, 1e6)),
     row(
         "gateway.api_server.max_concurrent_runs",

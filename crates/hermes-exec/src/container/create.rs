@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use hermes_core::programs::is_own_directory;
 use sha2::{Digest, Sha256};
 use tokio::process::Command;
 
@@ -41,6 +42,7 @@ pub(super) fn find_program() -> Result<PathBuf, ExecError> {
 fn on_path(name: &Path) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
+        .filter(|dir| is_own_directory(dir))
         .map(|dir| dir.join(name))
         .find(|file| file.is_file())
 }

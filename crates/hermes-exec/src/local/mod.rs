@@ -22,6 +22,7 @@ use std::time::Duration;
 use hermes_config::{Config, Env, Home, ProcessEnv};
 use hermes_core::BoxFuture;
 use hermes_core::command_host::HostedCall;
+use hermes_core::programs::is_own_directory;
 use tokio::sync::OnceCell;
 
 pub(crate) use files::LocalFiles;
@@ -105,7 +106,7 @@ const TERMINAL_VARIABLES: &[(&str, &str)] = &[
 
 fn find_bash(path: &str) -> PathBuf {
     std::env::split_paths(path)
-        .filter(|dir| dir.is_absolute() && !shell::is_in_environment(dir))
+        .filter(|dir| is_own_directory(dir))
         .chain(["/bin".into(), "/usr/bin".into()])
         .map(|dir| dir.join("bash"))
         .find(|bash| bash.is_file())

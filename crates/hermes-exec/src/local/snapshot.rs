@@ -1,10 +1,12 @@
 //! What the user's login shell sets up, read once: variables in memory, functions and aliases in a file that
 //! commands source only if there are any.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
+
+use hermes_core::programs::own_part_of;
 
 use crate::confinement::{Confine, Confinement, Launch};
 use crate::environment::Variables;
@@ -72,9 +74,8 @@ async fn run(
     let launch = Launch {
         program: bash.into(),
         args,
-        env: policy
-            .base()
-            .iter()
+        env: own_variables(policy.base())
+            .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect(),
         cwd: "/".into(),
@@ -98,12 +99,65 @@ async fn run(
     let bytes = std::fs::read(&report).map_err(|error| error.to_string())?;
     let state = shell::parse_report(&bytes).ok_or("it ended early")?;
     let mut variables = state.exports;
+    restore(&mut variables, policy.base());
     policy.scrub(&mut variables);
     let size = std::fs::metadata(&prelude).map_or(0, |meta| meta.len());
     Ok(LoginSnapshot {
         variables,
         prelude: (1..=MAX_PRELUDE).contains(&size).then_some(prelude),
     })
+}
+
+/// Variables that make programs load further code. Their files may be in a project.
+const LOADING: &[&str] = &[
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "LD_AUDIT",
+    "DYLD_LIBRARY_PATH",
+    "DYLD_INSERT_LIBRARIES",
+    "BASH_ENV",
+    "ENV",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PYTHONSTARTUP",
+    "NODE_PATH",
+    "NODE_OPTIONS",
+    "PERL5LIB",
+    "PERL5OPT",
+    "RUBYLIB",
+    "RUBYOPT",
+    "LESSOPEN",
+];
+
+/// The variables with which the login scripts run. They are not confined, so they must not run what a confined
+/// command could have put into a virtual environment or a directory of libraries.
+fn own_variables(base: &Variables) -> Variables {
+    let mut own = base.clone();
+    own.retain(|name, _| !LOADING.contains(&name.as_str()));
+    if let Some(path) = own.get_mut("PATH") {
+        *path = own_part_of(OsStr::new(path.as_str()))
+            .to_string_lossy()
+            .into_owned();
+    }
+    own
+}
+
+/// Commands get what the login scripts were started without.
+fn restore(variables: &mut Variables, base: &Variables) {
+    for name in LOADING {
+        if let Some(value) = base.get(*name) {
+            variables
+                .entry((*name).to_owned())
+                .or_insert_with(|| value.clone());
+        }
+    }
+    // Only if the scripts kept what they were given: some set the search path anew.
+    if let (Some(path), Some(given)) = (variables.get_mut("PATH"), base.get("PATH")) {
+        let own = own_part_of(OsStr::new(given.as_str()));
+        if let Some(start) = path.find(own.to_string_lossy().as_ref()) {
+            path.replace_range(start..start + own.len(), given);
+        }
+    }
 }
 
 fn script(login: &LoginScripts, report: &Path, prelude: &Path) -> String {

@@ -2,8 +2,12 @@
 //! hidden paths are covered.
 
 use std::ffi::{OsStr, OsString};
+use std::io::Read as _;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+
+use hermes_core::programs::is_own_directory;
 
 use super::rules::FileRules;
 use super::spec::HelperSpec;
@@ -13,6 +17,7 @@ use crate::environment::ExecError;
 /// The program, if it works here.
 pub(super) fn find(path: &OsStr) -> Option<PathBuf> {
     let program = std::env::split_paths(path)
+        .filter(|dir| is_own_directory(dir))
         .map(|dir| dir.join("bwrap"))
         .find(|file| file.is_file())?;
     let works = Command::new(&program)
@@ -54,6 +59,7 @@ pub(super) fn wrap(
     let outer = HelperSpec {
         session: spec.session,
         terminal: spec.terminal,
+        stays: true,
         ..HelperSpec::default()
     };
     spec.session = false;
@@ -145,5 +151,98 @@ fn cover(path: &Path, args: &mut Vec<OsString>) {
         args.extend(["--tmpfs".into(), path.into()]);
     } else {
         args.extend(["--ro-bind".into(), "/dev/null".into(), path.into()]);
+    }
+}
+
+/// Attempts to set up one command's view.
+const ATTEMPTS: usize = 5;
+
+/// Runs bubblewrap until the command has ended. It gives up if a file that it covers vanishes or changes its kind
+/// before it gets there, and files come and go at any time: then it is started again with what exists now. It
+/// reports an exit code only for a command that it has started, so nothing runs twice.
+pub(super) fn run(program: &OsStr, args: Vec<OsString>) -> std::io::Result<ExitStatus> {
+    let mut args = args;
+    let mut attempt = 1;
+    loop {
+        let (mut report, writer) = std::io::pipe()?;
+        rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty())?;
+        let mut child = Command::new(program)
+            .arg("--json-status-fd")
+            .arg(writer.as_raw_fd().to_string())
+            .args(&args)
+            .spawn()?;
+        drop(writer);
+        let mut text = String::new();
+        // What cannot be read counts as started.
+        let is_read = report.read_to_string(&mut text).is_ok();
+        let status = child.wait()?;
+        let has_started = status.success() || !is_read || text.contains("\"exit-code\"");
+        let current = with_current_covers(&args);
+        if has_started || attempt == ATTEMPTS || current == args {
+            return Ok(status);
+        }
+        args = current;
+        attempt += 1;
+    }
+}
+
+/// The same arguments with covers for what exists now.
+fn with_current_covers(args: &[OsString]) -> Vec<OsString> {
+    let end = args.iter().position(|arg| arg == "--");
+    let (ours, command) = args.split_at(end.unwrap_or(args.len()));
+    let mut current = Vec::with_capacity(args.len());
+    let mut rest = ours;
+    while let Some(option) = rest.first() {
+        let values = match option.to_str() {
+            Some("--ro-bind" | "--bind-try" | "--ro-bind-try") => 2,
+            Some("--cap-drop" | "--dev" | "--proc" | "--tmpfs" | "--chdir") => 1,
+            _ => 0,
+        };
+        let (item, after) = rest.split_at(rest.len().min(1 + values));
+        match item {
+            [option, path] if option == "--tmpfs" => cover(Path::new(path), &mut current),
+            [option, from, path] if option == "--ro-bind" && from == "/dev/null" => {
+                cover(Path::new(path), &mut current);
+            }
+            _ => current.extend_from_slice(item),
+        }
+        rest = after;
+    }
+    current.extend_from_slice(command);
+    current
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn covers_follow_what_exists() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).into_os_string();
+        std::fs::write(at("kept"), "").unwrap();
+        std::fs::create_dir(at("now-a-directory")).unwrap();
+        let os = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        let mut args = os(&["--unshare-user", "--ro-bind", "/", "/", "--tmpfs"]);
+        args.push(at("gone"));
+        for name in ["kept", "gone-too", "now-a-directory"] {
+            args.extend(os(&["--ro-bind", "/dev/null"]));
+            args.push(at(name));
+        }
+        args.extend(os(&["--chdir", "/", "--", "x", "--tmpfs", "/gone"]));
+        let mut expected = os(&[
+            "--unshare-user",
+            "--ro-bind",
+            "/",
+            "/",
+            "--ro-bind",
+            "/dev/null",
+        ]);
+        expected.push(at("kept"));
+        expected.push("--tmpfs".into());
+        expected.push(at("now-a-directory"));
+        expected.extend(os(&["--chdir", "/", "--", "x", "--tmpfs", "/gone"]));
+        assert_eq!(with_current_covers(&args), expected);
+        assert_eq!(with_current_covers(&expected), expected);
     }
 }

@@ -27,6 +27,11 @@ pub(super) enum NextStep {
     Exit,
     /// Becomes the command.
     Exec(Command),
+    /// Stays as the parent of bubblewrap.
+    Stay {
+        program: OsString,
+        args: Vec<OsString>,
+    },
     /// Spawns the command and stays as init of its PID namespace, because the kernel treats init differently.
     #[cfg(target_os = "linux")]
     Spawn(Command),
@@ -45,6 +50,10 @@ pub(super) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             let error = command.exec();
             start_error(&command, &error)
         }
+        Ok(NextStep::Stay { program, args }) => match super::bubblewrap::run(&program, args) {
+            Ok(status) => return exit_as(status),
+            Err(error) => start_error(&Command::new(program), &error),
+        },
         #[cfg(target_os = "linux")]
         Ok(NextStep::Spawn(mut command)) => match command.spawn() {
             Ok(child) => exit_like(Pid::from_child(&child)),
@@ -65,6 +74,16 @@ pub(super) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     // There is nowhere else to report it.
     let _ = writeln!(std::io::stderr(), "hermes: {why}");
     ExitCode::from(code)
+}
+
+/// As a shell reports it.
+fn exit_as(status: std::process::ExitStatus) -> ExitCode {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal));
+    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
 /// Exit code and message as a shell would report them.
@@ -90,6 +109,11 @@ fn prepare(mut args: impl Iterator<Item = OsString>) -> Result<NextStep, String>
         return Err("-- is missing after the limits".to_owned());
     }
     let program = args.next().ok_or("no program given")?;
+    if spec.stays {
+        start_session(spec.session, spec.terminal)?;
+        let args = args.collect();
+        return Ok(NextStep::Stay { program, args });
+    }
     let mut command = Command::new(program);
     command.args(args);
     command.envs(spec.env.iter().map(|(name, value)| (name, value)));

@@ -120,6 +120,7 @@ impl ForbiddenPaths {
         writable: &[PathBuf],
         known: &Repositories,
         named: &StartFilePaths,
+        run_by_scripts: &[PathBuf],
     ) -> Self {
         let mut forbidden = Self {
             home: home.map(Path::to_owned),
@@ -161,7 +162,8 @@ impl ForbiddenPaths {
         }
         let directories = named.absent_directories();
         forbidden.names.extend(directories.filter_map(below));
-        let files = named.absent_files().filter_map(below);
+        let files = named.absent_files().chain(run_by_scripts);
+        let files = files.filter_map(below);
         forbidden
             .files
             .extend(files.filter(|(base, _)| forbidden.work_dirs.contains(base)));

@@ -44,6 +44,7 @@ mod prepared_shell;
 mod protect;
 mod repositories;
 mod rules;
+mod scripts;
 #[cfg(target_os = "linux")]
 mod seccomp;
 mod sockets;
@@ -67,6 +68,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hermes_config::{Config, Home};
 use hermes_core::private::runs_later;
+use serde_json::{Map, Value};
 
 pub(crate) use forbidden_paths::ForbiddenPaths;
 #[cfg(target_os = "linux")]
@@ -195,6 +197,9 @@ pub struct SandboxSettings {
     /// Hermes homes: commands read only their non-secret entries and write nothing in them.
     pub homes: Vec<PathBuf>,
     pub user_home: Option<PathBuf>,
+    /// Command lines that Hermes itself runs unconfined (hooks, MCP servers): commands cannot write the files of
+    /// the workspace that these name.
+    pub own_commands: Vec<String>,
     /// The binary that understands [`CONFINE`]; `None`: this one.
     pub helper: Option<PathBuf>,
 }
@@ -226,9 +231,29 @@ impl SandboxSettings {
             },
             homes,
             user_home: user_home.is_absolute().then_some(user_home),
+            own_commands: own_commands(home, config),
             helper: None,
         }
     }
+}
+
+/// The command lines in the configuration that run unconfined.
+fn own_commands(home: &Home, config: &Config) -> Vec<String> {
+    let mut lines = Vec::new();
+    let entries = config.hooks.values().filter_map(Value::as_array).flatten();
+    lines.extend(entries.filter_map(|hook| hook["command"].as_str().map(str::to_owned)));
+    for server in config.mcp_servers.iter().flat_map(Map::values) {
+        let args = server["args"].as_array().into_iter().flatten();
+        let words = std::iter::once(&server["command"]).chain(args);
+        let words: Vec<&str> = words.filter_map(Value::as_str).collect();
+        lines.push(words.join(" "));
+    }
+    lines.retain(|line| !line.is_empty());
+    let user_home = home.expand_user("~").display().to_string();
+    lines
+        .iter()
+        .map(|line| line.replace("~/", &format!("{user_home}/")))
+        .collect()
 }
 
 /// Id of the next sandbox.

@@ -15,6 +15,7 @@ use super::other_homes::{neighbouring_projects, other_homes};
 use super::path_state::PathState;
 use super::paths::canonical;
 use super::repositories::{Repositories, git_control_files, path_exists, repositories_at_top};
+use super::scripts::{files_run_by, files_run_by_script};
 use super::sockets;
 use super::start_files::{StartFilePaths, links_along, read_start_files};
 use super::survey::{SurveyArea, Surveys};
@@ -176,6 +177,25 @@ impl Protection {
             .collect()
     }
 
+    /// Files of a project that its `.envrc` files and the configuration of Hermes run, whether or not they exist.
+    fn run_by_scripts(
+        &self,
+        settings: &SandboxSettings,
+        base: &Path,
+        home: Option<&Path>,
+    ) -> Vec<PathBuf> {
+        let commands = settings.own_commands.iter();
+        let mut found: Vec<PathBuf> = commands
+            .flat_map(|command| files_run_by(command, base))
+            .collect();
+        let scripts = self.repositories.run_later(base, home).into_iter();
+        for script in scripts.filter(|path| path.ends_with(".envrc")) {
+            let dir = script.parent().unwrap_or(base);
+            found.extend(files_run_by_script(&script, dir));
+        }
+        found
+    }
+
     /// Existing files that are executed later.
     fn existing_run_later(&self, settings: &SandboxSettings, writable: &[PathBuf]) -> Vec<PathBuf> {
         let home = settings.user_home.as_deref().map(canonical);
@@ -185,6 +205,8 @@ impl Protection {
             let names = RUN_LATER_IN_PROJECT.iter().map(|name| base.join(name));
             found.extend(names.filter(|path| path_exists(path)));
             found.extend(links_below(base));
+            let run = self.run_by_scripts(settings, base, home).into_iter();
+            found.extend(run.filter(|path| path_exists(path)));
             for entry in self.repositories.below(base, home) {
                 found.extend(git_control_files(&entry, home));
             }
@@ -262,7 +284,16 @@ impl Protection {
     ) -> ForbiddenPaths {
         let home = settings.user_home.as_deref().map(canonical);
         let named = self.start_file_paths(home.as_deref());
-        ForbiddenPaths::new(home.as_deref(), writable, &self.repositories, &named)
+        let run = work_dirs(writable, home.as_deref())
+            .flat_map(|base| self.run_by_scripts(settings, base, home.as_deref()));
+        let absent: Vec<PathBuf> = run.filter(|path| !path_exists(path)).collect();
+        ForbiddenPaths::new(
+            home.as_deref(),
+            writable,
+            &self.repositories,
+            &named,
+            &absent,
+        )
     }
 
     /// Whether a file written at `path` is executed later, given these writable directories.

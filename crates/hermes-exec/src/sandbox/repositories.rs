@@ -13,6 +13,7 @@ use super::git_layout::GitLayout;
 use super::git_settings::{GLOBAL_SETTINGS, are_harmless, files_named_by, hooks_named_by_user};
 use super::path_state::PathState;
 use super::paths::{CACHES, canonical};
+use super::scripts::files_run_by_hooks;
 use super::survey::{SurveyArea, Surveys};
 use super::tracked_fs;
 use super::tree::{TreeFindings, Trees};
@@ -169,8 +170,8 @@ pub(super) fn missing_git_control_files(entry: &Path, home: Option<&Path>) -> Ve
     absent
 }
 
-/// Files named by the config in a git directory, and hooks that the user's config names for every repository,
-/// whether or not they exist.
+/// Files named by the config in a git directory, hooks that the user's config names for every repository, and
+/// files that hooks run, whether or not they exist.
 fn files_named_in(
     dir: &Path,
     work_tree: Option<&Path>,
@@ -185,9 +186,20 @@ fn files_named_in(
         let files = files.into_iter();
         files.flat_map(move |file| hooks_named_by_user(&file, work_tree, home))
     });
+    let mut named: Vec<PathBuf> = own.chain(global).collect();
+    if let Some(work_tree) = work_tree {
+        let directories = [dir.join("hooks"), work_tree.join(".husky")];
+        let directories = directories.iter().chain(&named);
+        let run: Vec<PathBuf> = directories
+            .filter(|dir| tracked_fs::is_dir(dir))
+            .flat_map(|dir| files_run_by_hooks(dir, work_tree))
+            .collect();
+        named.extend(run);
+    }
     let work_tree = work_tree.map(canonical);
     let dir = dir.to_owned();
-    own.chain(global)
+    named
+        .into_iter()
         .map(|path| canonical(&lexically_normal(&path)))
         // A setting cannot protect the whole work tree or a directory above it.
         .filter(move |path| {

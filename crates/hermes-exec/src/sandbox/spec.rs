@@ -61,6 +61,8 @@ pub(super) struct HelperSpec {
     pub(super) guard: Vec<u32>,
     /// Rules for Landlock.
     pub(super) files: Option<FileRules>,
+    /// The program is bubblewrap: stay, and start it again if it could not set up the command's view.
+    pub(super) stays: bool,
     /// Warn a command that has no private mount view.
     pub(super) expects_view: bool,
     /// Variables of the command that would change the behaviour of the helper itself.

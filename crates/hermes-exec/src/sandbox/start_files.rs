@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use hermes_core::private::runs_later_in_home;
+use hermes_core::programs::is_own_directory;
 
 use super::git_settings::{GLOBAL_SETTINGS, files_named_by};
 use super::path_state::PathState;
 use super::protect::CachedLookup;
 use super::repositories::path_exists;
 use super::tracked_fs;
-use crate::shell::is_in_environment;
 
 /// Larger start files are not read.
 const MAX_START_FILE: u64 = 256 << 10;
@@ -183,9 +183,7 @@ pub(super) fn read_start_files(home: Option<&Path>) -> CachedLookup<StartFilePat
         }
     }
     // An active virtual environment belongs to its project.
-    named
-        .directories
-        .retain(|dir| dir.is_absolute() && !is_in_environment(dir));
+    named.directories.retain(|dir| is_own_directory(dir));
     for paths in [&mut named.files, &mut named.run, &mut named.directories] {
         paths.retain(|path| path.parent().is_some() && home.is_none_or(|home| path != home));
         paths.sort();

@@ -17,6 +17,7 @@ fn settings(choice: SandboxChoice) -> SandboxSettings {
         limits: ResourceLimits::default(),
         homes: Vec::new(),
         user_home: None,
+        own_commands: Vec::new(),
         helper: None,
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use hermes_config::{Config, Home};
 use hermes_core::BoxFuture;
+use hermes_core::programs::own_program;
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
@@ -205,7 +206,7 @@ impl SshTransport {
     }
 
     fn base(&self, socket: &Path) -> Command {
-        let mut command = Command::new("ssh");
+        let mut command = Command::from(own_program("ssh"));
         let control = format!("ControlPath={}", socket.display());
         command.args(["-o", &control]);
         for option in [

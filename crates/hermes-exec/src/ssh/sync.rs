@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Component, Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use hermes_config::{Config, Home};
+use hermes_core::programs::own_program;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
@@ -261,7 +262,7 @@ fn pack(root: &Path, paths: &[PathBuf]) -> Result<Bytes, ExecError> {
         let why = format!("{} MB is more than is sent at once", size >> 20);
         return Err(ExecError::Unavailable(why));
     }
-    let mut child = Command::new("tar")
+    let mut child = own_program("tar")
         .arg("-C")
         .arg(root)
         .args(["--null", "-T", "-", "-cf", "-"])

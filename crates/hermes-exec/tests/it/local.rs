@@ -1,15 +1,16 @@
 //! The local environment: what all environments do, and what only it does.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_exec::local::{LocalEnvironment, LoginScripts};
+use hermes_exec::local::{LocalEnvironment, LoginScripts, VariablePolicy};
 use hermes_exec::output::OutputCollector;
 use hermes_exec::{BackgroundStart, Environment, Exec, OutputSink, OutputStream, ProcessExit};
 
 use crate::behaviour;
-use crate::support::{local, run, settings, unconfined};
+use crate::support::{self, local, run, settings, unconfined};
 
 fn place() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
@@ -219,6 +220,36 @@ async fn the_login_shell_is_read_once() {
     assert!(text.contains("command not found"), "{text}");
     let loads = std::fs::read_to_string(path.join("loads")).unwrap();
     assert_eq!(loads, "loaded\n");
+}
+
+/// The login scripts are not confined, and commands may have installed programs in an environment of a project.
+#[tokio::test]
+async fn login_scripts_run_nothing_of_a_project() {
+    let (_dir, path) = place();
+    let bin = path.join("work/node_modules/.bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    let planted = "#!/bin/sh\necho planted >> \"$HOME/planted\"\n";
+    std::fs::write(bin.join("id"), planted).unwrap();
+    std::fs::set_permissions(bin.join("id"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(
+        path.join("rc"),
+        "id -u >/dev/null; export SEEN=$PERL5LIB PATH=/mine:$PATH\n",
+    )
+    .unwrap();
+    let mut variables = support::variables(&path);
+    let given = format!("{}:.:/usr/bin:/bin", bin.display());
+    variables.insert("PATH".to_owned(), given.clone());
+    variables.insert("PERL5LIB".to_owned(), "/lib/of/project".to_owned());
+    let mut settings = settings(&path);
+    settings.variables = VariablePolicy::fixed(variables);
+    settings.login = LoginScripts {
+        files: vec![path.join("rc")],
+        login: false,
+    };
+    let env = LocalEnvironment::new(settings, unconfined()).unwrap();
+    let (_, text) = run(&env, Exec::new("echo $PATH; echo $PERL5LIB:$SEEN", &path)).await;
+    assert_eq!(text, format!("/mine:{given}\n/lib/of/project:\n"));
+    assert!(!path.join("planted").exists());
 }
 
 #[tokio::test]

@@ -30,6 +30,7 @@ pub(crate) fn unconfined() -> Arc<Sandbox> {
         limits: ResourceLimits::default(),
         homes: Vec::new(),
         user_home: None,
+        own_commands: Vec::new(),
         helper: Some(env!("CARGO_BIN_EXE_confine").into()),
     }))
 }

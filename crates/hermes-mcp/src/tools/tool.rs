@@ -108,6 +108,7 @@ impl RemoteTool {
         }
         let description: String = consent.description.chars().take(MAX_SHOWN_CHARS).collect();
         let question = ApprovalRequest {
+            kind: hermes_core::approval::ApprovalKind::Action,
             id: cx.call_id.clone(),
             tool: self.spec.name.clone(),
             action: format!("use {tool} of the MCP server {server}, which now says: {description}"),

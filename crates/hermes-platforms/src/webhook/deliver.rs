@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use hermes_core::programs::own_program;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
@@ -92,7 +93,7 @@ impl WebhookSender {
             error,
             retry_after: Some(Duration::from_mins(1)),
         };
-        let mut child = Command::new(&self.program)
+        let mut child = Command::from(own_program(&self.program))
             .args([
                 "pr",
                 "comment",

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use hermes_core::programs::own_program;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
@@ -149,7 +150,7 @@ fn command(path: &Path) -> Command {
         Some("sh" | "bash") => "bash",
         _ => "python3",
     };
-    let mut command = Command::new(interpreter);
+    let mut command = Command::from(own_program(interpreter));
     command.arg(path);
     command
 }

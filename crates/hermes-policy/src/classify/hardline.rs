@@ -15,6 +15,48 @@ const ROUGH_WRAPS: [&str; 21] = [
     "sudo", "doas", "env", "timeout", "nice", "nohup", "setsid", "exec", "command", "builtin",
     "time", "stdbuf", "xargs", "busybox", "sh", "bash", "zsh", "dash", "ksh", "eval", "ionice",
 ];
+/// Programs whose words are another program and its words. Elsewhere such a word may be a name: `make reboot`.
+const RUNNERS: [&str; 22] = [
+    "uv",
+    "uvx",
+    "poetry",
+    "pipenv",
+    "pdm",
+    "hatch",
+    "bundle",
+    "conda",
+    "mamba",
+    "mise",
+    "rtx",
+    "asdf",
+    "direnv",
+    "doppler",
+    "infisical",
+    "nix",
+    "proot",
+    "fakeroot",
+    "torsocks",
+    "screen",
+    "tmux",
+    "proxychains",
+];
+/// Programs that destroy what their words name.
+const DESTROYERS: [&str; 14] = [
+    "rm",
+    "find",
+    "dd",
+    "chmod",
+    "chown",
+    "chgrp",
+    "mv",
+    "shred",
+    "tee",
+    "wipefs",
+    "blkdiscard",
+    "mke2fs",
+    "mkswap",
+    "kill",
+];
 /// Maximum number of words checked in a piece of such text.
 const ROUGH_WORDS: usize = 16;
 
@@ -26,6 +68,9 @@ impl Classifier<'_> {
         self.disks(call, asks);
         match call.name {
             "kill" => self.kill(args),
+            "killall5" if !asks => {
+                self.add_forbidden(Category::KILL_ALL, "ends every process");
+            }
             "rm" => self.delete(args),
             "find" => self.find_delete(args),
             "chmod" | "chown" | "chgrp" if has(args, "-R --recursive") => {
@@ -112,6 +157,11 @@ impl Classifier<'_> {
                     call.arg(0).to_lowercase().as_str(),
                     "erasedisk" | "erasevolume" | "partitiondisk" | "zerodisk"
                 ) =>
+            {
+                self.add_forbidden(Category::MKFS, "erases a disk");
+            }
+            "sgdisk" | "sfdisk" | "parted" | "cryptsetup" | "nvme" | "hdparm"
+                if erases_disk(args) =>
             {
                 self.add_forbidden(Category::MKFS, "erases a disk");
             }
@@ -208,6 +258,40 @@ impl Classifier<'_> {
         let precious: Vec<Category> = starts.filter_map(|word| self.irreplaceable(word)).collect();
         if let Some(category) = precious.first() {
             self.add_forbidden(*category, "deletes everything below");
+        }
+    }
+
+    /// A program that is not known to take its words as data may run them (`uv run …`, `npx -c '…'`).
+    pub(super) fn carried_commands(&mut self, call: ProgramCall<'_>) {
+        let runs_words = RUNNERS.contains(&call.name);
+        self.carried_words(call, call.args(), runs_words);
+        let texts = call.args().iter().filter(|word| word.known());
+        for text in texts.filter(|word| word.text.contains(char::is_whitespace)) {
+            for piece in text
+                .text
+                .split(['\n', ';', '|', '&', '(', ')', '`', '{', '}'])
+            {
+                let words: Vec<ShellWord> = piece
+                    .split_whitespace()
+                    .map(|word| ShellWord::plain(word.replace(['"', '\'', '\\'], "")))
+                    .collect();
+                self.carried_words(call, &words, false);
+            }
+        }
+    }
+
+    fn carried_words(&mut self, call: ProgramCall<'_>, words: &[ShellWord], runs_words: bool) {
+        for at in 0..words.len().min(ROUGH_WORDS) {
+            let words = &words[at..];
+            let name = basename(&words[0].text).to_lowercase();
+            let destroys = DESTROYERS.contains(&name.as_str()) || name.starts_with("mkfs");
+            if runs_words || (destroys && words.len() > 1) {
+                self.hardline(ProgramCall {
+                    name: &name,
+                    words,
+                    ..call
+                });
+            }
         }
     }
 
@@ -318,6 +402,30 @@ fn defines_fork_bomb(source: &str) -> bool {
         rest = after;
     }
     false
+}
+
+/// Words of partitioning programs that erase the disk that is named with them.
+fn erases_disk(args: &[ShellWord]) -> bool {
+    const WORDS: [&str; 14] = [
+        "-Z",
+        "--zap-all",
+        "-z",
+        "--zap",
+        "-o",
+        "--clear",
+        "--delete",
+        "mklabel",
+        "mktable",
+        "luksFormat",
+        "erase",
+        "format",
+        "sanitize",
+        "write-zeroes",
+    ];
+    let erases = |word: &ShellWord| {
+        WORDS.contains(&word.text.as_str()) || word.text.starts_with("--security-erase")
+    };
+    args.iter().any(|word| is_block_device(&word.text)) && args.iter().any(erases)
 }
 
 /// A short option of sudo itself, not of the command it runs.

@@ -147,6 +147,7 @@ impl Classifier<'_> {
                 self.add_soft(Category::PROGRAM, "opens something in another program");
             }
             "tmux" | "screen" | "byobu" => {
+                self.carried_commands(call);
                 self.add_soft(Category::PROGRAM, format!("runs {}", call.name));
                 for word in args.iter().filter(|word| word.text.contains(' ')) {
                     self.nested(word);

@@ -48,7 +48,12 @@ impl Classifier<'_> {
             "sudo" | "doas" | "pkexec" | "run0" => self.privileged(call),
             "su" | "runuser" => self.as_user(call),
             "env" => return self.env(call),
-            "xargs" | "parallel" => self.xargs(call),
+            "xargs" | "parallel" => {
+                self.xargs(call);
+                if call.name == "parallel" {
+                    self.carried_commands(call);
+                }
+            }
             "watch" | "entr" | "hyperfine" | "strace" | "ltrace" | "perf" | "valgrind" | "gdb" => {
                 self.observed(call);
             }

@@ -260,6 +260,7 @@ impl FileToolsShared {
             failed(ToolErrorKind::Denied, text)
         };
         let decision = cx.approver.decide(ApprovalRequest {
+            kind: hermes_core::approval::ApprovalKind::Action,
             id: cx.call_id.clone(),
             tool: tool.to_owned(),
             action,

@@ -1,6 +1,7 @@
 //! Operations on the jobs of a home, for the tool, commands and the API.
 
 use chrono::{DateTime, Utc};
+use hermes_core::job_check;
 use hermes_store::jobs::{
     Job, JobError, JobOutputs, JobSchedule, ParsedSchedule, ScheduleError, iso_time, parse_schedule,
 };
@@ -193,7 +194,7 @@ impl ScheduleDeps {
 
     fn verify(&self, fields: &JobFields) -> Result<(), ChangeRefused> {
         if let Some(prompt) = &fields.prompt {
-            check::prompt(prompt)?;
+            job_check::prompt(prompt)?;
         }
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         if let Some(script) = given(&fields.script) {

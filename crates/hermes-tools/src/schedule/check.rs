@@ -2,37 +2,8 @@
 
 use std::io::Read as _;
 use std::path::{Component, Path};
-use std::sync::LazyLock;
 
-use hermes_core::threat_scan::{self, ScanScope};
-use regex::{RegexSet, RegexSetBuilder};
-
-/// Commands that stop the gateway. Text about one does not count.
-const ENDS_GATEWAY: [&str; 5] = [
-    r"hermes\s+gateway\s+(?:restart|stop|uninstall)\b",
-    r"launchctl\s+(?:kickstart|unload|load|stop|restart)\b[^\n]*\bhermes[.\-]?gateway",
-    r"systemctl\s+(?:-\S+\s+)*(?:restart|stop|start)\b[^\n]*\bhermes[.\-]?gateway",
-    r"p?kill\b[^\n]*\bhermes\b[^\n]*\bgateway",
-    r"p?kill\b[^\n]*\bgateway\b[^\n]*\bhermes",
-];
-
-/// A job that stops its own gateway would be started again by the next one, forever.
-fn keeps_the_gateway(text: &str) -> Result<(), String> {
-    static PATTERNS: LazyLock<Result<RegexSet, regex::Error>> = LazyLock::new(|| {
-        RegexSetBuilder::new(ENDS_GATEWAY)
-            .case_insensitive(true)
-            .build()
-    });
-    let ends = PATTERNS
-        .as_ref()
-        .map_or(true, |patterns| patterns.is_match(text));
-    if ends {
-        return Err(
-            "it would stop the gateway that runs the job; do that in a terminal instead".to_owned(),
-        );
-    }
-    Ok(())
-}
+use hermes_core::job_check::keeps_the_gateway;
 
 /// Checks an existing script.
 pub(super) fn script_content(name: &str, scripts: &Path) -> Result<(), String> {
@@ -46,16 +17,6 @@ pub(super) fn script_content(name: &str, scripts: &Path) -> Result<(), String> {
         .map_err(|error| format!("script {name:?}: {error}"))?;
     keeps_the_gateway(&String::from_utf8_lossy(&bytes))
         .map_err(|why| format!("script {name:?}: {why}"))
-}
-
-/// A prompt acts later and unattended: one that looks like an attack is refused.
-pub(super) fn prompt(text: &str) -> Result<(), String> {
-    match threat_scan::first(text, ScanScope::Strict) {
-        None => keeps_the_gateway(text),
-        Some(found) => Err(format!(
-            "the prompt was refused ({found}): it reads like an attempt to turn the agent against its person. Say plainly what is to be done"
-        )),
-    }
 }
 
 /// A script is named relative to the scripts directory and is in it, with links resolved.
@@ -103,23 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_job_ends_its_gateway() {
-        for ends in [
-            "run `hermes gateway restart` every night",
-            "systemctl --user restart hermes-gateway.service",
-            "launchctl kickstart -k gui/501/ai.hermes.gateway",
-            "pkill -f 'hermes.*gateway'",
-            "kill $(cat gateway.pid) # hermes",
-        ] {
-            assert!(prompt(ends).is_err(), "{ends}");
-        }
-        for fine in [
-            "Sum up how the Kong API gateway restarts under load",
-            "hermes gateway status",
-            "systemctl restart nginx",
-        ] {
-            assert_eq!(prompt(fine), Ok(()), "{fine}");
-        }
+    fn no_script_ends_its_gateway() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.sh"), "hermes  gateway stop\n").unwrap();
         assert!(script_content("a.sh", dir.path()).is_err());

@@ -419,6 +419,7 @@ impl TerminalTool {
         }
         reasons.extend(assessment.reasons());
         let question = ApprovalRequest {
+            kind: hermes_core::approval::ApprovalKind::OutsideSandbox,
             id: format!("{}-outside", cx.call_id),
             tool: "terminal".to_owned(),
             action: call.command.clone(),

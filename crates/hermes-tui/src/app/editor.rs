@@ -4,9 +4,9 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hermes_core::programs::own_program;
 use tokio::sync::oneshot;
 
 /// Used where neither VISUAL nor EDITOR says otherwise.
@@ -46,7 +46,7 @@ fn edit(text: &str, editor: Option<&str>) -> Result<String, String> {
     let file = DraftFile::write(text)
         .map_err(|error| format!("the message cannot be put into a file: {error}"))?;
     // The variable is a command line: "code --wait".
-    let status = Command::new("sh")
+    let status = own_program("sh")
         .args(["-c", &format!("{editor} \"$1\""), "sh"])
         .arg(&file.0)
         .status()

@@ -1,11 +1,12 @@
 //! Reads the desktop clipboard through common helper programs.
 
 use std::io::Read as _;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use hermes_core::image::MAX_BYTES;
+use hermes_core::programs::own_program;
 
 use super::chip::Chip;
 
@@ -83,7 +84,7 @@ pub(super) fn read(readers: &[ClipboardProgram]) -> Result<ClipboardContent, Str
 }
 
 fn run_program(program: &str, args: &[&str]) -> ProgramOutput {
-    let child = Command::new(program)
+    let child = own_program(program)
         .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

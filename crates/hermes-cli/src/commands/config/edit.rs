@@ -2,10 +2,10 @@
 
 use std::io::{BufRead as _, Write as _};
 use std::path::Path;
-use std::process::Command;
 
 use hermes_config::fs::write_atomic;
 use hermes_config::yaml;
+use hermes_core::programs::own_program;
 use serde_json::Value;
 
 use crate::commands::Context;
@@ -80,7 +80,7 @@ fn read(path: &Path) -> Result<String, Failure> {
 
 /// The editor may be a command with arguments, as git has it.
 fn open(editor: &str, draft: &Path) -> Outcome {
-    let status = Command::new("sh")
+    let status = own_program("sh")
         .arg("-c")
         .arg(format!("{editor} \"$@\""))
         .arg(editor)

@@ -288,7 +288,7 @@ pub(crate) fn open(url: &str) {
     } else {
         "xdg-open"
     };
-    let started = std::process::Command::new(program)
+    let started = hermes_core::programs::own_program(program)
         .arg(url)
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::null())

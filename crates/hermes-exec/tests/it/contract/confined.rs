@@ -2,6 +2,7 @@
 
 use hermes_testkit::directories::beyond_temporary;
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,6 +108,7 @@ pub(crate) fn settings(choice: SandboxChoice, dir: &Path) -> SandboxSettings {
         limits: ResourceLimits::default(),
         homes: vec![dir.join("home/.hermes")],
         user_home: Some(dir.join("home")),
+        own_commands: Vec::new(),
         helper: Some(env!("CARGO_BIN_EXE_confine").into()),
     }
 }
@@ -144,6 +146,50 @@ pub(crate) fn bubblewrap(test: &str) -> Option<Place> {
     }
     skip(&place.sandbox.posture(), test);
     None
+}
+
+/// A file that is covered may be removed by anybody while the view is set up.
+#[tokio::test]
+async fn bubblewrap_copes_with_secrets_that_vanish() {
+    let test = "bubblewrap_copes_with_secrets_that_vanish";
+    let Some(root) = super::rig::unpacked(test) else {
+        return;
+    };
+    let dir = outside();
+    let path = dir.path().canonicalize().unwrap();
+    let secret = path.join("home/.netrc");
+    for name in ["home/.hermes", "home/.aws", "work", "bin"] {
+        std::fs::create_dir_all(path.join(name)).unwrap();
+    }
+    for name in ["home/.netrc", "home/.aws/credentials", "home/.pgpass"] {
+        std::fs::write(path.join(name), "secret\n").unwrap();
+    }
+    let real = root.join("usr/bin/bwrap");
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *\" {secret} \"*) rm -f {secret} ;; esac\nexec {real} \"$@\"\n",
+        secret = secret.display(),
+        real = real.display()
+    );
+    std::fs::write(path.join("bin/bwrap"), script).unwrap();
+    let program = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(path.join("bin/bwrap"), program).unwrap();
+    let sandbox = Arc::new(Sandbox::detect_on(
+        settings(SandboxChoice::Bubblewrap, &path),
+        path.join("bin").as_os_str(),
+    ));
+    if !sandbox.enforces() {
+        return skip(&sandbox.posture(), test);
+    }
+    let env = LocalEnvironment::new(support::settings(&path), sandbox.clone()).unwrap();
+    let work = path.join("work");
+    let mut command = Exec::new("echo run >> runs; cat ../home/.pgpass; exit 3", &work);
+    command.confinement = sandbox.confinement(&work);
+    let (finished, text) = support::run(&env, command).await;
+    assert!(!secret.exists(), "the race was not set up: {text}");
+    assert_eq!(finished.exit, ProcessExit::Code(3), "{text}");
+    assert!(!text.contains("secret\n"), "{text}");
+    let runs = std::fs::read_to_string(work.join("runs")).unwrap();
+    assert_eq!(runs, "run\n");
 }
 
 /// Processes that stand in `dir`.

@@ -1,5 +1,6 @@
 //! Files that a person's shell, editor or git runs later: no confined command makes or changes one.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -111,6 +112,81 @@ fn settings_and_hooks_of_repositories_stay_and_git_works() {
     );
     assert!(said.text.contains("second\n"), "{}", said.text);
     assert!(!said.text.contains("Read-only"), "{}", said.text);
+}
+
+#[test]
+fn what_installed_hooks_and_direnv_run_stays() {
+    let test = "what_installed_hooks_and_direnv_run_stays";
+    let Some(prison) = Prison::new(test, |settings| {
+        settings.own_commands = vec!["./tools/notify --now".to_owned()];
+    }) else {
+        return;
+    };
+    let work = prison.path("work");
+    std::fs::remove_dir_all(work.join(".git")).unwrap();
+    repository(&work);
+    let write = |name: &str, text: &str| {
+        let path = work.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    write(
+        ".git/hooks/pre-commit",
+        "#!/bin/sh\n./scripts/lint.sh && python3 tools/check.py && lefthook run pre-commit && ./tools/late.sh\n",
+    );
+    std::os::unix::fs::symlink("../../scripts/push.sh", work.join(".git/hooks/pre-push")).unwrap();
+    write(".husky/pre-commit", "npx lint-staged\n");
+    write(".envrc", "source_env .envrc.mine\nuse flake\n. ./env\n");
+    let kept = [
+        "scripts/lint.sh",
+        "tools/check.py",
+        "lefthook.yml",
+        "scripts/push.sh",
+        ".lintstagedrc",
+        ".envrc.mine",
+        "flake.nix",
+        "env",
+        "tools/notify",
+    ];
+    for name in kept {
+        write(name, "as before\n");
+    }
+    write("src/main.rs", "as before\n");
+    for name in kept {
+        let script = format!("echo evil > {name}; mv {name} {name}.was; echo evil > {name}; true");
+        prison.run(&script);
+        prison.run_at_once(&script);
+    }
+    for name in kept {
+        let text = std::fs::read_to_string(work.join(name)).unwrap();
+        assert_eq!(text, "as before\n", "{name}");
+    }
+    prison.run("echo mine > src/main.rs; echo mine > scripts/other.sh");
+    assert_eq!(
+        std::fs::read_to_string(work.join("src/main.rs")).unwrap(),
+        "mine\n"
+    );
+    assert!(work.join("scripts/other.sh").exists());
+}
+
+#[tokio::test]
+async fn what_installed_hooks_and_direnv_run_is_not_put_there() {
+    let Some(place) = place("what_installed_hooks_and_direnv_run_is_not_put_there") else {
+        return;
+    };
+    let work = place.path.join("work");
+    let hook = "#!/bin/sh\npython3 tools/late.py; pre-commit run\n";
+    std::fs::write(work.join(".git/hooks/pre-commit"), hook).unwrap();
+    std::fs::write(work.join(".envrc"), "source_env_if_exists .envrc.mine\n").unwrap();
+    let names = ["tools/late.py", ".pre-commit-config.yaml", ".envrc.mine"];
+    for name in names {
+        let script = format!("mkdir -p tools; echo evil > {name}");
+        let text = place.run(&work, &script).await;
+        assert!(!work.join(name).exists(), "{name}: {text}");
+    }
+    place.run(&work, "echo mine > tools/other.py").await;
+    assert!(work.join("tools/other.py").exists());
 }
 
 pub(crate) struct Place {

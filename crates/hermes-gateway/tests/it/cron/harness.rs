@@ -143,6 +143,7 @@ async fn talk(
                     }
                     ModelStep::Ask => {
                         let request = ApprovalRequest {
+                            kind: hermes_core::approval::ApprovalKind::Action,
                             id: "r1".to_owned(),
                             tool: "terminal".to_owned(),
                             action: "rm -rf ~".to_owned(),

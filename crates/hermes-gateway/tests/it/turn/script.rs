@@ -411,6 +411,7 @@ impl ScriptedConversation {
         let actions: Vec<&str> = actions.lines().collect();
         for (number, action) in actions.iter().enumerate() {
             let request = ApprovalRequest {
+                kind: hermes_core::approval::ApprovalKind::Action,
                 id: format!("r{number}"),
                 tool: "terminal".to_owned(),
                 action: (*action).to_owned(),

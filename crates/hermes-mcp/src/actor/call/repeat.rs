@@ -281,7 +281,9 @@ fn proves_not_run(verdict: &SessionVerdict, failure: &McpFailure) -> bool {
     match verdict {
         SessionVerdict::Fails(failures) => failures.iter().any(|refusal| {
             let both_refuse = refusal.refuses_session() && failure.refuses_session();
-            both_refuse || refusal.is_same_refusal(failure)
+            let both_throttled = failure.is_throttled_request()
+                && (refusal.is_throttled_request() || refusal.refuses_session());
+            both_refuse || both_throttled || refusal.is_same_refusal(failure)
         }),
         SessionVerdict::Gone => {
             failure.class == FailureClass::SessionLost

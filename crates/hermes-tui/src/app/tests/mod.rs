@@ -252,6 +252,7 @@ pub(super) fn summary(exit: TurnExit) -> TurnSummary {
 
 pub(super) fn request(id: &str, action: &str) -> ApprovalRequest {
     ApprovalRequest {
+        kind: hermes_core::approval::ApprovalKind::Action,
         id: id.to_owned(),
         tool: "terminal".to_owned(),
         action: action.to_owned(),
