@@ -149,3 +149,20 @@ fn sse_proxies_that_close_the_connection() {
 fn sse_answers_lost_after_the_call_ran() {
     run(4, Transport::Sse, Scenario::Late);
 }
+
+/// 429 is drawn rarely among all statuses, and is treated differently from other refusals.
+#[test]
+fn sessions_forgotten_by_servers_that_answer_with_a_rate_limit() {
+    let bodies = [
+        "empty",
+        "text:c",
+        "json:c",
+        "rpc:other:-32603:c",
+        "rpc:right:-32000:c",
+        "rpc:null:-32600:c",
+    ];
+    let lines = ["http", "sse"].into_iter().flat_map(|transport| {
+        bodies.map(|body| format!("{transport}/forgotten/all/429/{body}/plain/none/1/5"))
+    });
+    check(lines.map(|line| line.parse().unwrap()));
+}
