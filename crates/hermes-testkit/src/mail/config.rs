@@ -118,6 +118,8 @@ primary_hostname = {AUTHSERV_ID}
 qualify_domain = example.test
 local_interfaces = 127.0.0.1
 daemon_smtp_ports = {smtp} : {smtps}
+# Another test may have taken a port: end at once, so that others are chosen.
+daemon_startup_retries = 0
 tls_on_connect_ports = {smtps}
 tls_advertise_hosts = *
 tls_certificate = {dir}/cert.pem
