@@ -97,7 +97,7 @@ impl HomeTranscriber {
 
     fn method(&self) -> Result<TranscriptionMethod, String> {
         if self.block.flag("enabled") == Some(false) {
-            return Err("listening is switched off (stt.enabled)".to_owned());
+            return Err("transcription is switched off (stt.enabled)".to_owned());
         }
         let Some(name) = self.named.as_deref().filter(|name| *name != "auto") else {
             return self.any_method();
