@@ -10,7 +10,7 @@ use super::{ApiState, SharedApiState, reply};
 
 const PLATFORM: &str = "hermes-agent";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// A disk that is fuller than this counts as trouble.
+/// Health checks warn if the disk is fuller than this.
 const DISK_WARNING_PERCENT: f64 = 90.0;
 
 pub(super) async fn plain() -> Response {

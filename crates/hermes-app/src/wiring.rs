@@ -73,12 +73,12 @@ impl ConversationMode {
     }
 }
 
-/// Time and chance as they are.
+/// The real clock and random numbers.
 fn sources() -> (Arc<dyn Clock>, Arc<dyn Rng>) {
     (Arc::new(SystemClock), Arc::new(SystemRng))
 }
 
-/// The async runtime of the process. Two workers carry an agent; blocking work has its own threads.
+/// The async runtime of the process. Two worker threads are enough; blocking work has its own threads.
 pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -148,7 +148,7 @@ fn config(options: &TurnOptions, cx: &AppContext) -> Result<Arc<Config>, Failure
     Ok(Arc::new(config))
 }
 
-/// Who would answer.
+/// The route that would answer.
 fn described(router: &Router, options: &TurnOptions) -> Result<Route, Failure> {
     router
         .describe()
@@ -201,7 +201,7 @@ fn answering(
     let (route, missing) = answering_model(&router, options, mode)?;
     cx.process
         .start_logging(&cx.home.logs_dir(), &config.logging);
-    // Where the file counts, it counts again when it has changed.
+    // If config.yaml applies, changes of it apply too.
     let router = if options.ignores_config() || mode != ConversationMode::Repl {
         no_model::or_missing(router, missing.as_ref())
     } else {

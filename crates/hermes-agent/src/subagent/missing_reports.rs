@@ -1,5 +1,5 @@
-//! A parent that was killed while its children worked, or before their reports reached it: what
-//! they had done is in their sessions, and is reported when the parent is resumed.
+//! Reports of subagents that never reached their parent because it was killed. They are read from
+//! the subagents' sessions when the parent is resumed.
 
 use hermes_core::ids::SessionId;
 use hermes_core::message::{Content, Message, ToolMessage};
@@ -17,9 +17,9 @@ use crate::turn::outside::read_before;
 pub(super) const DELEGATION_OPEN: &str = "[delegation";
 pub(super) const DELEGATION_CLOSE: &str = "[end of delegation]";
 
-/// More children than any call has.
+/// Maximum number of children that are read; no call has more.
 const MAX_CHILDREN: usize = 64;
-/// Of a report; the session holds the rest.
+/// Maximum length of a report; the rest is in the session.
 const MAX_REPORT_CHARS: usize = 8_000;
 
 /// What a resumed conversation lacks.

@@ -51,7 +51,7 @@ const OF_THE_ORIGINAL: [&str; 19] = [
     "post_approval_response",
 ];
 
-/// Keys below `hooks:` that are no events.
+/// Keys below `hooks:` that are not events.
 const NO_EVENTS: [&str; 1] = ["output_spill"];
 
 /// All hooks of a home, and the problems with invalid ones. `hooks`: that section of config.yaml;

@@ -51,8 +51,8 @@ pub(crate) fn run(args: &ConformanceArgs, cx: &Context) -> Outcome {
         let lists = catalogue.and_then(|lists| lists.borrow().clone());
         let outcome = match (handle, lists) {
             (Some(handle), Some(lists)) => {
-                // The listening stream opens beside the first call. A suite that waits for the
-                // resumption of another stream takes it for that if it is late.
+                // Wait for the listening stream before the first call: if it opens late, a suite
+                // that waits for another stream to resume mistakes it for that one.
                 let _ = tokio::time::timeout(CALL_TIMEOUT, handle.listening()).await;
                 let offered = offered(&toolbox, &name, &lists.tools);
                 exercise(&handle, &offered, &lists.facts.capabilities, &context, cx).await;
@@ -200,7 +200,7 @@ async fn ask(handle: &ServerHandle, op: Op, cx: &Context) -> Value {
     }
 }
 
-/// A person who takes every default.
+/// Answers every question with its defaults.
 struct DefaultAnswers;
 
 impl Asker for DefaultAnswers {
@@ -219,7 +219,7 @@ impl Asker for DefaultAnswers {
     }
 }
 
-/// A person who grants everything: opens the page and pastes where it leads.
+/// Grants every login: opens the page and returns the URL it redirects to.
 struct AutomaticLogin {
     client: reqwest::Client,
     redirect_url: Mutex<Option<String>>,

@@ -149,7 +149,7 @@ fn decode_quoted(value: &str) -> String {
     value.trim_matches('"').replace("%22", "\"")
 }
 
-/// Percent signs and pluses undone.
+/// Decodes percent-encoding and plus signs.
 pub(super) fn decode(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

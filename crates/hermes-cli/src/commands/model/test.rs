@@ -33,7 +33,7 @@ pub(super) struct ModelTestArgs {
     json: bool,
 }
 
-/// What a call brought.
+/// The answer to a test call.
 struct TestAnswer {
     message: AssistantMessage,
     usage: Option<Usage>,
@@ -112,7 +112,7 @@ pub(crate) async fn probe(client: Arc<dyn ModelClient>) -> Result<String, String
     Ok(format!("{text:?} {}", figures(&answer)))
 }
 
-/// The same, and whether it calls a tool when it should: an answer alone is no agent.
+/// The same, and whether it calls a tool when it should: an agent needs more than answers.
 pub(crate) async fn probe_with_tools(
     client: Arc<dyn ModelClient>,
 ) -> Result<(String, Result<bool, String>), String> {
@@ -127,7 +127,7 @@ pub(crate) async fn probe_with_tools(
     Ok((result, called))
 }
 
-/// What came of trying a model.
+/// The result of testing a model.
 pub(crate) struct ModelTestResult {
     /// Whether it called a tool; `None`: it is said to have none.
     pub(crate) tools: Option<bool>,

@@ -1,4 +1,4 @@
-//! `/mcp`: the servers of this process, as they are this second.
+//! `/mcp`: the MCP servers of this process and their current state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,7 +143,7 @@ pub(super) async fn act(
     }
 }
 
-/// A real question to the server: which tools it has.
+/// Tests the server with a real request: lists its tools.
 fn test(
     conversation: &ScreenConversation,
     toolbox: &Toolbox,
@@ -187,7 +187,7 @@ async fn toggle(
     mcp::change(&conversation.cx, name, &[(&["enabled"], Some(json!(on)))])?;
     let mut note_text = format!("{name} is {}", if on { "on" } else { "off" });
     if let Some(mcp) = &conversation.chat.mcp {
-        // Takes the change over; what it has to say is about the files.
+        // Applies the change; its notices are about the files.
         for notice in mcp.prepare(ServerWait::Briefly).await {
             note_text = format!("{note_text}\n{notice}");
         }
@@ -290,7 +290,7 @@ fn pasted(conversation: &mut ScreenConversation, address: &str) -> PanelKeyResul
     PanelKeyResult::Note("no login is waiting for an address".to_owned())
 }
 
-/// The person at the panel.
+/// Logs in through the panel: shows the address and takes the pasted redirect URL.
 struct PanelLogin {
     tray: PanelResultsHandle,
     lines: Mutex<mpsc::Receiver<String>>,
