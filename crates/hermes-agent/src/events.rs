@@ -1,4 +1,4 @@
-//! The way out of a session: sequence-numbered, bounded, and nothing that matters is dropped.
+//! The event channel of a session: numbered and bounded; important events are never dropped.
 //!
 //! Neighbouring text deltas are joined while nobody reads, so a slow reader costs bytes, not
 //! entries. Boundaries (everything that is not a delta or progress) wait for room; progress

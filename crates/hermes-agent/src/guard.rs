@@ -1,5 +1,5 @@
-//! Notices when a turn goes in circles: the same failing call, a tool that keeps failing, a
-//! question whose answer does not change. Warnings go to the model; the hard stop is opt-in.
+//! Detects loops in a turn: repeated failing calls, a failing tool, calls without progress.
+//! Warnings go to the model; the hard stop is opt-in.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

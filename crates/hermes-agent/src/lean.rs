@@ -1,4 +1,4 @@
-//! Small context windows: they work, with less around the conversation.
+//! Shorter prompts and tool descriptions for small context windows.
 //!
 //! Below 64K tokens the prompt is shorter and tool schemas lose their prose; below 16K only the
 //! tools that most work needs stay. Nothing is refused, unless what must be sent does not fit.

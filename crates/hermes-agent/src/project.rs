@@ -1,4 +1,4 @@
-//! What is sent to the provider: a pure function of the log.
+//! Projects the log to the messages that are sent to the provider: a pure function of the log.
 //!
 //! Repairs that strict servers need happen here and only here: results without a call are
 //! dropped, calls without a result get one, neighbours of one role are merged, answers that hold

@@ -1,4 +1,4 @@
-//! Repairs of what models write: tool names, and the JSON of arguments.
+//! Repairs tool names and the JSON of arguments that models write.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;

@@ -1,5 +1,5 @@
-//! Results too long for the conversation go to a file; the model gets the beginning and is told
-//! how to read on.
+//! Oversized tool results: writes them to a file; the model gets a preview and is told how to read
+//! on.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! How large a prompt is, before the provider says so.
+//! Estimates the size of a prompt in tokens.
 //!
 //! The raw estimate is four characters to a token (one character for scripts whose characters
 //! are words or syllables). [`TokenMeter`] corrects it by what the provider last reported.

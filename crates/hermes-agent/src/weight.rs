@@ -1,5 +1,4 @@
-//! What an open conversation holds in memory, estimated as it grows: whoever keeps many of them
-//! open bounds them by this.
+//! Estimates the memory that an open conversation uses, so that a pool of them can be bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! How many turns run at the same time.
+//! Limits the number of concurrent turns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! `/api/jobs`: the schedule of the home. The scheduler carries it out.
+//! `/api/jobs`: lists, creates and changes scheduled jobs. The scheduler runs them.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A short label of a tool call.
+//! Short labels of tool calls for progress events.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The beginning and the end that all requests for a turn share.
+//! Shared start and end of all requests that run a turn.
 
 use std::future::Future;
 use std::sync::Arc;

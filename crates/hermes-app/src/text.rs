@@ -1,4 +1,4 @@
-//! Texts as people and terminals get them.
+//! Formats texts for users and terminals.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

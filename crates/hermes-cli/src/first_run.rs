@@ -1,4 +1,4 @@
-//! The first start: from nothing to a model that answers, with one question at most.
+//! The first start: finds or asks for a model, tests it and saves it.
 //!
 //! Keys in the environment and a configured model need no question: the router uses them. What is
 //! left is to look for model servers on this machine, try the best model there for real, and let

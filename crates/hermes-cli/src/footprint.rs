@@ -1,4 +1,4 @@
-//! Memory that only the start needed.
+//! Returns memory pages to the system that only startup needed.
 //!
 //! What a program has touched of its own file counts as its memory, with much around it that came
 //! along, until somebody else needs the room. Arguments, settings and wiring are read once; what

@@ -1,4 +1,4 @@
-//! Where the program's memory comes from.
+//! The allocator (jemalloc) and its settings.
 //!
 //! The C library of Linux gives every thread a heap of its own and keeps the holes between pieces
 //! that live for different times: over ten thousand turns a gateway held a third more than at the

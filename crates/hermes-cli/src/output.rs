@@ -1,4 +1,4 @@
-//! Where results and remarks go: results to stdout, everything else to stderr.
+//! Output: results to stdout, everything else to stderr; colour.
 //!
 //! Untrusted text must not control the terminal: all output loses its control characters, and only
 //! styles from [`Output::styled`] become escape sequences.

@@ -1,4 +1,4 @@
-//! Bytes as digits, and whether two secrets are the same.
+//! Hex encoding, and comparison of secrets in constant time.
 
 use std::fmt::Write as _;
 use std::hint::black_box;

@@ -1,5 +1,5 @@
-//! What a conversation shows beside the events of its session, in terms that every front end understands:
-//! results of slash commands, and conversations that were stored.
+//! What a conversation shows beside the events of its session: results of slash commands and stored
+//! conversations, in terms that every front end can render.
 
 /// What a slash command does in the front end. A front end leaves out what it has no means for.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,5 +1,5 @@
-//! Which files of a person are private, and which run by themselves later. One list for everybody who keeps
-//! a command or a tool away from them: the sandbox and the file tools.
+//! Private files of the user, and auto-run files (files that are later run outside the sandbox).
+//! One definition for the sandbox, the policy, the file tools and exports.
 //!
 //! A list of what is secret is never complete; it is where a new store of keys is added.
 

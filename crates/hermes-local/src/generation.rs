@@ -1,4 +1,4 @@
-//! One request, one answer: from messages to tokens, through the model, to text and calls.
+//! One request: from messages to tokens, through the model, to text and tool calls.
 
 mod answer;
 mod ask;

@@ -1,4 +1,4 @@
-//! Optional fields of a request, as data.
+//! Optional request fields: what is omitted when an endpoint refuses one.
 //!
 //! Everything we send besides the conversation itself is optional: an effort, a summary, a cache
 //! marker, a limit. If an endpoint refuses one of them by name, it is dropped or lowered, the call

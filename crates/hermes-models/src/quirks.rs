@@ -1,4 +1,4 @@
-//! What sets one endpoint apart from another, as plain data.
+//! Types for the differences between endpoints; values per provider: `providers/profile.rs`.
 //!
 //! A provider record fills a [`Quirks`]; [`Quirks::for_model`] refines it by model name; the
 //! codecs read it and nothing else. No codec asks which provider it talks to.

@@ -1,4 +1,4 @@
-//! Forms with files.
+//! Multipart forms for uploads.
 
 use std::io;
 use std::path::Path;

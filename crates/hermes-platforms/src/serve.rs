@@ -1,4 +1,4 @@
-//! Connections: accepted, bounded in number and in how long a client may take to ask, and ended.
+//! Accepts HTTP connections, with limits on their number and duration.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Between the interface and the program: what a person wants goes out, what happens comes in.
+//! The interface between the terminal interface and the program: requests out, updates in.
 //!
 //! The interface never waits: it offers an [`UiAsk`] to a bounded channel and goes on drawing. Whoever
 //! holds the other end answers in its own time with [`HostUpdate`].

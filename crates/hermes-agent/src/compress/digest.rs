@@ -1,4 +1,4 @@
-//! What stands in for a summary when no model can write one: a list of what happened.
+//! The list of events that replaces a summary if no model can write one.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

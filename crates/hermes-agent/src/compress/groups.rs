@@ -1,4 +1,4 @@
-//! Rows that belong together: a model's answer with the results of its calls.
+//! Groups rows that must stay together: an answer with the results of its calls.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Attends to commands, whether or not something runs.
+//! Receives commands, during a turn and between turns.
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! What a session is made of: everything it needs comes in here.
+//! The dependencies of a session.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Who answers for a child: the person behind its parent, who sees which child asks.
+//! Approvals for subagents: asks the user of the parent.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Delegations that nobody waits for: their reports come later.
+//! Subagents in the background, whose reports arrive later.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What a parent reads of its children.
+//! The report of a subagent, as its parent reads it.
 
 use std::path::Path;
 

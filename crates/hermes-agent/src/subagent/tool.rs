@@ -1,4 +1,4 @@
-//! The tool itself.
+//! The `delegate_task` tool: schema and call.
 
 use std::sync::Arc;
 

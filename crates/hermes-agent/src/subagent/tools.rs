@@ -1,4 +1,4 @@
-//! What a child may use of what its parent has.
+//! Which tools a subagent gets.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};

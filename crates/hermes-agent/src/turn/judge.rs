@@ -1,5 +1,5 @@
-//! What to make of an answer. Models stop early, say nothing, think without speaking, announce
-//! work and do not do it: each case has its rule and its limit.
+//! Classifies an answer: final, empty, cut off, only reasoning, announced but not done. Each case
+//! has its own limit.
 
 use hermes_core::event::TurnExit;
 use hermes_core::message::{AssistantMessage, FinishReason};

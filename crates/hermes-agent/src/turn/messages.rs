@@ -1,4 +1,4 @@
-//! What the engine says to the model.
+//! Messages of the engine to the model.
 
 pub(super) const GO_ON: &str = "Your answer was cut off by the length limit. Continue exactly where it stopped; repeat nothing.";
 pub(super) const GO_ON_CUT: &str = "The connection broke in the middle of your answer. Continue exactly where it stopped; repeat nothing.";

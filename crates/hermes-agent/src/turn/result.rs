@@ -1,4 +1,4 @@
-//! Turns what a tool said into what the model reads.
+//! Converts the outcome of a tool to the message that the model reads, with its size limit.
 
 use hermes_core::message::{Content, Part, ToolCall, ToolMessage};
 use hermes_core::taint::FROM_OUTSIDE;

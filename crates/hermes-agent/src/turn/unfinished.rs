@@ -1,4 +1,4 @@
-//! Keeps an answer while it grows: whatever ends the process, most of it is there afterwards.
+//! Stores an answer while it streams, so that most of it survives a crash.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A turn in a stored session.
+//! `/api/sessions/{id}/chat`: turns in a stored session.
 
 use std::sync::Arc;
 

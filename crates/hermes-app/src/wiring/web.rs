@@ -1,4 +1,4 @@
-//! The web tools: the program's own HTTP client below the guard of addresses.
+//! Builds the web tools, with the guarded HTTP client.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Asking the person before something dangerous, in the line chat.
+//! Approval prompts in the line chat.
 
 use std::fmt::Write as _;
 use std::io::Write;

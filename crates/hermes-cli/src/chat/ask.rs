@@ -1,4 +1,4 @@
-//! Questions to the person in the line chat: one at a time, while the turn continues.
+//! Questions to the user in the line chat, one at a time, while the turn continues.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead as _, Write};

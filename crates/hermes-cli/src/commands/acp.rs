@@ -1,4 +1,4 @@
-//! `hermes acp`: an editor holds the conversations, over stdin and stdout.
+//! `hermes acp`: serves an editor over stdin and stdout (ACP).
 
 mod commands;
 mod program;

@@ -1,4 +1,4 @@
-//! `hermes cron`: jobs that run later, or again and again.
+//! `hermes cron`: scheduled jobs.
 
 mod run;
 mod show;

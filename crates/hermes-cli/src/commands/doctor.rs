@@ -1,5 +1,4 @@
-//! `hermes doctor`: is this installation able to work? Every finding says what is wrong and what to
-//! do about it.
+//! `hermes doctor`: checks the installation. Every finding says what is wrong and how to fix it.
 
 mod local;
 mod local_checks;

@@ -1,4 +1,4 @@
-//! `hermes fallback`: who is asked when the model in use cannot answer.
+//! `hermes fallback`: models that are tried when the current one fails.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `hermes gateway`: the agent where people are. Run it, look after it, install it as a service.
+//! `hermes gateway`: runs, controls and installs the messaging gateway.
 
 mod control;
 mod facts;

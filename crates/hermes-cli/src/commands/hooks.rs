@@ -1,4 +1,4 @@
-//! `hermes hooks`: programs of the person that run when something happens.
+//! `hermes hooks`: the user's programs that run on events.
 
 use clap::{Args, Subcommand};
 use hermes_app::hooks::{Consent, Hook, HookAction as Does, HookEvent, Hooks};

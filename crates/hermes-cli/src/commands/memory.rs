@@ -1,4 +1,4 @@
-//! `hermes memory`: what the agent remembers, for people.
+//! `hermes memory`: shows and edits the memory files.
 
 use std::io::{self, BufRead as _};
 

@@ -1,4 +1,4 @@
-//! `hermes skills`: what the agent has learnt to do, for people.
+//! `hermes skills`: lists and shows installed skills.
 
 use std::collections::BTreeSet;
 

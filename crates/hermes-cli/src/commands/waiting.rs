@@ -1,4 +1,5 @@
-//! Writes of the agent that wait for a person (`memory.write_approval`, `skills.write_approval`).
+//! Pending writes of the agent (`memory.write_approval`, `skills.write_approval`): list, approve,
+//! reject.
 
 use hermes_store::{PendingWrite, PendingWrites, Subsystem};
 

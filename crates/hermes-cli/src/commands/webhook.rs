@@ -1,4 +1,4 @@
-//! `hermes webhook`: other services call, and the agent acts on it.
+//! `hermes webhook`: routes that other services may call.
 
 use clap::{Args, Subcommand};
 use hermes_core::clock::{Clock as _, SystemClock};

@@ -1,4 +1,5 @@
-//! How a turn runs: budgets, context, memory, skills, helpers.
+//! Sections `agent`, `compression`, `memory`, `skills`, `prompt_caching`, `tool_output`,
+//! `tool_loop_guardrails`, `delegation`, `code_execution`, `moa`, `auxiliary`.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Which models are used and how they are reached.
+//! Sections `model`, `local`, `providers`, `custom_providers`, `fallback_providers`.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! What people see and where it happens: display, terminal, gateway, limits on what may be done.
+//! Sections `display`, `terminal`, `approvals`, `security`, `web`, `sessions`, `checkpoints`,
+//! `logging`, `cron`, `gateway`, `session_reset`, `streaming`, `curator`, `network`.
 
 use serde_json::{Map, Value, json};
 

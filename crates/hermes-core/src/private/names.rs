@@ -1,4 +1,4 @@
-//! What the name of a file says about what is in it.
+//! Private files recognised by their name.
 
 use super::is_env_file;
 

@@ -1,4 +1,4 @@
-//! Known stores of secrets.
+//! The lists of private files and directories: keys, credentials, browser profiles, histories.
 
 /// Below the person's directory: keys, tokens, passwords, and what was typed or browsed. Files, or directories
 /// with all that is in them.

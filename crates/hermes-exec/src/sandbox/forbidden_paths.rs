@@ -1,5 +1,5 @@
-//! Files that would be executed later and do not exist yet: a missing path cannot be mounted over. They are
-//! looked for when a command has ended, and periodically while one runs in the background, and renamed
+//! Auto-run files that do not exist yet: a missing path cannot be mounted over. They are looked for
+//! when a command has ended, and periodically while one runs in the background, and renamed
 //! (quarantined).
 
 use std::collections::{BTreeMap, BTreeSet};

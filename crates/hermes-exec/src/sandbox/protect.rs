@@ -1,6 +1,6 @@
-//! What is protected from confined commands beyond the workspace rules: private files of the user, files that
-//! are executed later, and sockets. Computed for each command, so that new files are included; a helper started
-//! with another result is not reused.
+//! Collects what is hidden from confined commands, or read-only for them, beyond the workspace
+//! rules: private files, auto-run files, sockets. Computed for each command, so that new files are
+//! included; a helper started with another result is not reused.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! What is executed from elsewhere without being asked for: directories on the search path, and files named by
-//! the user's start files and git config.
+//! Auto-run files outside projects: directories on `PATH`, and files named by shell start-up files
+//! and the git config.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Ends of runs are written to the table in groups: each write rewrites the whole file, so one
+//! Writes the ends of runs to the job table in groups: each write rewrites the whole file, so one
 //! write per run would make the cost quadratic.
 //!
 //! Waiting is safe: the end of a run is stored in `finished/` first.

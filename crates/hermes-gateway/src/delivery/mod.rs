@@ -1,4 +1,4 @@
-//! Durable delivery between platforms and conversations.
+//! Durable delivery: stores incoming messages, sends stored replies.
 //!
 //! A message is stored before it is acknowledged to its platform; a reply is stored as the chunks
 //! to send, in the transaction that ends its turn, and only then sent. After a crash at any point

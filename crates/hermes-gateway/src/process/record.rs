@@ -1,4 +1,4 @@
-//! How a process is written down.
+//! The JSON record of a process (pid, start time, command).
 
 use std::path::Path;
 

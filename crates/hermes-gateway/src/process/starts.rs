@@ -1,4 +1,4 @@
-//! Counts recent starts: a gateway that crashes repeatedly waits before it starts again.
+//! Counts recent starts and delays the next one after repeated crashes.
 
 use std::path::Path;
 use std::time::Duration;

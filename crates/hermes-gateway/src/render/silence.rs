@@ -1,4 +1,4 @@
-//! Answers that mean "no answer".
+//! Recognises answers that mean "send nothing" (`NO_REPLY`, `[SILENT]`).
 
 const TOKENS: [&str; 4] = ["[SILENT]", "SILENT", "NO_REPLY", "NO REPLY"];
 const MAX_SILENT_CHARS: usize = 64;

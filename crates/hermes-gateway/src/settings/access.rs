@@ -1,4 +1,4 @@
-//! Who would be admitted with this configuration, checked before the gateway starts.
+//! Checks at startup whether any user could be admitted.
 
 use hermes_platforms::{is_for_programs, is_on};
 

@@ -1,5 +1,4 @@
-//! Files of a message: fetched, stored temporarily, and shown to the model as far as it supports
-//! them.
+//! Received files: size limit, download, storage, and how the model sees them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

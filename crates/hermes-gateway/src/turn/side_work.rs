@@ -1,5 +1,6 @@
-//! Work for a message outside of its chat's task. The task may end and another one start meanwhile:
-//! a claimed message without an answer is either in progress here or was interrupted.
+//! Background work for a message, outside the task of its chat. The task may end and another one
+//! start meanwhile: a claimed message without an answer is either in progress here or was
+//! interrupted.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

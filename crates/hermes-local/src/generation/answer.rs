@@ -1,4 +1,4 @@
-//! The model's text, taken apart as it comes: what is said, and what is called.
+//! Splits the model's output into text and tool calls while it arrives.
 //!
 //! Calls follow the grammar, so they are read by position. Text that may turn out to be the
 //! beginning of a call or of a stop sequence waits until it is known.

@@ -1,4 +1,4 @@
-//! What is asked of a model.
+//! The parameters of a request to the model.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The lifetime of the server: as long as it is used, and a little longer.
+//! Lifetime of the server: leases, idle time, shutdown.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The raw lists of a server.
+//! Tools, resources and prompts of a server, as listed by it.
 
 use std::sync::Arc;
 

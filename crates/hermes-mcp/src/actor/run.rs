@@ -1,4 +1,4 @@
-//! The main loop of a server's actor: idle, connect, live.
+//! The main loop of a server's actor: idle, connecting, live.
 
 use std::sync::Arc;
 use std::time::Duration;

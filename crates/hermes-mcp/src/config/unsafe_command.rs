@@ -1,4 +1,4 @@
-//! Refuses entries that look like an attack.
+//! Refuses `mcp_servers` entries that look like an attack.
 //!
 //! An MCP server is a program started from config.yaml, so an attacker who can add an entry can run
 //! anything. This catches patterns that no real server has: a shell script that accesses the

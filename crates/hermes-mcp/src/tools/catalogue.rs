@@ -1,4 +1,4 @@
-//! Builds the tools of a session from the lists of the servers.
+//! Builds the tools of a session from the lists of all servers.
 //!
 //! Equal lists give equal tools in equal order, byte for byte: prompt caches depend on it. If two
 //! tools would share a name, neither is offered.

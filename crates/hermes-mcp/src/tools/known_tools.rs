@@ -1,4 +1,4 @@
-//! Remembers the tool descriptions that the user has relied on.
+//! Detects changed tool descriptions: remembers those that the user has relied on.
 //!
 //! The description of a tool steers the model, and its server can change it at any time. The first
 //! description offered is remembered; if another one arrives under the same connection settings,

@@ -1,4 +1,4 @@
-//! Names of remote tools, as the model and the config see them.
+//! Names of remote tools: `mcp__<server>__<tool>`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Prevents known malware from being started.
+//! Refuses packages that the OSV database lists as malware.
 //!
 //! `npx`, `uvx` and similar tools fetch a package from a registry and run it. Before that, the
 //! public advisory database (OSV) is queried for the package: an advisory `MAL-…` stops the server.

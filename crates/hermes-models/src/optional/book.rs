@@ -1,4 +1,5 @@
-//! Known rules of endpoints, in this process and on disk (`model_fields.json` of the home).
+//! Remembers which fields an endpoint refuses, in this process and on disk (`model_fields.json` of
+//! the home).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! The quirks of each provider's endpoint. Rules that follow from the model name are applied
-//! afterwards by [`Quirks::for_model`].
+//! The quirks of each provider's endpoint: headers, limits, reasoning levels. Rules that follow
+//! from the model name are applied afterwards by [`Quirks::for_model`].
 
 use hermes_core::model::{ReasoningEffort, WireFormat};
 use serde_json::{Value, json};

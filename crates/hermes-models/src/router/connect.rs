@@ -1,4 +1,4 @@
-//! The client of a route, and what its errors teach.
+//! Builds the client of a route and records what its errors reveal.
 
 use std::sync::Arc;
 use std::time::Duration;

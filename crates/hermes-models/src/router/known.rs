@@ -1,5 +1,5 @@
-//! What follows from the names of a route alone. It never changes, and finding it means scanning
-//! whole lists: done once per route, not for every conversation.
+//! Cached facts that follow from the names of a route. It never changes, and finding it means
+//! scanning whole lists: done once per route, not for every conversation.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

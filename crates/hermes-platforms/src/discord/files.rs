@@ -1,4 +1,4 @@
-//! Files both ways.
+//! Receives and sends files; the size limit for received ones.
 
 use std::path::{Path, PathBuf};
 

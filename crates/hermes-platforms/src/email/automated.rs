@@ -1,4 +1,5 @@
-//! Automated mail. Answering it would be noise at best and a loop at worst.
+//! Recognises automated emails, which are never answered. Answering it would be noise at best and a
+//! loop at worst.
 
 use mail_parser::Message;
 

@@ -1,4 +1,4 @@
-//! A message becomes a mail: plain text and simple HTML, in the thread that it answers.
+//! Builds an email from a reply: text, HTML, headers of the thread.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! From a mail to a message.
+//! Converts an email to an incoming message.
 
 use mail_parser::{Address, HeaderValue, Message, MessageParser, MimeHeaders as _};
 

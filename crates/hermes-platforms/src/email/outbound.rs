@@ -1,4 +1,4 @@
-//! Answers leave.
+//! Sends answers: attachments, retries, lookup of sent messages.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Authentication of senders.
+//! Verifies senders by `Authentication-Results`.
 //!
 //! `From` is chosen by the sender. The only trusted source is our own mail server, which writes its
 //! results (SPF, DKIM, DMARC) to `Authentication-Results` (RFC 8601) above everything from outside,

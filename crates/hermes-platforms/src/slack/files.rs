@@ -1,4 +1,4 @@
-//! Files, both ways.
+//! Receives and sends files.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Files on their way in.
+//! Downloads received files.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

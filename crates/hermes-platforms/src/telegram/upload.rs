@@ -1,4 +1,4 @@
-//! Files on their way out.
+//! Uploads files to send.
 
 use std::path::Path;
 use std::time::Duration;

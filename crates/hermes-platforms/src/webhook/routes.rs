@@ -1,4 +1,4 @@
-//! Which calls are expected.
+//! Webhook routes: parsed from the settings and the file of subscriptions, and checked.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

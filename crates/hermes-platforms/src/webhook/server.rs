@@ -1,4 +1,4 @@
-//! The server that is called.
+//! The HTTP server for webhooks.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Checks jobs.
+//! Checks prompts and scripts of jobs: refuses attack texts and prompts that stop the gateway.
 
 use std::io::Read as _;
 use std::path::{Component, Path};

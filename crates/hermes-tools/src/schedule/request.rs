@@ -1,4 +1,4 @@
-//! Parses the arguments.
+//! Parses the arguments of the `cronjob` tool.
 
 use hermes_core::args::Args;
 use hermes_core::tool::{ToolArgs, ToolOutcome};

@@ -1,4 +1,4 @@
-//! Explains exit codes that are no failure.
+//! Explains exit codes that do not mean failure.
 
 /// The meaning of this exit code of this command, if it is not an error or has a known cause.
 pub(super) fn of(command: &str, code: i32) -> Option<&'static str> {

@@ -1,4 +1,4 @@
-//! Commands that do not belong in the foreground, and invalid directories.
+//! Refuses foreground commands that never end (servers, watchers), and invalid directories.
 
 use std::path::Path;
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
-//! `sudo` without anybody at the keyboard. The password, where there is one, goes to the standard
-//! input of sudo alone: it is in no argument, in no variable of the environment and in no output.
+//! `sudo` without a keyboard: passes the configured password to its standard input. The password is
+//! in no argument, in no environment variable and in no output.
 
 use std::sync::LazyLock;
 

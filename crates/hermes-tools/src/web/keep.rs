@@ -1,4 +1,4 @@
-//! Long pages: the beginning and the end go into the conversation, the whole page into a file.
+//! Shortens long pages: which part the model sees, and the file with the whole page.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;

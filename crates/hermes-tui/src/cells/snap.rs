@@ -1,4 +1,4 @@
-//! Rows as a text to look at: what is read, then what it looks like.
+//! Renders rows as text for snapshot tests.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Everything a key can do, as one table: name, where it counts, default keys, what is said about it.
+//! The table of key actions: name, area, default keys, description.
 
 /// Where an action counts. Two actions may share a key only in areas that are never open together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

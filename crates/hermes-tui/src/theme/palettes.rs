@@ -1,4 +1,4 @@
-//! The themes.
+//! The built-in themes and their colours.
 
 use ratatui_core::style::{Color, Modifier, Style};
 

@@ -1,5 +1,5 @@
-//! `!command`: a command of the person, run by their own shell in the directory of the
-//! conversation. Its output is shown as it arrives and added to the next message to the model.
+//! `!command`: runs the user's own command in the directory of the conversation. Its output is
+//! shown as it arrives and added to the next message to the model.
 
 use std::path::Path;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! What the status line shows.
+//! Data for the status line.
 
 use std::collections::BTreeSet;
 use std::path::Path;

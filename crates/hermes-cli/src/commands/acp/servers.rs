@@ -1,4 +1,4 @@
-//! MCP servers that the editor brings along, for one conversation.
+//! MCP servers that the editor passes, for one conversation.
 
 use std::sync::Arc;
 

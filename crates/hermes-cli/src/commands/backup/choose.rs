@@ -1,4 +1,4 @@
-//! What of a home is worth keeping.
+//! Which files of a home a backup contains.
 
 use std::path::Path;
 

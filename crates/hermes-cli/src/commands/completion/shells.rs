@@ -1,4 +1,5 @@
-//! bash, where words with a colon (`qwen3:8b`) or `=` need care: it cuts them into pieces.
+//! The completion script for bash. Words with a colon (`qwen3:8b`) or `=` need care: bash cuts them
+//! into pieces.
 
 use std::ffi::OsString;
 use std::io::{Error, Write};

@@ -1,4 +1,4 @@
-//! What is there: jobs, runs, and whether anybody runs them.
+//! Output of `hermes cron list`, `status` and `history`.
 
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_gateway::process::{self, MachineProcesses};

@@ -1,4 +1,4 @@
-//! Checks that need nothing but this machine.
+//! Checks of this machine and the home, without network.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

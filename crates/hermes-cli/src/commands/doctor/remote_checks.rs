@@ -1,4 +1,4 @@
-//! Checks that call somebody: the model in use, MCP servers, where commands run.
+//! Checks that contact the model, MCP servers and the terminal backend.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `hermes doctor --fix`: what can be mended without losing anything.
+//! `hermes doctor --fix`: safe repairs.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Information for the parts of the gateway: transcription and synthesis, status, restart requests.
+//! Callbacks for the parts of the gateway: speech, status, restart requests, hooks.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Reading an archive that may have been made by anybody: names that lead elsewhere, links, and
-//! small files that unpack to enormous ones are refused as a whole.
+//! Reads an untrusted backup archive. Paths outside the home, links and archive bombs are refused
+//! as a whole.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};

@@ -1,4 +1,4 @@
-//! One home takes the place of another.
+//! Replaces a home by an imported one.
 
 use std::fs::Permissions;
 use std::io;

@@ -1,4 +1,4 @@
-//! `hermes mcp login` and `reauth`: a person, a browser, a token.
+//! `hermes mcp login` and `reauth`: OAuth login in the browser.
 
 use std::io::BufRead as _;
 use std::sync::Arc;

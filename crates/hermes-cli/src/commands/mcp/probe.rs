@@ -1,4 +1,4 @@
-//! `hermes mcp test`: does it work?
+//! `hermes mcp test`: connects to one server and lists its tools.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What of a profile may leave this machine without its keys.
+//! Removes keys and logins from a profile before it is exported.
 //!
 //! Three nets, each for what slips through the others: files that hold nothing but secrets stay
 //! here, keys of settings that take secrets are taken out, and no known secret and nothing that

@@ -1,4 +1,4 @@
-//! Setup from flags alone.
+//! `hermes setup --non-interactive`: setup from flags alone.
 
 use hermes_models::providers;
 use serde_json::json;

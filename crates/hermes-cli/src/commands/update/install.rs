@@ -1,4 +1,4 @@
-//! The program on the disk: who may replace it, and how that happens in one step.
+//! Replaces the program on disk in one step; checks who may do it.
 
 use std::fmt::Write as _;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Events of a turn.
+//! Handles the events of a turn: previews, approvals, inactivity.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Refreshes the lists of a live server when it reports a change.
+//! Refreshes the lists of a live server when it announces changes.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The status of a server.
+//! The status of a server, as data for reports.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! One sentence on what hermes is doing about a server at the moment.
+//! The current activity of a server in words, for `hermes mcp status`.
 
 use chrono::{DateTime, Utc};
 

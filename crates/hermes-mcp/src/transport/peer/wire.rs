@@ -1,4 +1,4 @@
-//! The wire format of an [`Op`].
+//! Converts an [`Op`] to protocol requests.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Prefixes that match nearly everything.
+//! Handles search prefixes that match nearly every message.
 //!
 //! The index has no entries for prefixes: it merges the lists of all words with that prefix before
 //! it yields the first match, several times per search. If a large share of the newest messages

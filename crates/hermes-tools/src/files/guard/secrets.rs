@@ -1,4 +1,4 @@
-//! The lists behind the guard.
+//! Lists of files that the file tools never read or write.
 
 /// Secrets in the home's directory, in lower case.
 pub(super) const SECRET_FILES: [&str; 8] = [

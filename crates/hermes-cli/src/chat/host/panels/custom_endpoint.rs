@@ -1,4 +1,4 @@
-//! The part of `/model` about a server by its address.
+//! Part of the `/model` panel: the user's own endpoint, by its address.
 
 use hermes_app::{show_text, slash_commands};
 use hermes_core::front_end::TextKind;

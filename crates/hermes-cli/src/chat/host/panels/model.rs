@@ -1,4 +1,4 @@
-//! `/model`: what can answer, grouped by whether it can be used now.
+//! `/model`: available models, grouped by whether they can be used now.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `/rollback`: what the project was before turns changed it.
+//! `/rollback`: snapshots of the project.
 
 use hermes_app::checkpoints;
 use hermes_core::front_end::TextKind;

@@ -1,4 +1,4 @@
-//! `/skills`: what the agent has learnt, to read and to switch.
+//! `/skills`: the installed skills, to read and to switch on or off.
 
 use hermes_config::edit::{ConfigDoc, KeyPath};
 use hermes_core::front_end::TextKind;

@@ -1,4 +1,4 @@
-//! The ten tools: what they are called, what they take, what they give.
+//! The ten tools of `hermes mcp serve`: names, arguments, results.
 
 use std::time::Duration;
 
