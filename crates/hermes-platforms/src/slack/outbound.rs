@@ -25,7 +25,7 @@ use crate::platform::{
 /// Maximum number of remembered reactions, to remove them later.
 const MAX_SIGNS: usize = 1000;
 
-/// Timeout for Slack to process a file.
+/// The largest file that Slack accepts.
 const MAX_FILE: u64 = 1 << 30;
 
 /// Slack shows it for two minutes, or until our next message.
