@@ -242,28 +242,127 @@ fn the_walks_name_functions_that_exist() {
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
-/// Names in parentheses in the last column of "Where to look for a change" occur in a file of their row.
+/// Names in parentheses in the last column of "Where to look for a change" and of docs/limits.md occur in a
+/// file of their row. Each row of docs/limits.md has such a name.
 #[test]
-fn the_table_of_changes_names_what_is_in_its_files() {
+fn the_tables_of_changes_and_limits_name_what_is_in_their_files() {
     let text = architecture();
+    let limits = fs::read_to_string(workspace().join("docs/limits.md")).unwrap();
+    let changes = section(&text, "Where to look for a change");
     let (mut seen, mut missing) = (0, Vec::new());
-    let rows = section(&text, "Where to look for a change").lines();
-    for place in rows.filter_map(cells).filter_map(|row| row.last().copied()) {
-        let sources: Vec<String> = code_spans(place)
-            .into_iter()
-            .filter(|span| is_path(span))
-            .flat_map(alternatives)
-            .filter_map(|path| fs::read_to_string(workspace().join("crates").join(path)).ok())
-            .collect();
-        for name in in_parentheses(place).flat_map(code_spans) {
-            seen += 1;
-            if !sources.iter().any(|source| source.contains(name)) {
-                missing.push(format!("{place}: no {name}"));
+    for (rows, always_named) in [(changes, false), (limits.as_str(), true)] {
+        for row in rows.lines().filter_map(cells) {
+            let place = *row.last().unwrap();
+            let sources: Vec<String> = code_spans(place)
+                .into_iter()
+                .filter(|span| is_path(span))
+                .flat_map(alternatives)
+                .filter_map(|path| fs::read_to_string(workspace().join("crates").join(path)).ok())
+                .collect();
+            let names: Vec<&str> = in_parentheses(place).flat_map(code_spans).collect();
+            if always_named && names.is_empty() && place != "where" {
+                missing.push(format!("{}: no name in parentheses", row[0]));
+            }
+            for name in names {
+                seen += 1;
+                if !sources.iter().any(|source| has_word(source, name)) {
+                    missing.push(format!("{place}: no {name}"));
+                }
             }
         }
     }
-    assert!(seen > 20, "only {seen} names were found");
+    assert!(seen > 300, "only {seen} names were found");
     assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+/// Whether `name` occurs as a whole identifier.
+fn has_word(source: &str, name: &str) -> bool {
+    let is_part = |ch: char| ch.is_alphanumeric() || ch == '_';
+    source.match_indices(name).any(|(at, _)| {
+        !source[..at].ends_with(is_part) && !source[at + name.len()..].starts_with(is_part)
+    })
+}
+
+/// Constants with a plain number have the value that docs/limits.md states.
+#[test]
+fn the_stated_limits_are_those_of_the_code() {
+    let text = fs::read_to_string(workspace().join("docs/limits.md")).unwrap();
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for row in text.lines().filter_map(cells) {
+        let [.., value, place] = row[..] else {
+            continue;
+        };
+        let spans = code_spans(place);
+        let [file, name] = spans[..] else {
+            continue;
+        };
+        let source = fs::read_to_string(workspace().join("crates").join(file)).unwrap();
+        let definition = source.split_once(&format!("const {name}: "));
+        let Some((expression, _)) = definition
+            .and_then(|(_, rest)| rest.split_once('='))
+            .and_then(|(_, rest)| rest.split_once(';'))
+        else {
+            continue;
+        };
+        if let (Some(real), Some(stated)) = (amount(expression), stated_amount(value)) {
+            seen += 1;
+            if (real - stated).abs() > 1e-6 * real.abs() {
+                wrong.push(format!(
+                    "{file}: {name} is {}, not {value}",
+                    expression.trim()
+                ));
+            }
+        }
+    }
+    assert!(seen > 250, "only {seen} values were compared");
+    assert!(
+        wrong.is_empty(),
+        "correct docs/limits.md:\n{}",
+        wrong.join("\n")
+    );
+}
+
+/// The value of `64 * 1024`, `16 << 20`, `Duration::from_mins(3)`; times in seconds. `None`: something else.
+fn amount(expression: &str) -> Option<f64> {
+    let expression = expression.trim();
+    if let Some(call) = expression.strip_prefix("Duration::from_") {
+        let (unit, number) = call.split_once('(')?;
+        let seconds = match unit {
+            "micros" => 1e-6,
+            "millis" => 1e-3,
+            "secs" => 1.0,
+            "mins" => 60.0,
+            "hours" => 3600.0,
+            _ => return None,
+        };
+        return Some(seconds * amount(number.strip_suffix(')')?)?);
+    }
+    if let Some((number, bits)) = expression.split_once("<<") {
+        return Some(amount(number)? * amount(bits)?.exp2());
+    }
+    let factors = expression.split('*');
+    factors
+        .map(|factor| factor.trim().replace('_', "").parse::<f64>().ok())
+        .product()
+}
+
+/// The value of `64 KiB`, `3 min`, `1,500 characters`; times in seconds.
+fn stated_amount(text: &str) -> Option<f64> {
+    let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
+    let scale = match unit {
+        "ms" => 1e-3,
+        "min" => 60.0,
+        "h" => 3600.0,
+        "days" => 86_400.0,
+        "kB" => 1e3,
+        "MB" => 1e6,
+        "KiB" => 1024.0,
+        "MiB" => 1_048_576.0,
+        "GiB" => 1_073_741_824.0,
+        _ => 1.0,
+    };
+    let number = number.replace(',', "").parse::<f64>().ok()?;
+    Some(number * scale)
 }
 
 fn in_parentheses(text: &str) -> impl Iterator<Item = &str> {
