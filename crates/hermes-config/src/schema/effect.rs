@@ -125,7 +125,6 @@ pub(crate) const WITHOUT_EFFECT: &[&str] = &[
     "gateway.multiplex_profiles",
     "gateway.profile_routes",
     "gateway.relay",
-    "gateway.respawn_storm",
     "gateway.restart_loop_guard",
     "gateway.scale_to_zero",
     "goals",

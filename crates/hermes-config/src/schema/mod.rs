@@ -146,7 +146,10 @@ fn implied() -> &'static Value {
             "gateway": {
                 "session_cache_mb": 8, "session_cache_count": 32, "systemd_watchdog_seconds": 0,
             },
-            "terminal": {"credential_files": [], "max_foreground_timeout": 600},
+            "terminal": {
+                "credential_files": [], "max_foreground_timeout": 600, "lifetime_seconds": 300,
+            },
+            "cron": {"script_timeout_seconds": 3600},
             "display": {"ascii": false},
             "custom_providers": [], "fallback_model": [], "provider_routing": {},
             "platform_toolsets": {}, "mcp_servers": {}, "platforms": {}, "plugins": {},

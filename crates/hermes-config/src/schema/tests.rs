@@ -536,10 +536,19 @@ fn collect_words(dir: &Path, words: &mut BTreeSet<String>) {
             }
         } else if path.extension().is_some_and(|kind| kind == "rs") {
             let text = std::fs::read_to_string(&path).unwrap_or_default();
-            let code = text.split("\n#[cfg(test)]").next().unwrap_or(&text);
-            collect_read(code, words);
+            collect_read(without_inline_tests(&text), words);
         }
     }
+}
+
+/// Inline test modules are at the end of a file; `mod tests;` may be anywhere.
+fn without_inline_tests(text: &str) -> &str {
+    const MARK: &str = "\n#[cfg(test)]\nmod ";
+    let inline = text.match_indices(MARK).find(|(at, _)| {
+        let line = text[at + MARK.len()..].lines().next();
+        line.is_some_and(|line| line.ends_with('{'))
+    });
+    inline.map_or(text, |(at, _)| &text[..at])
 }
 
 /// Names that stand behind a dot and are no calls, in braces of a pattern, or in quotes.
