@@ -1,5 +1,4 @@
-//! Oversized tool results: writes them to a file; the model gets a preview and is told how to read
-//! on.
+//! Writes oversized tool results to a file; the model gets a preview and the path for reading on.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a scheduled job may say, whoever creates it: a tool, the API, a person.
+//! Checks the prompt of a scheduled job. The tool, the API and the command line use the same check.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ const ENDS_GATEWAY: [&str; 5] = [
 ];
 
 /// A job that stops its own gateway would be started again by the next one, forever.
-pub fn keeps_the_gateway(text: &str) -> Result<(), String> {
+pub fn refuse_gateway_stop(text: &str) -> Result<(), String> {
     static PATTERNS: LazyLock<Result<RegexSet, regex::Error>> = LazyLock::new(|| {
         RegexSetBuilder::new(ENDS_GATEWAY)
             .case_insensitive(true)
@@ -36,7 +36,7 @@ pub fn keeps_the_gateway(text: &str) -> Result<(), String> {
 /// A prompt acts later and unattended: one that looks like an attack is refused.
 pub fn prompt(text: &str) -> Result<(), String> {
     match threat_scan::first(text, ScanScope::Strict) {
-        None => keeps_the_gateway(text),
+        None => refuse_gateway_stop(text),
         Some(found) => Err(format!(
             "the prompt was refused ({found}): it reads like an attempt to turn the agent against its person. Say plainly what is to be done"
         )),

@@ -151,7 +151,7 @@ fn restore(variables: &mut Variables, base: &Variables) {
                 .or_insert_with(|| value.clone());
         }
     }
-    // Only if the scripts kept what they were given: some set the search path anew.
+    // Scripts that set a new search path are left alone; only ours is put back in full.
     if let (Some(path), Some(given)) = (variables.get_mut("PATH"), base.get("PATH")) {
         let own = own_part_of(OsStr::new(given.as_str()));
         if let Some(start) = path.find(own.to_string_lossy().as_ref()) {

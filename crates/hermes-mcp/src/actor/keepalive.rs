@@ -93,8 +93,8 @@ impl ProbeMethod {
     }
 }
 
-/// One probe. Only a well-formed result counts: an error proves nothing about the session, whoever
-/// sent it.
+/// Sends one probe. Only a well-formed result counts: an error proves nothing about the session,
+/// whether the server or a proxy sent it.
 pub(crate) async fn probe(
     link: &dyn Link,
     method: ProbeMethod,

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::{Component, Path};
 
-use hermes_core::job_check::keeps_the_gateway;
+use hermes_core::job_check::refuse_gateway_stop;
 
 /// Checks an existing script.
 pub(super) fn script_content(name: &str, scripts: &Path) -> Result<(), String> {
@@ -15,7 +15,7 @@ pub(super) fn script_content(name: &str, scripts: &Path) -> Result<(), String> {
     file.take(LONGEST)
         .read_to_end(&mut bytes)
         .map_err(|error| format!("script {name:?}: {error}"))?;
-    keeps_the_gateway(&String::from_utf8_lossy(&bytes))
+    refuse_gateway_stop(&String::from_utf8_lossy(&bytes))
         .map_err(|why| format!("script {name:?}: {why}"))
 }
 

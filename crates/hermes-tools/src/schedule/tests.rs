@@ -24,9 +24,9 @@ struct ScheduleHarness {
 }
 
 /// Answers every question the same way.
-struct FixedApprover(Verdict);
+struct ConstantApprover(Verdict);
 
-impl Approver for FixedApprover {
+impl Approver for ConstantApprover {
     fn decide(&self, _: ApprovalRequest) -> BoxFuture<'_, Verdict> {
         Box::pin(std::future::ready(self.0.clone()))
     }
@@ -231,7 +231,7 @@ async fn after_reading_from_outside_a_person_decides() {
         matches!(&outcome, ToolOutcome::Error { kind: ToolErrorKind::Denied, text } if text.contains("nobody is here")),
         "{outcome:?}"
     );
-    harness.approver = Arc::new(FixedApprover(Verdict::Deny {
+    harness.approver = Arc::new(ConstantApprover(Verdict::Deny {
         why: Some("not that one".into()),
     }));
     assert!(
@@ -241,7 +241,7 @@ async fn after_reading_from_outside_a_person_decides() {
             .contains("not that one")
     );
     assert_eq!(harness.ok(json!({"action": "list"})).await["count"], 0);
-    harness.approver = Arc::new(FixedApprover(Verdict::Session));
+    harness.approver = Arc::new(ConstantApprover(Verdict::Session));
     harness.ok(create.clone()).await;
     // Allowed for the session: not asked again.
     harness.approver = Arc::new(DenyAll);

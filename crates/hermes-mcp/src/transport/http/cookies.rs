@@ -1,5 +1,5 @@
-//! Cookies of one connection. Load balancers lead the requests of a session to one process by them;
-//! a new connection begins without any, so that it is not led to a process that is gone.
+//! Cookies of one connection, by which load balancers route the requests of a session to one process;
+//! a new connection starts without any, so that it is not routed to a process that is gone.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,8 +9,8 @@ use reqwest::header::{COOKIE, HeaderMap, HeaderValue, SET_COOKIE};
 use url::Url;
 
 /// More than any load balancer sets.
-const MOST: usize = 50;
-const LONGEST: usize = 4096;
+const MAX_COOKIES: usize = 50;
+const MAX_LINE_BYTES: usize = 4096;
 
 #[derive(Default)]
 pub(crate) struct Cookies(Mutex<Vec<Cookie>>);
@@ -23,7 +23,7 @@ struct Cookie {
 }
 
 impl Cookies {
-    /// Takes what a response from the server's own origin sets.
+    /// Stores the cookies of a response from the server's own origin.
     pub(crate) fn store(&self, from: &Url, response: &HeaderMap) {
         let now = SystemClock.now();
         for line in response.get_all(SET_COOKIE) {
@@ -33,7 +33,7 @@ impl Cookies {
             };
             let mut all = self.all();
             all.retain(|old| old.name != cookie.name || old.path != cookie.path);
-            if !is_over && all.len() < MOST {
+            if !is_over && all.len() < MAX_COOKIES {
                 all.push(cookie);
             }
         }
@@ -72,13 +72,13 @@ impl Cookie {
     }
 }
 
-/// One `Set-Cookie` line, and whether it takes the cookie back. The domain does not matter: cookies go
-/// only to the origin that they came from.
+/// Parses a `Set-Cookie` line; the flag says that it deletes the cookie. The domain is ignored: cookies are sent
+/// only to the origin that set them.
 fn read(line: &str, from: &Url, now: DateTime<Utc>) -> Option<(Cookie, bool)> {
     let mut parts = line.split(';').map(str::trim);
     let (name, value) = parts.next()?.split_once('=')?;
     let (name, value) = (name.trim(), value.trim());
-    if name.is_empty() || line.len() > LONGEST {
+    if name.is_empty() || line.len() > MAX_LINE_BYTES {
         return None;
     }
     let mut path = None;
@@ -167,6 +167,6 @@ mod tests {
             headers.append(SET_COOKIE, line.parse().unwrap());
             cookies.store(&"http://h/".parse().unwrap(), &headers);
         }
-        assert_eq!(cookies.all().len(), MOST);
+        assert_eq!(cookies.all().len(), MAX_COOKIES);
     }
 }
